@@ -1,0 +1,72 @@
+# Every target makes .venv and installs what it needs: Python 3.11+, make and a package index are enough.
+# Another interpreter: make check PYTHON=python3.13
+
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: help demo test test-slow check bench bench-profile clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo           run the example suite and see a verdict'
+	@echo 'make test           the tests'
+	@echo 'make test-slow      the tests that take minutes'
+	@echo 'make check          format, lint, types, imports, workflows, then the tests'
+	@echo 'make bench          measure against a bare aiohttp loop'
+	@echo 'make bench-profile  show where the time of a run goes'
+	@echo 'make clean          remove everything that was made here'
+
+demo: $(RUNTIME)
+	@$(BIN)/ci-evals run -c examples/flight_agent/evals.yaml --out ci-evals-results
+	@echo
+	@echo 'Where to look next:'
+	@echo '  ci-evals-results/summary.md         the verdict and what failed, for a reviewer'
+	@echo '  ci-evals-results/results.jsonl      every answer with its grades, one run a line'
+	@echo '  examples/flight_agent/evals.yaml    the suite: change an expectation and run it again'
+	@echo '  examples/flight_agent/agent.py      the agent under test'
+
+test: $(DEV)
+	$(BIN)/pytest -m 'not slow' -n 2
+
+test-slow: $(DEV)
+	$(BIN)/pytest -m slow
+
+check: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet action.yml .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/ci-evals validate -c examples/flight_agent/evals.yaml
+	$(MAKE) test
+
+bench: $(DEV)
+	$(BIN)/python -m benchmarks.bench
+
+bench-profile: $(DEV)
+	$(BIN)/python -m benchmarks.hotspots
+
+clean:
+	rm -rf $(VENV) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find ci_evals tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ci-evals needs Python 3.11 or later: try make PYTHON=python3.13")'
+	@echo 'Installing into $(VENV) ...'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(PIP) install --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME)
+	@echo 'Installing the development tools ...'
+	@$(PIP) install --group dev
+	@touch $@

@@ -1,0 +1,256 @@
+"""The command line: options in, exit code out. Everything else is imported when a command needs it."""
+
+import os
+import secrets
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ci_evals import __version__
+from ci_evals.errors import CiEvalsError, ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from ci_evals.app import World
+
+MAX_PROBLEMS_SHOWN = 50
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(_exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals")))
+
+
+def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line per kind of error
+    """The one place where errors become exit codes."""
+    try:
+        return int(command() or 0)
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
+        return 1
+    except ConfigError as error:
+        _print_problems(error)
+        return 2
+    except CiEvalsError as error:
+        click.echo(f"error: {error}", err=True)
+        return 3 if isinstance(error, StorageError) else 2
+    except Exception:  # noqa: BLE001  the last border: a bug must not look like a failed gate (exit 1)
+        traceback.print_exc()
+        click.echo("\nThis is a bug in ci-evals. Please report it with the lines above.", err=True)
+        return 3
+
+
+def _print_problems(error: ConfigError) -> None:
+    for problem in error.problems[:MAX_PROBLEMS_SHOWN]:
+        click.echo(str(problem), err=True)
+    count = len(error.problems)
+    if count > MAX_PROBLEMS_SHOWN:
+        click.echo(f"… and {count - MAX_PROBLEMS_SHOWN} more", err=True)
+    click.echo(f"\n{count} problem{'s' * (count != 1)}, nothing was run.", err=True)
+
+
+def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+
+
+_config = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    envvar="CI_EVALS_CONFIG",
+    show_envvar=True,
+    help="The suite; default: evals.yaml here or in .github/.",
+)
+_providers = click.option(
+    "--providers",
+    callback=_names,
+    metavar="A,B",
+    envvar="CI_EVALS_PROVIDERS",
+    show_envvar=True,
+    help="Run only these providers, by name.",
+)
+_runs = click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    envvar="CI_EVALS_RUNS",
+    show_envvar=True,
+    help="Executions of every cell; a case's own `runs` still wins.",
+)
+
+
+@click.group(context_settings=_SETTINGS)
+@click.version_option(__version__, prog_name="ci-evals", message="%(prog)s %(version)s")
+def group() -> None:
+    """The merge gate for the behaviour of LLM apps and agents.
+
+    Runs every case of a suite on every provider and prompt, several times, judges the answers, and says by its exit
+    code whether they are good enough to merge.
+
+    \b
+    Start here:
+      ci-evals init        write a commented evals.yaml and a workflow
+      ci-evals validate    check the suite; calls nothing, costs nothing
+      ci-evals run         run it
+
+    \b
+    Exit codes: 0 passed · 1 failed · 2 the config or the command line is wrong, nothing was run ·
+    3 no verdict (too many runs errored, results could not be written) · 130/143 interrupted
+    """
+
+
+@group.command()
+@_config
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    envvar="CI_EVALS_OUT",
+    show_envvar=True,
+    help="Folder for results; default: the suite's, else ci-evals-results.",
+)
+@_providers
+@_runs
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(min=1),
+    envvar="CI_EVALS_MAX_CONCURRENCY",
+    show_envvar=True,
+    help="Calls under way at once, over all providers.",
+)
+@click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0, min_open=True),
+    envvar="CI_EVALS_TIMEOUT_S",
+    show_envvar=True,
+    help="Seconds that one call may take.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0, max=20),
+    envvar="CI_EVALS_RETRIES",
+    show_envvar=True,
+    help="Further attempts after a refused or lost call.",
+)
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    envvar="CI_EVALS_FORMAT",
+    show_envvar=True,
+    help="What is printed on stdout.",
+)
+@click.option("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
+def run(config: Path | None, output: str, *, quiet: bool, **overrides: Any) -> int:
+    """Run a suite, judge it, and exit with its verdict.
+
+    Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
+    folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables, those over
+    the file.
+
+    \b
+    Examples:
+      ci-evals run
+      ci-evals run --config evals/support.yaml --runs 5
+      ci-evals run --providers gpt-4o-mini,claude --format json
+    """
+    from ci_evals import app
+    from ci_evals.config.load import Overrides
+
+    with _commands_stopped():
+        return app.run(config, Overrides(**overrides), _world(), quiet=quiet, output=output)
+
+
+@group.command()
+@_config
+@_providers
+@_runs
+def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] | None) -> None:
+    """Check a suite without calling anything.
+
+    Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
+    variables that are not set, templates that do not fit their cases.
+    """
+    from ci_evals.config.load import Overrides, find_config, load_suite
+    from ci_evals.report import Matrix
+
+    suite = load_suite(config or find_config(Path()), os.environ, Overrides(runs=runs, providers=providers))
+    total = Matrix(suite.cases, suite.variants, suite.runs).total
+    shape = f"{len(suite.cases)} cases × {len(suite.variants)} variants = {total} runs"
+    click.echo(f"{suite.file} is valid: {shape}")
+
+
+@group.command()
+def schema() -> None:
+    """Print the JSON Schema of evals.yaml.
+
+    Editors complete and check the file with it:
+
+    \b
+      ci-evals schema > evals.schema.json
+      # yaml-language-server: $schema=evals.schema.json   (first line of evals.yaml)
+    """
+    from ci_evals.config.schema import suite_schema_text
+
+    click.echo(suite_schema_text())
+
+
+@group.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+def init(folder: Path, *, force: bool) -> None:
+    """Write a commented evals.yaml and a GitHub workflow into FOLDER (default: here).
+
+    The suite runs at once against a mock provider: no key, no network.
+    """
+    from ci_evals.starter import write_starter
+
+    for path in write_starter(folder, overwrite=force):
+        click.echo(f"written: {path.as_posix()}")
+    click.echo("next: ci-evals run")
+
+
+@group.command("mock-server")
+@_config
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+def mock_server(config: Path | None, host: str, port: int) -> None:
+    """Serve an OpenAI-compatible endpoint on loopback, to try a suite without a key.
+
+    Answers as the first `mock` provider of the config does, or echoes the question without one. Point an `openai`
+    provider at it with `base_url: http://127.0.0.1:8080/v1`.
+    """
+    from ci_evals import app
+
+    app.serve_mock(config, _world(), host, port)
+
+
+def _world() -> "World":
+    from ci_evals.app import World
+
+    return World(os.environ, Path(), sys.stdout, sys.stderr)
+
+
+@contextmanager
+def _commands_stopped() -> Iterator[None]:
+    """In GitHub Actions, keep text that a model wrote from being read as workflow commands."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        yield
+        return
+    token = secrets.token_hex(16)
+    click.echo(f"::stop-commands::{token}")
+    try:
+        yield
+    finally:
+        click.echo(f"::{token}::")

@@ -1,0 +1,46 @@
+"""Cells made ready to run: the rendered prompt and the fingerprint, made once for all runs of a cell."""
+
+from typing import NamedTuple
+
+from ci_evals.model import Case, Variant
+from ci_evals.report import Matrix
+from ci_evals.suite import Rendered, Suite, Templates, cell_fingerprint, provider_identity
+
+MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory stays bounded whatever the plan
+
+
+class PreparedCell(NamedTuple):
+    """What every run of one cell shares."""
+
+    case: Case
+    variant: Variant
+    rendered: Rendered
+    fingerprint: str
+    first_slot: int
+
+
+class Cells:
+    """Prepares cells of a suite and keeps the first ones."""
+
+    def __init__(self, suite: Suite, matrix: Matrix) -> None:
+        self._matrix = matrix
+        self._templates = Templates()
+        self._prompts = {prompt.name: prompt for prompt in suite.prompts}
+        self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
+        self._kept: dict[int, PreparedCell] = {}
+
+    def of_slot(self, slot: int) -> PreparedCell:
+        """The cell that a slot belongs to."""
+        number = self._matrix.cell_of(slot)
+        cell = self._kept.get(number)
+        if cell is None:
+            cell = self._prepare(number)
+            if self._matrix.runs(number) > 1 and len(self._kept) < MAX_KEPT:
+                self._kept[number] = cell
+        return cell
+
+    def _prepare(self, number: int) -> PreparedCell:
+        case, variant = self._matrix.case(number), self._matrix.variant(number)
+        rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
+        fingerprint = cell_fingerprint(case, rendered, self._identities[variant.provider])
+        return PreparedCell(case, variant, rendered, fingerprint, self._matrix.first_slots[number])

@@ -1,0 +1,54 @@
+"""What an answer cost."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from ci_evals.model import Response, Usage
+from ci_evals.providers.base import Price, ProviderOptions
+
+
+def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
+    """A function from an answer to its cost in USD, or to None where the price is not known.
+
+    The provider's own word comes first, then the config's `price`, then the public list of genai-prices for the
+    endpoint's host.
+    """
+    own, api_url, named_model = options.price, options.api_url, getattr(options, "model", None)
+
+    def cost_usd(response: Response) -> float | None:
+        if response.cost_usd is not None or response.usage is None:
+            return response.cost_usd
+        if own is not None:
+            return _by_price(own, response.usage)
+        if api_url is None:
+            return None
+        for model in (response.model, named_model):
+            if model and (cost := _by_list(api_url, model, response.usage)) is not None:
+                return cost
+        return None
+
+    return cost_usd
+
+
+def _by_price(price: Price, usage: Usage) -> float:
+    cached = price.input_per_mtok if price.cached_per_mtok is None else price.cached_per_mtok
+    fresh_tokens = usage.input_tokens - usage.cached_tokens
+    return (
+        fresh_tokens * price.input_per_mtok + usage.cached_tokens * cached + usage.output_tokens * price.output_per_mtok
+    ) / 1e6
+
+
+@lru_cache(maxsize=4096)
+def _by_list(api_url: str, model: str, usage: Usage) -> float | None:
+    from genai_prices import Usage as ListUsage
+    from genai_prices import calc_price
+
+    counted = ListUsage(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cached_tokens or None,
+        output_tokens=usage.output_tokens,
+    )
+    try:
+        return float(calc_price(counted, model_ref=model, provider_api_url=api_url).total_price)
+    except (LookupError, ValueError):
+        return None

@@ -1,0 +1,90 @@
+"""What can go wrong, and who can do something about it.
+
+CiEvalsError              the user can act; printed without a traceback
+├── ConfigError           the suite is wrong: every problem at once, nothing was run   (exit 2)
+├── UsageError            the command line is wrong                                    (exit 2)
+└── StorageError          a result or report cannot be written                         (exit 3)
+ProviderError             one call got no answer; becomes the run's error, never the program's
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+ErrorKind = Literal[
+    "rate_limit",  # 429
+    "server",  # 408, 409, 5xx
+    "network",  # refused, reset, cut off
+    "timeout",
+    "auth",  # 401, 403
+    "rejected",  # any other 4xx
+    "bad_answer",  # an answer that is not in the documented shape
+    "crash",  # the system under test raised or exited with an error
+    "grader",  # a grader crashed: the answer could not be judged
+]
+
+RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
+
+
+class Problem(NamedTuple):
+    """One thing to mend: where it is, what it is, what to try."""
+
+    file: str
+    line: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class CiEvalsError(Exception):
+    """Something that the user can act on."""
+
+
+class ConfigError(CiEvalsError):
+    """The suite cannot be run as it is written; `problems` has all of it, in file order."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class UsageError(CiEvalsError):
+    """A command line or an argument that makes no sense."""
+
+
+class StorageError(CiEvalsError):
+    """A file could not be read or written: disk full, read-only folder, no permission."""
+
+
+class ProviderError(Exception):
+    """A call that brought no answer.
+
+    Args:
+        kind: what sort of failure; `RETRYABLE` kinds are tried again.
+        message: one line for a person, in the provider's own words where it gave any.
+        status: HTTP status or exit status.
+        retry_after_s: how long the provider asked to be left alone, in seconds.
+        detail: more for the journal: a traceback, the end of stderr.
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        detail: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.detail = detail
+
+    @property
+    def retryable(self) -> bool:
+        return self.kind in RETRYABLE

@@ -1,0 +1,40 @@
+"""What judges an answer: every grader by its name in the YAML."""
+
+from collections.abc import Mapping
+
+from ci_evals.graders.affixes import EndsWith, StartsWith
+from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
+from ci_evals.graders.cost import Cost
+from ci_evals.graders.equals import Equals
+from ci_evals.graders.is_json import IsJson
+from ci_evals.graders.json_path import JsonPath
+from ci_evals.graders.json_schema import JsonSchema
+from ci_evals.graders.latency import Latency
+from ci_evals.graders.max_length import MaxLength
+from ci_evals.graders.not_empty import NotEmpty
+from ci_evals.graders.python import Python
+from ci_evals.graders.regex import Regex
+from ci_evals.graders.similar import Similar
+from ci_evals.graders.tool_call import ToolCallMatch
+
+GRADERS: Mapping[str, type[GraderOptions]] = {
+    "equals": Equals,
+    "contains": Contains,
+    "icontains": IContains,
+    "contains_all": ContainsAll,
+    "contains_any": ContainsAny,
+    "starts_with": StartsWith,
+    "ends_with": EndsWith,
+    "regex": Regex,
+    "is_json": IsJson,
+    "json_schema": JsonSchema,
+    "json_path": JsonPath,
+    "similar": Similar,
+    "max_length": MaxLength,
+    "not_empty": NotEmpty,
+    "latency": Latency,
+    "cost": Cost,
+    "tool_call": ToolCallMatch,
+    "python": Python,
+}

@@ -1,0 +1,32 @@
+"""The seam of graders: a grader *is* its options, its fields are the YAML keys."""
+
+from collections.abc import Awaitable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from ci_evals.model import Answer, Finding
+
+
+class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A grader with its options.
+
+    `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case: true}` sets fields
+    by name. `weight` may stand beside any of them.
+    """
+
+    short: ClassVar[str] = "value"
+
+    weight: Annotated[float, Meta(ge=0)] = 1.0
+
+    def problems(self) -> list[str]:
+        """What can be seen to be wrong before any call: a regex that does not compile."""
+        return []
+
+    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
+        raise NotImplementedError
+
+
+def all_or_nothing(passed: bool, reason: str) -> Finding:  # noqa: FBT001  reads as all_or_nothing(a == b, "why")
+    """A finding of all or nothing."""
+    return Finding(passed, float(passed), reason)

@@ -1,0 +1,51 @@
+"""From expectations and an answer to grades, and from grades to a score."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Self, runtime_checkable
+
+from ci_evals.model import Answer, Expectation, Finding, Grade, Grader
+
+_TOLERANCE = 1e-9
+
+
+@runtime_checkable
+class Opposable(Grader, Protocol):
+    """A grader whose opposite is not simply "did not pass"."""
+
+    def opposed(self) -> Self:
+        """The grader that `not_` turns around."""
+
+
+async def grade(expectation: Expectation, answer: Answer) -> Grade:
+    """Let one grader judge; whatever it raises comes through."""
+    grader = expectation.grader
+    if expectation.negated and isinstance(grader, Opposable):
+        grader = grader.opposed()
+    finding = grader.grade(answer)
+    if not isinstance(finding, Finding):
+        finding = await finding
+    if expectation.negated:
+        return Grade(expectation.name, not finding.passed, 1 - finding.score, finding.reason, expectation.weight)
+    return Grade(expectation.name, finding.passed, finding.score, finding.reason, expectation.weight)
+
+
+async def grade_all(expectations: Iterable[Expectation], answer: Answer) -> tuple[Grade, ...]:
+    """Let all graders judge, one after the other, in their order."""
+    return tuple([await grade(expectation, answer) for expectation in expectations])
+
+
+def score_of(grades: Sequence[Grade]) -> float:
+    """The mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
+    if not grades:
+        return 1.0
+    total = sum(grade.weight for grade in grades)
+    if total == 0:
+        return sum(grade.score for grade in grades) / len(grades)
+    return sum(grade.weight * grade.score for grade in grades) / total
+
+
+def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
+    """Whether the run is good: all graders that have a weight passed, or the score reaches the threshold if given."""
+    if threshold is None:
+        return all(grade.passed for grade in grades if grade.weight > 0)
+    return score_of(grades) >= threshold - _TOLERANCE

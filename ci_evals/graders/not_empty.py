@@ -1,0 +1,25 @@
+"""`not_empty`: there is an answer."""
+
+from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.findings import fails, holds
+from ci_evals.graders.quoting import quote
+from ci_evals.model import Answer, Finding
+
+
+class NotEmpty(GraderOptions, frozen=True, kw_only=True):
+    """The answer has more than white space in it, or calls a tool. `value` is always true."""
+
+    value: bool = True
+
+    def problems(self) -> list[str]:
+        return (
+            [] if self.value else ["`false` says nothing: leave it out, or write `max_length: 0` for an empty answer"]
+        )
+
+    def grade(self, answer: Answer) -> Finding:
+        response = answer.response
+        if response.output and not response.output.isspace():
+            return holds("is not empty")
+        if response.tool_calls:
+            return holds("calls a tool")
+        return fails(f"is empty: got {quote(response.output)} and no tool calls")

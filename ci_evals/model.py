@@ -1,0 +1,207 @@
+"""The nouns of ci-evals: frozen values without I/O. `docs/architecture.md` has the vocabulary."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Annotated, Any, Literal, Protocol
+
+from msgspec import Meta, Struct
+
+from ci_evals.errors import ErrorKind
+
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Status = Literal["passed", "failed", "errored"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+# What goes to a provider and what comes back.
+
+
+class ToolCall(Struct, frozen=True, omit_defaults=True):
+    """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if that is no JSON."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = {}
+    id: str | None = None
+
+
+class Message(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One turn of a conversation."""
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them. `cached_tokens` are those of the input that were read from its cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+class Response(Struct, frozen=True, omit_defaults=True):
+    """What a provider answered. `cost_usd` only if the provider itself named a price."""
+
+    output: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    cost_usd: float | None = None
+
+
+class Request(Struct, frozen=True):
+    """One run as a provider sees it.
+
+    Args:
+        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no prompts.
+        messages: the same as a conversation, for chat endpoints.
+        case: the case that is run.
+        run: its run number, from 1.
+        timeout_s: seconds that the call may take.
+    """
+
+    input: Any
+    messages: tuple[Message, ...]
+    case: "Case"
+    run: int
+    timeout_s: float
+
+
+class Answer(Struct, frozen=True):
+    """A response together with what graders may ask about it."""
+
+    request: Request
+    response: Response
+    latency_s: float
+    cost_usd: float | None
+
+
+# What judges an answer.
+
+
+class Grade(Struct, frozen=True, omit_defaults=True):
+    """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there."""
+
+    grader: str
+    passed: bool
+    score: float
+    reason: str
+    weight: float = 1.0
+
+
+class Finding(Struct, frozen=True):
+    """A grader's bare judgement, before its name, negation and weight are put to it."""
+
+    passed: bool
+    score: float
+    reason: str
+
+
+class Grader(Protocol):
+    """Judges an answer. May be async; whatever it raises makes the run `errored`."""
+
+    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
+
+
+class Expectation(Struct, frozen=True):
+    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for."""
+
+    name: str
+    grader: Grader
+    negated: bool = False
+    weight: float = 1.0
+
+
+# What is asked.
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """One input and what is expected of the answer. `file` and `line` are where the user wrote it."""
+
+    id: str
+    vars: Mapping[str, Any] = {}
+    input: Any = None
+    messages: tuple[Message, ...] = ()
+    expect: tuple[Expectation, ...] = ()
+    threshold: float | None = None
+    tags: tuple[str, ...] = ()
+    runs: int | None = None
+    min_pass_rate: float | None = None
+    timeout_s: float | None = None
+    description: str | None = None
+    metadata: Mapping[str, Any] = {}
+    file: str = ""
+    line: int | None = None
+
+
+class Prompt(Struct, frozen=True):
+    """A template by name: a list of (role, Jinja2 source) turns."""
+
+    name: str
+    turns: tuple[tuple[Role, str], ...]
+
+
+class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rules for merging. Rates are fractions in [0, 1]."""
+
+    min_pass_rate: Annotated[Fraction | None, Meta(description="The bar: the share of runs that must pass.")] = None
+    confidence: Annotated[float, Meta(gt=0.5, lt=1, description="How sure a red must be.")] = 0.95
+    on_borderline: Annotated[
+        Literal["warn", "fail"], Meta(description="What to do below the bar but within noise.")
+    ] = "warn"
+    prove: Annotated[bool, Meta(description="Pass only if the rate is above the bar beyond doubt.")] = False
+    max_error_rate: Annotated[Fraction, Meta(description="More errored runs than this: no verdict.")] = 0.05
+    per_variant: Annotated[bool, Meta(description="Hold every provider and prompt to min_pass_rate.")] = False
+    tags: Annotated[Mapping[str, Fraction], Meta(description="A bar per tag.")] = {}
+    providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
+
+
+class Variant(Struct, frozen=True):
+    """One provider with one prompt: a column of the matrix. `prompt` is None when the suite has no prompts."""
+
+    provider: str
+    prompt: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.provider} · {self.prompt}" if self.prompt else self.provider
+
+
+# What became of a run.
+
+
+class RunError(Struct, frozen=True, omit_defaults=True):
+    """Why a run has no good answer. `detail` is a traceback or the end of stderr."""
+
+    kind: ErrorKind
+    message: str
+    status: int | None = None
+    detail: str | None = None
+
+
+class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one run; one line of the journal.
+
+    `latency_s` is the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
+    A result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
+    """
+
+    fingerprint: str
+    case: str
+    provider: str
+    prompt: str | None = None
+    run: int
+    status: Status
+    score: float | None = None
+    started_at: float
+    latency_s: float
+    attempts: int = 1
+    cost_usd: float | None = None
+    response: Response | None = None
+    grades: tuple[Grade, ...] = ()
+    error: RunError | None = None

@@ -1,0 +1,104 @@
+"""What a person sees on stderr while a suite runs: a live bar in a terminal, a line every few seconds in a log."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from ci_evals.report import Columns
+
+BAR_INTERVAL_S = 0.2
+LINE_INTERVAL_S = 5.0
+
+
+class Watched(Protocol):
+    """A run phase as its watcher sees it."""
+
+    columns: "Columns"
+    spent_usd: float
+
+    @property
+    def retrying(self) -> int: ...
+
+
+@asynccontextmanager
+async def shown(run: Watched, stream: TextIO) -> AsyncIterator[None]:
+    """Show the progress of `run` on `stream` until the block ends."""
+    show = _bar if stream.isatty() else _lines
+    task = asyncio.create_task(show(run, stream))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _lines(run: Watched, stream: TextIO) -> None:
+    started = time.monotonic()
+    while True:
+        await asyncio.sleep(LINE_INTERVAL_S)
+        print(describe(run, time.monotonic() - started), file=stream, flush=True)
+
+
+async def _bar(run: Watched, stream: TextIO) -> None:
+    started = time.monotonic()
+    with _live(run, stream, started) as refresh:
+        while True:
+            await asyncio.sleep(BAR_INTERVAL_S)
+            refresh()
+
+
+@contextmanager
+def _live(run: Watched, stream: TextIO, started: float) -> Iterator["Refresh"]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(file=stream)
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(run.columns.status), auto_refresh=False)
+
+        def refresh() -> None:
+            text = describe(run, time.monotonic() - started)
+            progress.update(task, completed=done(run), description=text)
+
+        refresh()
+        yield refresh
+
+
+class Refresh(Protocol):
+    """Draws the bar anew."""
+
+    def __call__(self) -> None: ...
+
+
+def done(run: Watched) -> int:
+    """How many runs have a result."""
+    status = run.columns.status
+    return len(status) - status.count(0)
+
+
+def describe(run: Watched, elapsed_s: float) -> str:
+    """`120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`."""
+    status, finished = run.columns.status, done(run)
+    total = len(status)
+    parts = [f"{finished}/{total} runs", f"{status.count(1)} passed", f"{status.count(2)} failed"]
+    if errored := status.count(3):
+        parts.append(f"{errored} errored")
+    if run.retrying:
+        parts.append(f"{run.retrying} retrying")
+    if run.spent_usd:
+        parts.append(f"${run.spent_usd:.2f}")
+    if 0 < finished < total:
+        parts.append(f"{duration(elapsed_s / finished * (total - finished))} left")
+    return "  ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """`42s`, `1m 20s`, `2h 5m`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {rest}s" if minutes else f"{rest}s"

@@ -1,0 +1,195 @@
+"""What the team's own code gives back, made into a `Response` that can be stored and judged."""
+
+import json
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from ci_evals.model import Response, ToolCall, Usage
+
+_MAX_TOKENS = 2**53
+_ONE_LINE = 300
+
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 200
+
+
+def as_response(value: object) -> Response:
+    """Make a response of what a function returned or a command printed.
+
+    Text is the output. A mapping with `output` or `tool_calls` is taken by its keys, strictly. Any other mapping,
+    a list or a number becomes its JSON text.
+
+    Raises:
+        TypeError: no answer can be made of it; the text says what to give instead.
+        ValueError: likewise, when the type is right and the value is not.
+    """
+    if isinstance(value, str):
+        return Response(clean_text(value))
+    if isinstance(value, Response):
+        return _from_fields(msgspec.structs.asdict(value))
+    if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
+        return _from_fields(value)
+    return Response(_text(value, "the answer"))
+
+
+def clean_text(text: str) -> str:
+    """The same text where every lone surrogate is U+FFFD, so that it can be encoded as UTF-8."""
+    text = str.__str__(text)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def one_line(text: str, limit: int = _ONE_LINE) -> str:
+    """At most `limit` characters of a foreign text, printable and on one line."""
+    words = " ".join(text[: 4 * limit].split())
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in words[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def encode_json(value: object) -> bytes:
+    """The JSON text of a value as UTF-8; lone surrogates inside are replaced.
+
+    Raises:
+        TypeError: something in it has no JSON form.
+        ValueError: it contains itself, or is nested too deeply.
+    """
+    try:
+        try:
+            return msgspec.json.encode(value, enc_hook=_builtin)
+        except UnicodeEncodeError:
+            return msgspec.json.encode(_cleaned(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin)))
+    except RecursionError:
+        raise ValueError("it contains itself, or is nested too deeply") from None
+
+
+def _builtin(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(inner) for inner in value]
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if isinstance(value, str):
+        return clean_text(value)
+    if value is None:
+        raise TypeError(f"{what} is nothing (None): give text, or a mapping with 'output' or 'tool_calls'")
+    if not isinstance(value, Mapping | list | tuple | int | float):
+        kind = type(value).__name__
+        raise TypeError(f"{what} is of type {kind}: give text, a mapping with 'output' or 'tool_calls', or a Response")
+    try:
+        return encode_json(value).decode()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} cannot be written as JSON: {error}") from None
+
+
+def _from_fields(fields: Mapping[str, Any]) -> Response:
+    _refuse_unknown(fields, Response.__struct_fields__, "the answer", "; to answer with JSON, put it under 'output'")
+    output, calls = fields.get("output"), fields.get("tool_calls")
+    if output is None and calls is None:
+        raise ValueError("the answer's 'output' is null and it has no 'tool_calls': nothing was answered")
+    return Response(
+        output="" if output is None else _text(output, "'output'"),
+        tool_calls=_tool_calls(calls),
+        usage=_usage(fields.get("usage")),
+        model=_name(fields.get("model"), "'model'"),
+        finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
+        cost_usd=_cost(fields.get("cost_usd")),
+    )
+
+
+def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
+    if calls is None:
+        return ()
+    if not isinstance(calls, Sequence) or isinstance(calls, str | bytes):
+        raise TypeError(f"'tool_calls' must be a list of {{name, arguments}}, got {_shown(calls)}")
+    return tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(calls))
+
+
+def _tool_call(call: object, what: str) -> ToolCall:
+    fields = msgspec.structs.asdict(call) if isinstance(call, ToolCall) else call
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"{what} must be a mapping of name and arguments, got {_shown(call)}")
+    _refuse_unknown(fields, ToolCall.__struct_fields__, what)
+    name = _name(fields.get("name"), f"{what}.name")
+    if not name:
+        raise ValueError(f"{what} has no 'name'")
+    arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
+    return ToolCall(name, arguments, _name(fields.get("id"), f"{what}.id"))
+
+
+def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
+    """Plain JSON data, so that what is judged now and what the journal gives back later are the same."""
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            return clean_text(value)
+        if not isinstance(parsed, dict):
+            return clean_text(value)
+        value = parsed
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be a mapping or its JSON text, got {_shown(value)}")
+    try:
+        return msgspec.json.decode(encode_json(value), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{what} cannot be written as JSON: {error}") from None
+
+
+def _usage(value: object) -> Usage | None:
+    if value is None:
+        return None
+    fields = msgspec.structs.asdict(value) if isinstance(value, Usage) else value
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"'usage' must be a mapping of token counts, got {_shown(value)}")
+    _refuse_unknown(fields, Usage.__struct_fields__, "'usage'")
+    for name, count in fields.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < _MAX_TOKENS:
+            raise ValueError(f"usage.{name} must be a whole number of tokens, 0 or more, got {_shown(count)}")
+    return Usage(**fields)
+
+
+def _cost(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+        raise ValueError(f"'cost_usd' must be an amount in US dollars, 0 or more, got {_shown(value)}")
+    return float(value)
+
+
+def _name(value: object, what: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be text, got {_shown(value)}")
+    return clean_text(value)
+
+
+def _refuse_unknown(fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = "") -> None:
+    for key in fields:
+        if key not in known:
+            raise ValueError(f"{what} has an unknown key {_shown(key)}; known: {', '.join(known)}{advice}")
+
+
+def _shown(value: object) -> str:
+    return _repr.repr(value)

@@ -1,0 +1,108 @@
+"""The seam of providers: options as written in the YAML open into something that answers."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+
+from msgspec import Meta, Struct
+
+from ci_evals.model import Request, Response
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Rate = Annotated[float, Meta(ge=0)]
+
+
+class Secret:
+    """A value that must not be shown: its text is reached only through `reveal`."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, value: str, name: str = "") -> None:
+        self._value = value
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Secret(${{{self.name}}})"
+
+    def reveal(self) -> str:
+        return self._value
+
+
+class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a provider charges, in USD per million tokens."""
+
+    input_per_mtok: Rate
+    output_per_mtok: Rate
+    cached_per_mtok: Rate | None = None
+
+
+class Provider(Protocol):
+    """What answers. Raises `ProviderError` when it could not; anything else it raises is a crash."""
+
+    async def answer(self, request: Request) -> Response: ...
+
+
+class Resources(Protocol):
+    """What the engine lends to providers while it runs."""
+
+    folder: Path  # the config's folder: relative paths start here
+    max_concurrency: int  # how many calls of one provider may be under way
+    stack: AsyncExitStack  # closed when the run ends
+
+    @property
+    def session(self) -> "aiohttp.ClientSession": ...
+
+
+class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """What every provider may set.
+
+    Args:
+        name: how the provider is called in reports and `--providers`; derived from its settings when left out.
+        max_concurrency: calls under way at once, within the suite's own limit.
+        timeout_s: seconds a call may take; the suite's value when left out.
+        retries: further attempts after a refused or lost call; the suite's value when left out.
+        on_error: whether a run without an answer counts as failed (`fail`) or is left out of the rate (`exclude`).
+        price: USD per million tokens, for costs that are not publicly listed.
+    """
+
+    retried: ClassVar[bool] = True  # whether the suite's `retries` apply
+
+    name: str | None = None
+    max_concurrency: Positive | None = None
+    timeout_s: Seconds | None = None
+    retries: Annotated[int, Meta(ge=0, le=20)] | None = None
+    on_error: Literal["fail", "exclude"] | None = None
+    price: Price | None = None
+
+    @property
+    def default_name(self) -> str:
+        """A name for when the suite gives none: `openai:gpt-4o-mini`."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def own_code(self) -> bool:
+        """Whether this calls the team's own code, so that a crash is the change's fault."""
+        return False
+
+    @property
+    def api_url(self) -> str | None:
+        """The endpoint whose public price list applies; None for anything without one."""
+        return None
+
+    @property
+    def key_variable(self) -> str | None:
+        """The environment variable to take the key from; None when the config names one or none is needed."""
+        return None
+
+    def problems(self, folder: Path) -> list[str]:
+        """What can be seen to be wrong before any call: a missing file, a module that does not exist."""
+        return []
+
+    def open(self, resources: Resources) -> Provider:
+        """Make the live provider; what it holds open is put on `resources.stack`."""
+        raise NotImplementedError

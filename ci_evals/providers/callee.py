@@ -1,0 +1,228 @@
+"""The team's function: found, called, and its crashes told."""
+
+import asyncio
+import copy
+import difflib
+import importlib
+import importlib.machinery
+import inspect
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.model import Request, Response
+from ci_evals.providers.answer import as_response, clean_text, one_line
+from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.threads import DaemonThreads
+
+_PACKAGE = str(Path(__file__).parent)
+_MAX_DETAIL = 8000
+_MAX_FRAMES = 30
+
+_Function = Callable[..., Any]
+_Call = Callable[[Request], Awaitable[Any]]
+
+
+def open_target(target: str, resources: Resources, *, factory: bool) -> Provider:
+    """Import `module:function`, and make a provider of it; the engine has made the config's folder importable.
+
+    Raises:
+        ConfigError: it cannot be imported, or cannot be called as documented.
+    """
+    function = _load(target, resources.folder)
+    threads = DaemonThreads()
+    resources.stack.callback(threads.close)
+    if factory:
+        _check_signature(function, target, ())
+        return _Callee(_factory_call(function, threads))
+    if inspect.isclass(function):
+        raise _wrong(target, function, "is a class: set `factory: true` for a fresh instance per run")
+    _check_signature(function, target, ("input", "request") if _takes_request(function) else ("input",))
+    return _Callee(_call(function, threads))
+
+
+class _Callee:
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+
+    async def answer(self, request: Request) -> Response:
+        error: BaseException | None = None
+        value: object = None
+        scope = asyncio.timeout(request.timeout_s)
+        try:
+            async with scope:
+                value = await self._call(request)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except asyncio.CancelledError as cancelled:
+            if _asked_to_stop():
+                raise
+            error = cancelled
+        except BaseException as raised:  # noqa: BLE001  the team's code may raise anything, SystemExit too
+            error = raised
+        if scope.expired():
+            raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
+        if error is not None:
+            raise _crash(error) from error
+        try:
+            return as_response(value)
+        except (TypeError, ValueError) as wrong:
+            raise ProviderError("bad_answer", f"what the function returned is no answer: {wrong}") from None
+
+
+def _asked_to_stop() -> bool:
+    """Whether this task is being cancelled, rather than the user's code having tripped over a task of its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _call(function: _Function, threads: DaemonThreads) -> _Call:
+    """How to call a function, decided once."""
+    with_request = _takes_request(function)
+    if _is_async(function):
+
+        async def on_the_loop(request: Request) -> Any:
+            return await _apply(function, request, with_request=with_request)
+
+        return on_the_loop
+
+    async def in_a_thread(request: Request) -> Any:
+        value = await threads.run(lambda: _apply(function, request, with_request=with_request))
+        return await value if inspect.isawaitable(value) else value
+
+    return in_a_thread
+
+
+def _factory_call(factory: _Function, threads: DaemonThreads) -> _Call:
+    if _is_async(factory):
+
+        async def made_on_the_loop(request: Request) -> Any:
+            return await _call(_callable(await factory()), threads)(request)
+
+        return made_on_the_loop
+
+    def make_and_call(request: Request) -> Any:
+        agent = _callable(factory())
+        return _apply(agent, request, with_request=_takes_request(agent))
+
+    async def made_in_a_thread(request: Request) -> Any:
+        value = await threads.run(lambda: make_and_call(request))
+        return await value if inspect.isawaitable(value) else value
+
+    return made_in_a_thread
+
+
+def _apply(function: _Function, request: Request, *, with_request: bool) -> Any:
+    given = request.input
+    if not isinstance(given, str):
+        given = copy.deepcopy(given)  # the case's own: a function that changes it must not change the next run
+    return function(given, request) if with_request else function(given)
+
+
+def _callable(agent: object) -> _Function:
+    if not callable(agent):
+        raise TypeError(f"the factory made a {type(agent).__name__}, which cannot be called")
+    return agent
+
+
+def _is_async(function: _Function) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _takes_request(function: _Function) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins don't tell
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = [parameter for parameter in parameters if parameter.kind in kinds][1:2]
+    return any(parameter.default is parameter.empty or parameter.name == "request" for parameter in second)
+
+
+def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise _wrong(target, function, f"cannot be called with ({', '.join(given)}): {error}") from None
+
+
+def _load(target: str, folder: Path) -> _Function:
+    module_name, _, names = target.partition(":")
+    module = _import(module_name, target, folder)
+    found: Any = module
+    for name in names.split("."):
+        if not hasattr(found, name):
+            close = difflib.get_close_matches(name, dir(found), n=1)
+            hint = f", did you mean {close[0]!r}?" if close else ""
+            raise _wrong(target, module, f"there is no {name!r} in it{hint}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise _wrong(target, module, f"{names!r} is a {type(found).__name__}, which cannot be called")
+    function: _Function = found
+    return function
+
+
+def _import(name: str, target: str, folder: Path) -> ModuleType:
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise ConfigError([_import_problem(error, target, folder)]) from error
+    _refuse_namesake(name.partition(".")[0], target, str(folder.absolute()))
+    return module
+
+
+def _refuse_namesake(name: str, target: str, folder: str) -> None:
+    """Two suites in one process may each have an `agent.py`; judging the wrong one would be worse than an error."""
+    here = importlib.machinery.PathFinder.find_spec(name, [folder])
+    loaded = getattr(sys.modules[name], "__file__", None)
+    if here is None or here.origin is None or loaded is None or Path(loaded).resolve() == Path(here.origin).resolve():
+        return
+    message = f"target {target!r}: a module {name!r} was already loaded from {loaded}: give one of them another name"
+    raise ConfigError([Problem(here.origin, None, "", message)])
+
+
+def _import_problem(error: BaseException, target: str, folder: Path) -> Problem:
+    file, line = str(folder), None
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    else:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if not frame.filename.startswith(("<frozen ", _PACKAGE, importlib.__file__)):
+                file, line = frame.filename, frame.lineno
+    hint = f"; is it installed for {sys.executable}?" if isinstance(error, ModuleNotFoundError) else ""
+    message = f"importing it raised {type(error).__name__}: {one_line(str(error))}{hint}"
+    return Problem(file, line, "", f"target {target!r}: {message}")
+
+
+def _wrong(target: str, what: object, message: str) -> ConfigError:
+    file, line = target.partition(":")[0], None
+    try:
+        file = inspect.getfile(what)  # type: ignore[arg-type]  # raises TypeError for what has no file
+        line = None if inspect.ismodule(what) else inspect.getsourcelines(what)[1]  # type: ignore[arg-type]
+    except (TypeError, OSError):
+        pass
+    return ConfigError([Problem(file, line, "", f"target {target!r}: {message}")])
+
+
+def _crash(error: BaseException) -> ProviderError:
+    summary = traceback.TracebackException(
+        type(error), error, _without_our_frames(error.__traceback__), limit=-_MAX_FRAMES
+    )
+    *_, last = summary.format_exception_only()
+    detail = clean_text("".join(summary.format()))
+    return ProviderError("crash", one_line(last), detail=detail[-_MAX_DETAIL:])
+
+
+def _without_our_frames(frames: TracebackType | None) -> TracebackType | None:
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        frames = frames.tb_next
+    return frames

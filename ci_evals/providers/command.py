@@ -1,0 +1,171 @@
+"""A program of any language: the case as JSON on stdin, the answer on stdout."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_evals.errors import ProviderError
+from ci_evals.model import Request, Response
+from ci_evals.providers.answer import as_response, encode_json, one_line
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+
+if TYPE_CHECKING:
+    from ci_evals.providers.process import Ended
+
+MAX_ANSWER_BYTES = 50 * 1024 * 1024
+
+
+class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
+    """Runs a program once per run.
+
+    It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and writes text, or a
+    JSON object with `output` or `tool_calls` (and `usage`, `model`, `finish_reason`, `cost_usd`). No shell is involved.
+
+    Args:
+        command: the program with its arguments, as a list or as one line that is split as a POSIX shell would.
+        cwd: the folder it runs in, relative to the config's folder, which is the default.
+        env: added to the environment that ci-evals itself was given.
+    """
+
+    command: tuple[str, ...] | str
+    cwd: str | None = None
+    env: Mapping[str, str] = {}
+
+    @property
+    def default_name(self) -> str:
+        """`command:python agent.py`: the program and a first argument that is no option."""
+        program, *arguments = self.argv
+        first = [argument for argument in arguments[:1] if not argument.startswith("-")]
+        return "command:" + " ".join([Path(program).name, *first])
+
+    @property
+    def own_code(self) -> bool:
+        return True
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The program and its arguments.
+
+        Raises:
+            ValueError: a quotation mark is not closed.
+        """
+        return tuple(shlex.split(self.command)) if isinstance(self.command, str) else self.command
+
+    def problems(self, folder: Path) -> list[str]:
+        try:
+            argv = self.argv
+        except ValueError as error:
+            return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
+        if not argv or not argv[0]:
+            return ["command is empty: name a program, as in [python, agent.py]"]
+        where = folder / (self.cwd or "")
+        if not where.is_dir():
+            return [f"cwd: there is no folder {where}"]
+        return [] if self._program(where) else [_not_found(argv[0], where)]
+
+    def open(self, resources: Resources) -> Provider:
+        where = (resources.folder / (self.cwd or "")).absolute()
+        program = self._program(where) or self.argv[0]
+        env = {**os.environ, **self.env} if self.env else None
+        return _Program((program, *self.argv[1:]), where, env)
+
+    def _program(self, where: Path) -> str | None:
+        program = self.argv[0]
+        if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
+            return shutil.which(where / program)
+        return shutil.which(program, path=self.env.get("PATH"))
+
+
+class _Program:
+    def __init__(self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None) -> None:
+        self._argv = argv
+        self._cwd = cwd
+        self._env = env
+
+    async def answer(self, request: Request) -> Response:
+        from ci_evals.providers.process import exchange
+
+        try:
+            ended = await exchange(
+                self._argv,
+                _case_json(request),
+                cwd=self._cwd,
+                env=self._env,
+                timeout_s=request.timeout_s,
+                max_bytes=MAX_ANSWER_BYTES,
+            )
+        except OSError as error:
+            raise ProviderError("crash", f"{self._argv[0]} could not be started: {error}") from error
+        return _response(ended, request.timeout_s)
+
+
+def _case_json(request: Request) -> bytes:
+    case = request.case
+    told = {
+        "id": case.id,
+        "input": request.input,
+        "messages": request.messages,
+        "vars": case.vars,
+        "metadata": case.metadata,
+        "run": request.run,
+        "timeout_s": request.timeout_s,
+    }
+    return encode_json(told) + b"\n"
+
+
+def _response(ended: "Ended", timeout_s: float) -> Response:
+    stderr = ended.stderr_tail.decode(errors="replace")
+    detail = stderr or None
+    if ended.why == "timeout":
+        raise ProviderError("timeout", f"no answer within {timeout_s:g} s; the program was ended", detail=detail)
+    if ended.why == "too_large":
+        limit = MAX_ANSWER_BYTES // 1024**2
+        raise ProviderError("bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail)
+    if ended.status:
+        status = ended.status if ended.status > 0 else None
+        raise ProviderError("crash", _cause_of_death(ended.status, stderr), status=status, detail=detail)
+    try:
+        return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
+    except (TypeError, ValueError) as error:
+        raise ProviderError("bad_answer", f"the JSON on stdout is no answer: {error}", detail=detail) from None
+
+
+def _answer(stdout: str) -> object:
+    """The JSON object if it is one that means to be an answer, else the text as it is."""
+    if stdout.lstrip().startswith("{"):
+        try:
+            parsed = json.loads(stdout)
+        except (ValueError, RecursionError):
+            parsed = {}
+        if "output" in parsed or "tool_calls" in parsed:
+            return parsed
+    return stdout.removesuffix("\n").removesuffix("\r")
+
+
+def _cause_of_death(status: int, stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    cause = f"exit status {status}" if status > 0 else f"killed by {_signal_name(-status)}"
+    return f"{cause}: {one_line(lines[-1])}" if lines else f"{cause}, nothing on stderr"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _not_found(program: str, where: Path) -> str:
+    if (where / program).is_file():
+        advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
+        if os.path.dirname(program):  # noqa: PTH120  as above
+            return f"command: {where / program} is not executable: {advice}"
+        return f"command: {program!r} is not on the PATH; for the file in {where} write ./{program}"
+    if os.path.dirname(program):  # noqa: PTH120  as above
+        return f"command: there is no program {where / program}"
+    return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"

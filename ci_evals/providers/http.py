@@ -1,0 +1,288 @@
+"""Any service over HTTP: a templated request out, text or JSON back."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ci_evals.errors import ProviderError
+from ci_evals.model import Request, Response, ToolCall
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.openai import tool_arguments
+from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
+
+if TYPE_CHECKING:
+    import aiohttp
+    from jinja2.sandbox import SandboxedEnvironment
+    from jsonpath import JSONPath
+
+Render = Callable[[Mapping[str, Any]], Any]
+
+_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
+_DEFAULT_BODY = {"input": "{{ input }}"}
+_decoder = msgspec.json.Decoder(Any)
+
+
+class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="http"):
+    """A service of any kind.
+
+    Strings in `url`, `headers` and `body` are Jinja2 templates over `input`, `messages`, `vars`, `case` (`id`, `tags`,
+    `metadata`) and `run`. A body string that is exactly one `{{ expression }}` becomes its value: a number stays a
+    number.
+
+    Args:
+        url: where to send to; `{{ vars.q | urlencode }}` quotes a value.
+        method: the HTTP method.
+        headers: HTTP headers.
+        body: any JSON; `{"input": "{{ input }}"}` when left out, and nothing for GET.
+        output: JSONPath of the output in the answer; the whole answer as text when left out.
+        tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
+    """
+
+    url: str
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    headers: Mapping[str, str] = {}
+    body: Any = None
+    output: str | None = None
+    tool_calls: str | None = None
+
+    @property
+    def default_name(self) -> str:
+        return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
+
+    @property
+    def own_code(self) -> bool:
+        return True
+
+    def problems(self, folder: Path) -> list[str]:  # noqa: ARG002  no file is named here
+        fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}
+        templated = {name: "" for name in self.headers if name not in fixed}
+        return [
+            *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
+            *header_problems(fixed | templated),
+            *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
+            *_path_problems({"output": self.output, "tool_calls": self.tool_calls}),
+        ]
+
+    def open(self, resources: Resources) -> Provider:
+        return Service(self, resources.session)
+
+
+class Service:
+    """The live service."""
+
+    def __init__(self, options: Http, session: "aiohttp.ClientSession") -> None:
+        env = _environment()
+        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
+        self._session = session
+        self._method = options.method
+        self._url = _text(env, options.url)
+        self._headers = {name: _text(env, value) for name, value in options.headers.items()}
+        self._body = None if body is None else _native(env, body)
+        self._output = _path(options.output)
+        self._tool_calls = _path(options.tool_calls)
+
+    async def answer(self, request: Request) -> Response:
+        call = self._call(request)
+        answer = await send(self._session, call, timeout_s=request.timeout_s)
+        text = answer.decode("utf-8", "replace")
+        if self._output is None and self._tool_calls is None:
+            return Response(text)
+        value = decode(_decoder, answer, call.url.host)
+        return Response(
+            output=text if self._output is None else _output(self._output, value),
+            tool_calls=() if self._tool_calls is None else _calls(self._tool_calls, value),
+        )
+
+    def _call(self, request: Request) -> Call:
+        from yarl import URL
+
+        names = _variables(request)
+        try:
+            url = self._url(names)
+            headers = {name: render(names) for name, render in self._headers.items()}
+            data = None if self._body is None else encode(self._body(names))
+        except Exception as error:
+            why = readable(f"{type(error).__name__}: {error}")
+            raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
+        if wrong := [*url_problems("url", url), *header_problems(headers)]:
+            raise ProviderError("rejected", "; ".join(wrong))
+        if data is not None and not any(name.lower() == "content-type" for name in headers):
+            headers["Content-Type"] = "application/json"
+        return Call(self._method, URL(url), headers, data)
+
+
+def _variables(request: Request) -> dict[str, Any]:
+    """What templates may use."""
+    case = request.case
+    return {
+        "input": request.input,
+        "messages": [
+            {"role": message.role, "content": message.content, **msgspec.to_builtins(message)}
+            for message in request.messages
+        ],
+        "vars": case.vars,
+        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata},
+        "run": request.run,
+    }
+
+
+# Templates.
+
+
+def _environment() -> "SandboxedEnvironment":
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # The output is JSON, URLs and headers: HTML escaping would spoil it.
+    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+
+
+def _text(env: "SandboxedEnvironment", source: str) -> Render:
+    """A renderer of text."""
+    if not _TEMPLATE.search(source):
+        return lambda _: source
+    return env.from_string(source).render
+
+
+def _native(env: "SandboxedEnvironment", value: Any) -> Render:
+    """A renderer of a JSON value whose strings are templates."""
+    match value:
+        case str():
+            return _native_string(env, value)
+        case Mapping():
+            fields = {name: _native(env, item) for name, item in value.items()}
+            return lambda names: {name: render(names) for name, render in fields.items()}
+        case list() | tuple():
+            items = [_native(env, item) for item in value]
+            return lambda names: [render(names) for render in items]
+        case _:
+            return lambda _: value
+
+
+def _native_string(env: "SandboxedEnvironment", source: str) -> Render:
+    if not _is_one_expression(env, source):
+        return _text(env, source)
+    from jinja2 import Undefined, UndefinedError
+
+    evaluate = env.compile_expression(source[2:-2].strip("-+ \t\n"), undefined_to_none=False)
+
+    def render(names: Mapping[str, Any]) -> Any:
+        value = evaluate(names)
+        if isinstance(value, Undefined):
+            raise UndefinedError(value._undefined_message)  # noqa: SLF001  what StrictUndefined raises itself
+        return value
+
+    return render
+
+
+def _is_one_expression(env: "SandboxedEnvironment", source: str) -> bool:
+    """Whether a template is nothing but one `{{ expression }}`."""
+    from jinja2 import nodes
+
+    if not (source.startswith("{{") and source.endswith("}}")):
+        return False
+    body = env.parse(source).body
+    return (
+        len(body) == 1
+        and isinstance(body[0], nodes.Output)
+        and len(body[0].nodes) == 1
+        and not isinstance(body[0].nodes[0], nodes.TemplateData)
+    )
+
+
+def _template_problems(value: Any) -> list[str]:
+    sources = [(where, source) for where, source in _strings(value, "") if _TEMPLATE.search(source)]
+    if not sources:
+        return []
+    from jinja2 import TemplateError
+
+    env = _environment()
+    problems = []
+    for where, source in sources:
+        try:
+            _native_string(env, source)
+        except TemplateError as error:
+            problems.append(f"{where}: bad template: {error}")
+    return problems
+
+
+def _strings(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Every string in a JSON value, with its place: `body.messages[0].content`."""
+    match value:
+        case str():
+            yield where, value
+        case Mapping():
+            for name, item in value.items():
+                yield from _strings(item, f"{where}.{name}" if where else str(name))
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _strings(item, f"{where}[{index}]")
+
+
+# JSONPath.
+
+
+def _path(source: str | None) -> "JSONPath | None":
+    if source is None:
+        return None
+    import jsonpath
+
+    path: JSONPath = jsonpath.compile(source)  # type: ignore[assignment]
+    return path
+
+
+def _path_problems(paths: Mapping[str, str | None]) -> list[str]:
+    problems = []
+    for key, source in paths.items():
+        try:
+            _path(source)
+        except Exception as error:  # noqa: BLE001  the library's parser also fails in ways that it does not declare
+            problems.append(f"{key}: bad JSONPath {source!r}: {readable(str(error))}")
+    return problems
+
+
+def _found(path: "JSONPath", value: Any) -> list[Any]:
+    from jsonpath import JSONPathError
+
+    if not isinstance(value, dict | list):
+        return [value] if str(path) == "$" else []
+    try:
+        return list(path.findall(value))
+    except (JSONPathError, RecursionError) as error:
+        raise ProviderError("bad_answer", f"{path} cannot be looked up: {readable(str(error))}") from error
+
+
+def _output(path: "JSONPath", value: Any) -> str:
+    """The text at a path: a string as it is, null as no text, all else as JSON; several matches are a JSON list."""
+    found = _found(path, value)
+    if not found:
+        start = readable(encode(value)[:1000].decode("utf-8", "replace"), 200)
+        raise ProviderError("bad_answer", f"nothing at {path} in the answer, which starts {start}")
+    match found[0] if len(found) == 1 else found:
+        case None:
+            return ""
+        case str(text):
+            return text
+        case other:
+            return encode(other).decode()
+
+
+def _calls(path: "JSONPath", value: Any) -> tuple[ToolCall, ...]:
+    found = _found(path, value)
+    items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
+    return tuple(_call(path, item) for item in items if item is not None)
+
+
+def _call(path: "JSONPath", item: Any) -> ToolCall:
+    try:
+        call = msgspec.convert(item, ToolCall)
+    except msgspec.ValidationError as error:
+        start = readable(encode(item)[:1000].decode("utf-8", "replace"), 200)
+        raise ProviderError(
+            "bad_answer", f"{path} must hold tool calls with `name` and `arguments`: {error}: {start}"
+        ) from error
+    arguments = tool_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    return ToolCall(call.name, arguments, call.id)

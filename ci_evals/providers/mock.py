@@ -1,0 +1,200 @@
+"""Answers from a table or a template, with seeded faults: for demos, docs and dry runs."""
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, NamedTuple
+from zlib import crc32
+
+from msgspec import Meta, Struct
+
+from ci_evals.errors import ProviderError
+from ci_evals.model import Request, Response, ToolCall, Usage
+from ci_evals.providers.answer import as_response, clean_text, encode_json, one_line
+from ci_evals.providers.base import Provider, ProviderOptions, Rate, Resources
+
+MODEL = "mock"
+_REMEMBERED = 10_000
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+_Default = Callable[[Request, str], str]
+
+
+class MockToolCall(ToolCall, frozen=True, forbid_unknown_fields=True):
+    """A tool call in the table of answers."""
+
+
+class MockAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer in the table: text, tool calls, or both."""
+
+    output: str = ""
+    tool_calls: tuple[MockToolCall, ...] = ()
+
+
+class Mock(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mock"):
+    """Answers without a model. The same suite and seed give the same answers and faults.
+
+    Args:
+        answers: what to answer, by case id or by the exact text of the input (the last user message).
+        default: the answer to everything else: text, or a Jinja2 template over `input` and the case's vars. Without
+            it the input comes back.
+        wrong: what a flaky answer says.
+        flakiness: the share of runs that answer `wrong`.
+        error_rate: the share of calls that fail with a mock status 500.
+        rate_limit_rate: the share of calls that are refused with a mock status 429.
+        retry_after_s: what a refusal asks for, in seconds.
+        latency_s: how long an answer takes, in seconds.
+        latency_jitter_s: up to so many seconds longer.
+        seed: another seed, other draws.
+    """
+
+    answers: Mapping[str, str | MockAnswer] = {}
+    default: str | None = None
+    wrong: str = "I don't know."
+    flakiness: Share = 0.0
+    error_rate: Share = 0.0
+    rate_limit_rate: Share = 0.0
+    retry_after_s: Rate = 1.0
+    latency_s: Rate = 0.0
+    latency_jitter_s: Rate = 0.0
+    seed: int = 0
+
+    def problems(self, folder: Path) -> list[str]:  # noqa: ARG002  the seam's signature
+        found = [problem for name, answer in self.answers.items() if (problem := _answer_problem(name, answer))]
+        if self.default is not None and (problem := _template_problem(self.default)):
+            found.append(problem)
+        if self.error_rate + self.rate_limit_rate > 1:
+            found.append("error_rate and rate_limit_rate are shares of the same calls: together at most 1")
+        return found
+
+    def open(self, resources: Resources) -> Provider:  # noqa: ARG002  the seam's signature
+        return MockProvider(self)
+
+
+class MockProvider:
+    """The live mock; needs nothing of the engine."""
+
+    def __init__(self, options: Mock) -> None:
+        self._options = options
+        self._answers = {name: _scripted(answer) for name, answer in options.answers.items()}
+        self._default = _echo if options.default is None else _template(options.default)
+        self._wrong = Response(clean_text(options.wrong), finish_reason="stop")
+        self._refused: dict[bytes, int] = {}
+
+    async def answer(self, request: Request) -> Response:
+        """Answer as the options say.
+
+        Raises:
+            ProviderError: a fault was drawn, or the answer takes longer than `request.timeout_s`.
+        """
+        options, text = self._options, _question(request)
+        run = f"{options.seed}\0{request.case.id}\0{request.run}\0{crc32(text.encode())}".encode(errors="replace")
+        draws = _draw(run, self._refused.get(run, 0))
+        if options.latency_s or options.latency_jitter_s:
+            await _take(options.latency_s + options.latency_jitter_s * draws.latency, request.timeout_s)
+        if draws.fault < options.error_rate + options.rate_limit_rate:
+            self._remember_refusal(run)
+            raise _fault(options, draws.fault)
+        self._refused.pop(run, None)
+        response = self._wrong if draws.flaky < options.flakiness else self._right(request, text)
+        return _with_usage(response, request, text)
+
+    def _right(self, request: Request, text: str) -> Response:
+        scripted = self._answers.get(request.case.id) or self._answers.get(text)
+        return scripted or Response(self._default(request, text), finish_reason="stop")
+
+    def _remember_refusal(self, run: bytes) -> None:
+        """Count the attempts of a run, so that its retry draws anew."""
+        self._refused[run] = self._refused.pop(run, 0) + 1
+        if len(self._refused) > _REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+
+
+class _Draws(NamedTuple):
+    """Independent and uniform in [0, 1)."""
+
+    fault: float
+    flaky: float
+    latency: float
+
+
+def _draw(run: bytes, attempt: int) -> _Draws:
+    digest = blake2b(run, digest_size=24, salt=attempt.to_bytes(8, "big")).digest()
+    return _Draws(*(int.from_bytes(digest[at : at + 8], "big") / 2**64 for at in (0, 8, 16)))
+
+
+async def _take(delay_s: float, timeout_s: float) -> None:
+    from asyncio import sleep
+
+    await sleep(min(delay_s, timeout_s))
+    if delay_s > timeout_s:
+        raise ProviderError("timeout", f"no answer within {timeout_s:g} s")
+
+
+def _fault(options: Mock, draw: float) -> ProviderError:
+    if draw < options.error_rate:
+        return ProviderError("server", "mock error 500", status=500)
+    return ProviderError("rate_limit", "mock error 429", status=429, retry_after_s=options.retry_after_s)
+
+
+def _question(request: Request) -> str:
+    """The input's text, or the last user message of a conversation."""
+    if isinstance(request.input, str):
+        return clean_text(request.input)
+    if request.input is None:
+        turns = (message.content for message in reversed(request.messages) if message.role == "user")
+        return clean_text(next(turns, ""))
+    return encode_json(request.input).decode()
+
+
+def _echo(_: Request, text: str) -> str:
+    return text
+
+
+def _template(source: str) -> _Default:
+    if "{" not in source:
+        return lambda *_: source
+    from jinja2 import StrictUndefined, TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    template = ImmutableSandboxedEnvironment(undefined=StrictUndefined).from_string(source)
+
+    def render(request: Request, text: str) -> str:
+        given = text if request.input is None else request.input
+        try:
+            return clean_text(template.render({**request.case.vars, "input": given}))
+        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ProviderError("rejected", f"mock: default cannot be rendered: {one_line(str(error))}") from error
+
+    return render
+
+
+def _template_problem(source: str) -> str | None:
+    try:
+        _template(source)
+    except Exception as error:  # noqa: BLE001  jinja2 is imported only where a template is
+        return f"default is no valid template: {one_line(str(error))}"
+    return None
+
+
+def _answer_problem(name: str, answer: str | MockAnswer) -> str | None:
+    try:
+        _scripted(answer)
+    except (TypeError, ValueError) as error:
+        return f"answers[{one_line(name, 80)!r}]: {error}"
+    return None
+
+
+def _scripted(answer: str | MockAnswer) -> Response:
+    if isinstance(answer, str):
+        return Response(clean_text(answer), finish_reason="stop")
+    response = as_response({"output": answer.output, "tool_calls": answer.tool_calls})
+    return Response(response.output, response.tool_calls, finish_reason="tool_calls" if answer.tool_calls else "stop")
+
+
+def _with_usage(response: Response, request: Request, text: str) -> Response:
+    """Tokens at four characters each, as a rough rule has it."""
+    asked = sum(len(message.content) for message in request.messages) or len(text)
+    said = len(response.output) + sum(len(call.name) + len(str(call.arguments)) for call in response.tool_calls)
+    usage = Usage(input_tokens=asked // 4, output_tokens=said // 4)
+    return Response(response.output, response.tool_calls, usage, MODEL, response.finish_reason)

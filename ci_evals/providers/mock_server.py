@@ -1,0 +1,192 @@
+"""The mock behind an OpenAI-compatible HTTP endpoint, so that a config can be tried without a key."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Annotated, Any, Literal
+from zlib import crc32
+
+import msgspec
+from aiohttp import web
+
+from ci_evals.errors import ErrorKind, ProviderError, UsageError
+from ci_evals.model import Case, Message, Request, Response, Role, ToolCall
+from ci_evals.providers.mock import MODEL, Mock, MockProvider
+
+Log = Callable[[str], None]
+
+_MAX_REQUEST_BYTES = 50 * 1024 * 1024
+_REMEMBERED = 65_536
+_TIMEOUT_S = 3600.0
+_ERROR_TYPES: dict[ErrorKind, str] = {"server": "server_error", "rate_limit": "rate_limit_error"}
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[_Part] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class _Body(msgspec.Struct):
+    model: str
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    stream: bool | None = None
+    n: int | None = None
+
+
+async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
+    """Serve until cancelled. `log` gets the URL to use as `base_url`, then a line per request.
+
+    Raises:
+        UsageError: the address is not to be had.
+    """
+    async with running(options, host=host, port=port, log=log) as url:
+        log(f"mock server at {url} (Ctrl-C ends it)")
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def running(
+    options: Mock, *, host: str = "127.0.0.1", port: int = 0, log: Log | None = None
+) -> AsyncIterator[str]:
+    """A server for as long as the context lasts; gives the URL that clients use as `base_url`.
+
+    Raises:
+        UsageError: the address is not to be had.
+    """
+    runner = web.AppRunner(application(options, log), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except (OSError, OverflowError) as error:
+            raise UsageError(f"cannot listen on {host}:{port}: {error}; try another --port, 0 takes any") from error
+        bound_port = runner.addresses[0][1]
+        yield f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/v1"
+    finally:
+        await runner.cleanup()
+
+
+def application(options: Mock, log: Log | None = None) -> web.Application:
+    """The endpoint as an aiohttp application. Cases are not known here: answers are found by the last user message."""
+    endpoint = _Endpoint(options, log or (lambda _: None))
+    app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
+    app.router.add_post("/v1/chat/completions", endpoint.complete)
+    app.router.add_get("/v1/models", endpoint.models)
+    app.router.add_route("*", "/{path:.*}", endpoint.elsewhere)
+    return app
+
+
+class _Endpoint:
+    def __init__(self, options: Mock, log: Log) -> None:
+        self._provider = MockProvider(options)
+        self._log = log
+        self._ids = count(1)
+        self._asked: dict[int, int] = {}
+
+    async def complete(self, http: web.Request) -> web.Response:
+        try:
+            body = _parse(await http.read())
+            response = await self._provider.answer(self._request(body))
+        except ValueError as error:
+            return self._refuse(http, 400, "invalid_request_error", str(error))
+        except ProviderError as error:
+            headers = {} if error.retry_after_s is None else {"Retry-After": f"{error.retry_after_s:g}"}
+            kind = _ERROR_TYPES.get(error.kind, "invalid_request_error")
+            return self._refuse(http, error.status or 400, kind, error.message, headers)
+        return self._reply(http, 200, _completion(response, body.model, f"chatcmpl-mock-{next(self._ids)}"))
+
+    async def models(self, http: web.Request) -> web.Response:
+        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "ci-evals"}
+        return self._reply(http, 200, {"object": "list", "data": [model]})
+
+    async def elsewhere(self, http: web.Request) -> web.Response:
+        here = "POST /v1/chat/completions and GET /v1/models; a base_url ends in /v1"
+        return self._refuse(
+            http, 404, "invalid_request_error", f"{http.method} {http.path} is not served: there are {here}"
+        )
+
+    def _request(self, body: _Body) -> Request:
+        messages = tuple(Message(_role(message), message.text) for message in body.messages)
+        text = next((message.content for message in reversed(messages) if message.role == "user"), "")
+        return Request(text, messages, Case(id=""), self._times_asked(text), _TIMEOUT_S)
+
+    def _times_asked(self, text: str) -> int:
+        """Asked again is another run: it draws anew."""
+        key = crc32(text.encode(errors="replace"))
+        times = self._asked[key] = self._asked.pop(key, 0) + 1
+        if len(self._asked) > _REMEMBERED:
+            del self._asked[next(iter(self._asked))]
+        return times
+
+    def _refuse(
+        self, http: web.Request, status: int, kind: str, message: str, headers: dict[str, str] | None = None
+    ) -> web.Response:
+        error = {"message": message, "type": kind, "param": None, "code": None}
+        return self._reply(http, status, {"error": error}, headers)
+
+    def _reply(
+        self, http: web.Request, status: int, body: dict[str, Any], headers: dict[str, str] | None = None
+    ) -> web.Response:
+        self._log(f"{http.method} {http.path!r} {status}")
+        return web.Response(
+            status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers
+        )
+
+
+def _parse(raw: bytes) -> _Body:
+    try:
+        body = msgspec.json.decode(raw, type=_Body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"the request is not in the documented shape: {error}") from None
+    if body.stream:
+        raise ValueError("the mock server does not stream: leave 'stream' out or set it to false")
+    if body.n not in (None, 1):
+        raise ValueError("the mock server gives one choice: leave 'n' out or set it to 1")
+    return body
+
+
+def _role(message: _Message) -> Role:
+    match message.role:
+        case "developer":
+            return "system"
+        case "function":
+            return "tool"
+        case role:
+            return role
+
+
+def _completion(response: Response, model: str, completion_id: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": response.output or None, "refusal": None}
+    if response.tool_calls:
+        message["tool_calls"] = [_tool_call(call, index) for index, call in enumerate(response.tool_calls)]
+    elif message["content"] is None:
+        message["content"] = ""
+    asked, said = (response.usage.input_tokens, response.usage.output_tokens) if response.usage else (0, 0)
+    return {
+        "id": completion_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": response.finish_reason, "logprobs": None}],
+        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+    }
+
+
+def _tool_call(call: ToolCall, index: int) -> dict[str, Any]:
+    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id or f"call_{index}", "type": "function", "function": function}

@@ -1,0 +1,206 @@
+"""One child process: what it is told, what it says, and how it and its children are ended."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+STDERR_TAIL_BYTES = 4096
+_GRACE_S = 1.0
+_DRAIN_S = 1.0
+_REAP_S = 5.0
+_POLL_S = 0.02
+
+Reason = Literal["exit", "timeout", "too_large"]
+
+
+class Ended(NamedTuple):
+    """How a process ended and what it had said by then. A negative `status` is the signal that killed it."""
+
+    why: Reason
+    status: int | None
+    stdout: bytes
+    stderr_tail: bytes
+
+
+async def exchange(
+    argv: Sequence[str],
+    stdin: bytes,
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    timeout_s: float,
+    max_bytes: int,
+) -> Ended:
+    """Run a program to its end, and leave nothing of it behind.
+
+    Args:
+        argv: the program and its arguments; no shell is involved.
+        stdin: what it may read.
+        cwd: the folder it runs in.
+        env: its whole environment; this process's own when None.
+        timeout_s: seconds after which it is ended.
+        max_bytes: how much it may write to stdout before it is ended.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    child = _Child(max_bytes)
+    try:
+        async with asyncio.timeout(timeout_s) as scope:
+            await _start(child, argv, stdin, cwd, env)
+            await child.ended.wait()
+            await _drain(child)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+    finally:
+        in_time = child.ended.is_set()
+        await _clear_away(child)
+    why: Reason = "too_large" if child.too_large else "exit" if in_time else "timeout"
+    status = child.transport.get_returncode() if child.transport else None
+    return Ended(why, status, bytes(child.stdout), bytes(child.stderr))
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """Collects what a process writes; `ended` is set once there is nothing more to wait for."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.transport: asyncio.SubprocessTransport | None = None
+        self.pipes: list[asyncio.ReadTransport] = []
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.too_large = False
+        self.open_pipes = {1, 2}
+        self.ended = asyncio.Event()
+        self.exited = asyncio.Event()
+        self.drained = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.SubprocessTransport", transport)  # uvloop's is no subclass
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr += data
+            del self.stderr[:-STDERR_TAIL_BYTES]
+        elif len(self.stdout) + len(data) <= self.max_bytes:
+            self.stdout += data
+        else:
+            self.too_large = True
+            self.ended.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
+        self.open_pipes.discard(fd)
+        if not self.open_pipes:
+            self.drained.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self.ended.set()
+
+
+async def _start(child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str] | None) -> None:
+    loop = asyncio.get_running_loop()
+    with ExitStack() as ours, tempfile.TemporaryFile() as file:
+        # A file and pipes of our own, because event loops may use sockets, which programs cannot open as /dev/stdin
+        # or /dev/stderr; and a program that does not read its stdin breaks no pipe.
+        file.write(stdin)
+        file.seek(0)
+        stdout, stderr = [await _output(child, fd, ours) for fd in (1, 2)]
+        await loop.subprocess_exec(
+            lambda: child, *argv, stdin=file, stdout=stdout, stderr=stderr, cwd=cwd, env=env, **_own_group()
+        )
+
+
+async def _output(child: _Child, fd: int, ours: ExitStack) -> int:
+    """What to give the program as stdout or stderr. Our copy of its end is closed with `ours`."""
+    if sys.platform == "win32":
+        return subprocess.PIPE
+    reading, writing = os.pipe()
+    ours.callback(os.close, writing)
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: _Pipe(child, fd), os.fdopen(reading, "rb", 0))
+    child.pipes.append(pipe)
+    return writing
+
+
+class _Pipe(asyncio.Protocol):
+    """Hands on what comes through one pipe."""
+
+    def __init__(self, child: _Child, fd: int) -> None:
+        self.child = child
+        self.fd = fd
+
+    def data_received(self, data: bytes) -> None:
+        self.child.pipe_data_received(self.fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.child.pipe_connection_lost(self.fd, exc)
+
+
+def _own_group() -> dict[str, Any]:
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}
+
+
+async def _drain(child: _Child) -> None:
+    """Read what an ended process left in its pipes; a grandchild may hold them open for ever, so not for long."""
+    if not child.too_large:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                await child.drained.wait()
+
+
+async def _clear_away(child: _Child) -> None:
+    """End the process if it runs, and in any case whatever it started in its group."""
+    try:
+        if child.transport and not child.exited.is_set():
+            await _ask_to_end(child.transport.get_pid())
+    finally:  # even if a second cancellation cuts the grace short
+        if child.transport:
+            _signal_group(child.transport.get_pid(), "SIGKILL")
+            child.transport.close()
+        for pipe in child.pipes:
+            pipe.close()
+    if child.transport is None:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REAP_S):
+            await child.exited.wait()
+
+
+async def _ask_to_end(pid: int) -> None:
+    if sys.platform == "win32":
+        await _end_windows_tree(pid)
+        return
+    _signal_group(pid, "SIGTERM")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_GRACE_S):
+            while _signal_group(pid, None):  # noqa: ASYNC110  nothing reports the end of a process group
+                await asyncio.sleep(_POLL_S)
+
+
+def _signal_group(pid: int, name: str | None) -> bool:
+    """Send a signal to a group, or only look (None); whether there was anybody to get it."""
+    if sys.platform == "win32":
+        return False
+    try:
+        os.killpg(pid, signal.Signals[name] if name else 0)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
+        return False
+    return True
+
+
+async def _end_windows_tree(pid: int) -> None:
+    nowhere = subprocess.DEVNULL
+    taskkill = await asyncio.create_subprocess_exec(
+        "taskkill", "/T", "/F", "/PID", str(pid), stdout=nowhere, stderr=nowhere
+    )
+    await taskkill.wait()

@@ -1,0 +1,72 @@
+"""Daemon threads for blocking calls: one that never returns keeps no program from exiting."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+_Job = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
+_Inbox = SimpleQueue[_Job | None]
+
+
+class DaemonThreads:
+    """Runs blocking calls, each in a thread of its own while it lasts; idle threads are used again.
+
+    There are as many threads as calls under way at once. A call whose caller gave up goes on by itself; its thread is
+    of use again when it returns. Belongs to one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[_Inbox] = []
+        self._closed = False
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """Return or raise what `call` returns or raises.
+
+        Raises:
+            RuntimeError: the system allows no further thread.
+        """
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        inbox = self._idle.pop() if self._idle else self._start()
+        inbox.put((call, future, loop))
+        value, error = await future
+        if error is not None:
+            raise error
+        return value
+
+    def close(self) -> None:
+        """Let idle threads end; busy ones end after their call, or with the program."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().put(None)
+
+    def _start(self) -> _Inbox:
+        inbox: _Inbox = SimpleQueue()
+        Thread(target=self._work, args=(inbox,), name="ci-evals-call", daemon=True).start()
+        return inbox
+
+    def _work(self, inbox: _Inbox) -> None:
+        while (job := inbox.get()) is not None:
+            call, future, loop = job
+            value, error = None, None
+            try:
+                value = call()
+            except BaseException as raised:  # noqa: BLE001  the user's code: the caller decides what it means
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._deliver, inbox, future, value, error)
+            del job, call, future, loop, value, error  # or an idle thread keeps them alive
+
+    def _deliver(self, inbox: _Inbox, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        if self._closed:
+            inbox.put(None)
+        else:
+            self._idle.append(inbox)
+        if not future.done():
+            future.set_result((value, error))
+        elif inspect.iscoroutine(value):
+            value.close()

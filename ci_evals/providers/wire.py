@@ -1,0 +1,306 @@
+"""Calls over HTTP: the one place that makes them, names what went wrong, and holds what the model APIs share."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.providers.base import ProviderOptions, Secret
+
+if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
+
+MAX_BYTES = 50 * 1024 * 1024
+_REFUSAL_BYTES = 64 * 1024  # of a refusal's body, as much as can hold a message
+_ONE_WRITE_BYTES = 1024 * 1024  # aiohttp asks for a file from here on
+
+_KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409: "server", 429: "rate_limit"}
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+_TOKEN = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([\d.]+)s"')  # Google's RetryInfo, which stands in the body
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+
+T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
+
+
+class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every model API is set up with.
+
+    Args:
+        model: the model's name, as the vendor writes it.
+        base_url: where the API is; the vendor's own address when left out.
+        api_key: the key, if the endpoint wants one.
+        params: further fields of the request body, in the vendor's own words.
+        headers: further HTTP headers; they win over those that are set by themselves.
+    """
+
+    default_key_variable: ClassVar[str]
+    vendor_host: ClassVar[str]
+    reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
+
+    model: str
+    base_url: str
+    api_key: Secret | None = None
+    params: Mapping[str, Any] = {}
+    headers: Mapping[str, str] = {}
+
+    @property
+    def default_name(self) -> str:
+        return f"{self.__struct_config__.tag}:{self.model}"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether this calls the vendor itself, which answers nobody without a key."""
+        return f".{urlsplit(self.base_url).hostname}".endswith(f".{self.vendor_host}")
+
+    def problems(self, folder: Path) -> list[str]:  # noqa: ARG002  no file is named here
+        return [
+            *(["model: is empty"] if not self.model.strip() else []),
+            *url_problems("base_url", self.base_url),
+            *(
+                f"params.{name}: is set by ci-evals itself; leave it out"
+                for name in self.reserved
+                if name in self.params
+            ),
+            *header_problems(self.headers),
+        ]
+
+    def endpoint(
+        self, session: "aiohttp.ClientSession", path: str, headers: Mapping[str, str], fields: Mapping[str, Any]
+    ) -> "Endpoint":
+        """The API at `path` below the base URL, whose own query is kept; `fields` are sent with every call."""
+        from multidict import CIMultiDict
+        from yarl import URL
+
+        base = URL(self.base_url)
+        merged = CIMultiDict({"Content-Type": "application/json", **headers})
+        merged.update(self.headers)
+        encoded = {name: msgspec.Raw(encode(value)) for name, value in fields.items()}
+        return Endpoint(session, base.joinpath(*path.split("/")).with_query(base.query), merged, encoded)
+
+
+class Endpoint(NamedTuple):
+    """A model API at one address, with the headers and body fields of every call, encoded once."""
+
+    session: "aiohttp.ClientSession"
+    url: "URL"
+    headers: Mapping[str, str]
+    fields: Mapping[str, msgspec.Raw]
+
+    async def ask(self, fields: Mapping[str, Any], decoder: msgspec.json.Decoder[T], timeout_s: float) -> T:
+        """Post `fields` beside those of every call; returns the decoded answer or raises `ProviderError`."""
+        call = Call("POST", self.url, self.headers, encode({**self.fields, **fields}))
+        answer = await send(self.session, call, timeout_s=timeout_s)
+        return decode(decoder, answer, self.url.host)
+
+
+class Call(NamedTuple):
+    """One HTTP request."""
+
+    method: str
+    url: "URL"
+    headers: Mapping[str, str]
+    data: bytes | None = None
+
+
+async def send(session: "aiohttp.ClientSession", call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
+    """Make a call and read its answer whole; redirects are not followed, so that a key stays where it was sent.
+
+    Raises:
+        ProviderError: for every status but 2xx, a lost connection, a time-out or more than `max_bytes`.
+    """
+    method, url, headers, data = call
+    try:
+        async with session.request(
+            method,
+            url,
+            headers=headers,
+            data=data if data is None or len(data) < _ONE_WRITE_BYTES else BytesIO(data),
+            timeout=_timeout(timeout_s),
+            allow_redirects=False,
+        ) as response:
+            if not 200 <= response.status < 300:
+                raise await _refusal(response, headers)
+            return await _read(response, max_bytes)
+    except TimeoutError as error:
+        raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
+    except _lost() as error:
+        raise ProviderError("network", f"no answer from {url.host}:{url.port}: {_why(error)}") from error
+
+
+def encode(value: object) -> bytes:
+    """`value` as JSON. A lone surrogate, which UTF-8 cannot hold, is sent as its escape."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, default=msgspec.json.decode).encode()
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes, host: str | None) -> T:
+    """Read a JSON answer; stray bytes, control characters and lone surrogates in it become replacement characters.
+
+    Raises:
+        ProviderError: `bad_answer` when it is no JSON, or not in the documented shape.
+    """
+    try:
+        return decoder.decode(body)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
+        return decoder.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        what = "HTML, not JSON" if body.lstrip()[:1] == b"<" else f"something unexpected ({error})"
+        start = readable(body[:4000].decode("utf-8", "replace")) or "an empty body"
+        raise ProviderError("bad_answer", f"{host} answered with {what}: {start}") from error
+
+
+def readable(text: str, limit: int = 300) -> str:
+    """`text` as one line for a person: without HTML tags and control characters, and not longer than `limit`."""
+    bare = _TAGS.sub(" ", text[:4000]) if text.lstrip().startswith("<") else text[: 4 * limit]
+    line = " ".join("".join(char if char.isprintable() else " " for char in bare).split())
+    return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+def url_problems(key: str, url: str) -> list[str]:
+    """What is wrong with an address that must be complete."""
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        complete = False
+    return [] if complete else [f"{key}: is no complete address; write it as https://host/path"]
+
+
+def header_problems(headers: Mapping[str, str]) -> list[str]:
+    """Header names and values that HTTP cannot carry; the values are not shown, they may be secret."""
+    return [
+        f"headers.{name}: a name takes letters, digits and '-', a value no line breaks or other control characters"
+        for name, value in headers.items()
+        if not (_TOKEN.fullmatch(name) and value.isprintable())
+    ]
+
+
+def kind_of(status: int) -> ErrorKind:
+    """What sort of failure a status outside 2xx stands for."""
+    return _KINDS.get(status, "server" if status >= 500 else "rejected")
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """How long the server asked to be left alone, in seconds: `retry-after-ms`, or `Retry-After` of RFC 9110."""
+    if (milliseconds := _seconds(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    if (seconds := _seconds(headers.get("Retry-After"))) is not None:
+        return seconds
+    until = _date(headers.get("Retry-After"))
+    return max(0.0, (until - now).total_seconds()) if until else None
+
+
+@lru_cache(maxsize=64)
+def _timeout(seconds: float) -> "aiohttp.ClientTimeout":
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=seconds)
+
+
+async def _read(response: "aiohttp.ClientResponse", max_bytes: int) -> bytes:
+    length = response.content_length
+    if length is not None and length <= max_bytes and "Content-Encoding" not in response.headers:
+        return await response.read()  # the quick way for nearly every answer
+    body, complete = await _read_some(response, max_bytes)
+    if not complete:
+        raise ProviderError("bad_answer", f"{response.url.host} answered with more than {max_bytes:,} bytes")
+    return body
+
+
+async def _read_some(response: "aiohttp.ClientResponse", max_bytes: int) -> tuple[bytes, bool]:
+    """The first `max_bytes` of the body, and whether that is all of it."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > max_bytes:
+            return bytes(body[:max_bytes]), False
+    return bytes(body), True
+
+
+async def _refusal(response: "aiohttp.ClientResponse", sent: Mapping[str, str]) -> ProviderError:
+    """The error that a status outside 2xx stands for, in the server's own words."""
+    status, host = response.status, response.url.host
+    if 300 <= status < 400:
+        target = readable(response.headers.get("Location", "nowhere").partition("?")[0])
+        return ProviderError("rejected", f"{host} redirects to {target}; use that address", status=status)
+    try:
+        body, _ = await _read_some(response, _REFUSAL_BYTES)
+    except _lost():
+        body = b""  # the status says enough
+    message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
+    wait_s = retry_after_s(response.headers, _date(response.headers.get("Date")) or datetime.now(UTC))
+    if wait_s is None and (delay := _RETRY_DELAY.search(body)):
+        wait_s = _seconds(delay[1].decode())
+    return ProviderError(
+        kind_of(status),
+        f"{host} answered {status}: {readable(_without_secrets(message, sent))}",
+        status=status,
+        retry_after_s=wait_s,
+    )
+
+
+def _message(body: bytes) -> str | None:
+    """The message of an error in any of the usual shapes: `error.message`, `error`, `message` or `detail`."""
+    try:
+        answer = json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    match answer[0] if isinstance(answer, list) and answer else answer:  # Google wraps some errors in a list
+        case {"error": {"message": str(text)}} | {"error": str(text)} | {"message": str(text)} | {"detail": str(text)}:
+            return text
+        case _:
+            return None
+
+
+def _without_secrets(text: str, sent: Mapping[str, str]) -> str:
+    """`text` without the credentials that were sent, in case the server repeats them."""
+    for name, value in sent.items():
+        if _SECRET_HEADER.search(name) and value.split():
+            text = text.replace(value.split()[-1], "***")
+    return text
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text or "")
+    except (ValueError, OverflowError):
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    import aiohttp
+
+    return (aiohttp.ClientError, OSError)
+
+
+def _why(error: Exception) -> str:
+    """What aiohttp says, without its URLs, which may hold credentials."""
+    reason = getattr(error, "os_error", error)
+    return readable(getattr(reason, "strerror", None) or str(reason).partition("url=")[0]) or type(error).__name__

@@ -1,0 +1,323 @@
+"""All results of one invocation. Columns of numbers stay in memory; the results themselves stay in the journal."""
+
+import statistics
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from math import isnan, nan
+from typing import NamedTuple, overload
+
+from msgspec import Struct
+
+from ci_evals.model import Case, Result, Status, Variant
+
+STATUSES: tuple[Status | None, ...] = (None, "passed", "failed", "errored")
+_CODES = {status: code for code, status in enumerate(STATUSES)}
+
+
+class Matrix:
+    """Cases × variants × runs, numbered in plan order: case by case, variant by variant, run by run.
+
+    A *cell* is numbered from 0 to `len(matrix) - 1`, a *slot* (one run of one cell) from 0 to `total - 1`.
+    """
+
+    def __init__(self, cases: Sequence[Case], variants: Sequence[Variant], runs: int) -> None:
+        self.cases = cases
+        self.variants = variants
+        counts = (case.runs or runs for case in cases for _ in variants)
+        self.first_slots = array("Q", accumulate(counts, initial=0))
+
+    def __len__(self) -> int:
+        return len(self.first_slots) - 1
+
+    @property
+    def total(self) -> int:
+        """The number of planned runs."""
+        return self.first_slots[-1]
+
+    def case(self, cell: int) -> Case:
+        return self.cases[cell // len(self.variants)]
+
+    def variant(self, cell: int) -> Variant:
+        return self.variants[cell % len(self.variants)]
+
+    def runs(self, cell: int) -> int:
+        return self.first_slots[cell + 1] - self.first_slots[cell]
+
+    def slots(self, cell: int) -> range:
+        return range(self.first_slots[cell], self.first_slots[cell + 1])
+
+    def cell_of(self, slot: int) -> int:
+        return bisect_right(self.first_slots, slot) - 1
+
+
+class Columns:
+    """What the totals are computed from: one number per planned run and fact, about 45 bytes a run."""
+
+    def __init__(self, total: int) -> None:
+        self.status = bytearray(total)
+        self.score = array("f", [nan]) * total
+        self.latency_s = array("d", [nan]) * total
+        self.cost_usd = array("d", [nan]) * total
+        self.input_tokens = array("L", [0]) * total
+        self.output_tokens = array("L", [0]) * total
+        self.offset = array("q", [-1]) * total
+        self.grader_scores: dict[tuple[Variant, str], tuple[int, float]] = {}
+
+    def record(self, slot: int, result: Result, offset: int) -> None:
+        """Note the result of one slot; `offset` is where its line starts in the journal, in bytes."""
+        self.status[slot] = _CODES[result.status]
+        self.latency_s[slot] = result.latency_s
+        self.offset[slot] = offset
+        if result.score is not None:
+            self.score[slot] = result.score
+        if result.cost_usd is not None:
+            self.cost_usd[slot] = result.cost_usd
+        if result.response is not None and (usage := result.response.usage) is not None:
+            self.input_tokens[slot] = usage.input_tokens
+            self.output_tokens[slot] = usage.output_tokens
+        if result.grades:
+            variant = Variant(result.provider, result.prompt)
+            for grade in result.grades:
+                count, total = self.grader_scores.get((variant, grade.grader), (0, 0.0))
+                self.grader_scores[variant, grade.grader] = (count + 1, total + grade.score)
+
+
+class Counts(NamedTuple):
+    """How a set of runs ended. `planned` includes runs that never happened."""
+
+    passed: int
+    failed: int
+    errored: int
+    planned: int
+
+    @property
+    def graded(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def missing(self) -> int:
+        return self.planned - self.graded - self.errored
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of graded runs that passed; None when none was graded."""
+        return self.passed / self.graded if self.graded else None
+
+
+class Figures(NamedTuple):
+    """Latency in seconds over the runs that took place, cost and tokens over the runs that report them."""
+
+    latency_mean_s: float | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    cost_usd: float
+    priced_runs: int
+    input_tokens: int
+    output_tokens: int
+
+
+class CellReport(NamedTuple):
+    """One case on one variant."""
+
+    cell: int
+    case: Case
+    variant: Variant
+    counts: Counts
+
+
+class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a report says of where it comes from. `fingerprint` identifies cases, prompts and providers together."""
+
+    name: str
+    description: str | None = None
+    file: str
+    fingerprint: str
+    runs: int
+    version: str
+    revision: str | None = None
+
+
+class Report:
+    """All results of one invocation, with settings and revision.
+
+    Args:
+        suite: which suite ran, at which revision, by which version of ci-evals.
+        matrix: what was planned.
+        columns: what became of it.
+        read: returns the journal's lines (raw JSON bytes) for the given slots, in their order.
+        decode: turns one such line into a `Result`.
+        started_at: seconds since the epoch.
+        duration_s: wall time of the run phase.
+        interrupted: the signal or reason that ended it early, or None.
+    """
+
+    def __init__(  # noqa: PLR0913  the parts of a report; keyword-only where they could be mixed up
+        self,
+        suite: SuiteInfo,
+        matrix: Matrix,
+        columns: Columns,
+        *,
+        read: Callable[[Iterable[int]], Iterator[bytes]],
+        decode: Callable[[bytes], Result],
+        started_at: float,
+        duration_s: float,
+        interrupted: str | None = None,
+    ) -> None:
+        self.suite = suite
+        self.matrix = matrix
+        self.columns = columns
+        self.started_at = started_at
+        self.duration_s = duration_s
+        self.interrupted = interrupted
+        self._read = read
+        self._decode = decode
+
+    # Counting.
+
+    def counts(self, cells: Iterable[int]) -> Counts:
+        """Count the runs of some cells."""
+        by_code = [0, 0, 0, 0]
+        for cell in cells:
+            for code in self.columns.status[self.matrix.first_slots[cell] : self.matrix.first_slots[cell + 1]]:
+                by_code[code] += 1
+        return Counts(by_code[1], by_code[2], by_code[3], sum(by_code))
+
+    @cached_property
+    def totals(self) -> Counts:
+        status = self.columns.status
+        return Counts(status.count(1), status.count(2), status.count(3), len(status))
+
+    @property
+    def total(self) -> int:
+        """The number of planned runs."""
+        return self.totals.planned
+
+    @property
+    def passed(self) -> int:
+        return self.totals.passed
+
+    @property
+    def failed(self) -> int:
+        return self.totals.failed
+
+    @property
+    def errored(self) -> int:
+        return self.totals.errored
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The mean over cells of their share of passed runs, as the gate sees it; None without graded runs."""
+        rates = [cell.counts.passed / cell.counts.graded for cell in self.cells if cell.counts.graded]
+        return statistics.fmean(rates) if rates else None
+
+    @property
+    def match_rate(self) -> float | None:
+        """The mean score of all graded runs; None without any."""
+        scores = [score for score in self.columns.score if not isnan(score)]
+        return statistics.fmean(scores) if scores else None
+
+    @property
+    def cells(self) -> Iterator[CellReport]:
+        """Every cell in plan order."""
+        for cell in range(len(self.matrix)):
+            yield CellReport(cell, self.matrix.case(cell), self.matrix.variant(cell), self.counts((cell,)))
+
+    def cells_of(self, variant: Variant) -> range:
+        """The cells of one column of the matrix."""
+        return range(self.matrix.variants.index(variant), len(self.matrix), len(self.matrix.variants))
+
+    def figures(self, cells: Iterable[int] | None = None) -> Figures:
+        """Latency, cost and tokens of some cells, or of all."""
+        columns = self.columns
+        chosen = range(len(self.matrix)) if cells is None else cells
+        slots = [slot for cell in chosen for slot in self.matrix.slots(cell) if columns.status[slot]]
+        latencies = sorted(columns.latency_s[slot] for slot in slots)
+        costs = [cost for slot in slots if not isnan(cost := columns.cost_usd[slot])]
+        return Figures(
+            latency_mean_s=statistics.fmean(latencies) if latencies else None,
+            latency_p50_s=_quantile(latencies, 0.5),
+            latency_p95_s=_quantile(latencies, 0.95),
+            cost_usd=sum(costs),
+            priced_runs=len(costs),
+            input_tokens=sum(columns.input_tokens[slot] for slot in slots),
+            output_tokens=sum(columns.output_tokens[slot] for slot in slots),
+        )
+
+    def grader_means(self, variant: Variant) -> Mapping[str, float]:
+        """The mean score of each grader on one variant, by the grader's YAML name."""
+        return {
+            grader: total / count
+            for (of, grader), (count, total) in self.columns.grader_scores.items()
+            if of == variant
+        }
+
+    # Reading results back.
+
+    def lines(self, slots: Iterable[int] | None = None) -> Iterator[bytes]:
+        """The journal's lines of some slots, or of all, in plan order; slots that never ran are left out."""
+        chosen = range(self.matrix.total) if slots is None else slots
+        return self._read(slot for slot in chosen if self.columns.status[slot])
+
+    def results(self, slots: Iterable[int] | None = None) -> Iterator[Result]:
+        """As `lines`, decoded."""
+        return map(self._decode, self.lines(slots))
+
+    @property
+    def runs(self) -> "Runs":
+        """Every result in plan order, read from the journal when it is looked at."""
+        return Runs(self)
+
+    @property
+    def by_case(self) -> Mapping[str, Counts]:
+        """Case id to counts over all its variants."""
+        width = len(self.matrix.variants)
+        return {
+            case.id: self.counts(range(index * width, (index + 1) * width))
+            for index, case in enumerate(self.matrix.cases)
+        }
+
+    @property
+    def by_variant(self) -> Mapping[str, Counts]:
+        """Variant (`provider` or `provider · prompt`) to counts over all its cases."""
+        return {str(variant): self.counts(self.cells_of(variant)) for variant in self.matrix.variants}
+
+    def summary(self) -> str:
+        """One line for a person: `38 of 40 runs passed (95.0 %), 1 failed, 1 errored`."""
+        counts = self.totals
+        rate = "no graded runs" if self.pass_rate is None else f"{self.pass_rate:.1%}"
+        text = f"{counts.passed} of {counts.planned} runs passed ({rate})"
+        parts = (("failed", counts.failed), ("errored", counts.errored), ("not run", counts.missing))
+        return ", ".join([text, *(f"{count} {word}" for word, count in parts if count)])
+
+
+class Runs(Sequence[Result]):
+    """The results of a report as a sequence that reads the journal on demand."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._slots = array("Q", (slot for slot, code in enumerate(report.columns.status) if code))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Result]:
+        return self._report.results(self._slots)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        if isinstance(index, slice):
+            return list(self._report.results(self._slots[index]))
+        return next(self._report.results((self._slots[index],)))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The nearest-rank quantile: the smallest value with at least `share` of the values at or below it."""
+    if not ordered:
+        return None
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

@@ -1,0 +1,51 @@
+"""Figures as a person reads them: rates, money, seconds, counts."""
+
+from ci_evals.verdict.gate import percent
+
+UNKNOWN = "—"
+
+
+def rate(value: float | None, *marks: float | None) -> str:
+    """`95 %`, never rounded to 0 %, to 100 % or to one of the `marks`; a dash when it is not known."""
+    return UNKNOWN if value is None else percent(value, *(mark for mark in marks if mark is not None))
+
+
+def rate_with_interval(value: float | None, lower: float | None, upper: float | None, *marks: float | None) -> str:
+    """`95 % (87.6 to 98.4 %)`, without the brackets if the interval is not known."""
+    if value is None or lower is None or upper is None:
+        return rate(value, *marks)
+    return f"{rate(value, *marks)} ({rate(lower).removesuffix(' %')} to {rate(upper)})"
+
+
+def usd(amount: float | None, unknown: str = "unknown") -> str:
+    """`$12.34`, `$0.012`, `$0.00034`: cents, or two digits that count where cents would say nothing."""
+    if amount is None:
+        return unknown
+    if amount == 0:
+        return "$0"
+    if amount >= 0.995:
+        return f"${amount:,.2f}"
+    decimals = 3
+    while round(amount, decimals) < 10 ** (1 - decimals) and decimals < 12:
+        decimals += 1
+    return f"${amount:.{decimals}f}"
+
+
+def seconds(duration: float | None, unknown: str = UNKNOWN) -> str:
+    """`850 ms`, `1.23 s`, `12.3 s`, `2 min 5 s`."""
+    if duration is None:
+        return unknown
+    if duration < 0.9995:
+        return f"{duration * 1000:.0f} ms"
+    if duration < 9.995:
+        return f"{duration:.2f} s"
+    if duration < 59.95:
+        return f"{duration:.1f} s"
+    minutes, rest = divmod(round(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def number_of(count: int, noun: str) -> str:
+    """`1 run`, `1,200 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,176 @@
+"""What a reviewer looks for in a report: cells below their bar, flaky cells, errors by reason."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ci_evals.model import Case, Gate, Result, Status, Variant
+from ci_evals.report import STATUSES, CellReport, Counts, Report
+from ci_evals.reports.figures import number_of
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import one_line
+
+Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
+
+REASON_CHARACTERS = 300
+
+_WITH_DIGIT = re.compile(r"[\w.-]*\d[\w.-]*")
+
+
+class JudgedCell(NamedTuple):
+    """One case on one variant, held against the pass rate that it must reach."""
+
+    cell: int
+    case: Case
+    variant: Variant
+    counts: Counts
+    bar: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """`failed` is below the bar, `flaky` within it but with failed runs, `errored` without any graded run."""
+        share = self.counts.pass_rate
+        if share is None:
+            return "errored" if self.counts.errored else "not run"
+        if share < self.bar:
+            return "failed"
+        return "flaky" if self.counts.failed else "passed"
+
+    @property
+    def tally(self) -> str:
+        """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
+        counts = self.counts
+        parts = [f"{counts.passed} of {counts.graded} {'run' if counts.graded == 1 else 'runs'} passed"]
+        parts += [f"{counts.errored} errored"] if counts.errored else []
+        parts += [f"{counts.missing} not run"] if counts.missing else []
+        return ", ".join(parts)
+
+
+class Findings(NamedTuple):
+    """The cells that need a look. `failed` and `flaky` have the lowest share of passed runs first."""
+
+    failed: tuple[JudgedCell, ...]
+    flaky: tuple[JudgedCell, ...]
+    errored: tuple[JudgedCell, ...]
+
+
+class ErrorGroup(NamedTuple):
+    """Errored runs of one variant that ended for the same reason, in the words of the first."""
+
+    runs: int
+    variant: Variant
+    message: str
+
+
+def judged_cells(summary: Summary) -> Iterator[JudgedCell]:
+    """Every cell in plan order, with its bar."""
+    for cell in summary.report.cells:
+        yield JudgedCell(*cell, bar=_bar(cell, summary.gate))
+
+
+def findings(summary: Summary) -> Findings:
+    """The cells that did not simply pass, by what became of them."""
+    by_outcome: dict[Outcome, list[JudgedCell]] = {"failed": [], "flaky": [], "errored": []}
+    for cell in judged_cells(summary):
+        by_outcome.setdefault(cell.outcome, []).append(cell)
+    for outcome in ("failed", "flaky"):
+        by_outcome[outcome].sort(key=_share)
+    return Findings(tuple(by_outcome["failed"]), tuple(by_outcome["flaky"]), tuple(by_outcome["errored"]))
+
+
+def results_of(report: Report, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
+    """The results of a cell that ended with this status; only the first `limit` if there is one."""
+    code = STATUSES.index(status)
+    slots = [slot for slot in report.matrix.slots(cell) if report.columns.status[slot] == code]
+    return tuple(report.results(slots[:limit]))
+
+
+def why(result: Result) -> tuple[str, ...]:
+    """Why a run did not pass: its error, or each failed grade as `contains: expected 'Paris', got 'Lyon'`."""
+    if result.error is not None:
+        return (one_line(result.error.message or result.error.kind, REASON_CHARACTERS),)
+    failed = tuple(
+        one_line(f"{grade.grader}: {grade.reason}", REASON_CHARACTERS) for grade in result.grades if not grade.passed
+    )
+    if failed:
+        return failed
+    return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
+
+
+def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
+    """Every distinct reason with the number of runs that it stopped, the most frequent first."""
+    return Counter(reason for result in results for reason in dict.fromkeys(why(result))).most_common()
+
+
+def counted_reasons(results: Sequence[Result], limit: int) -> list[str]:
+    """The reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they differ.
+
+    At most `limit`, and one more to say how many were left out.
+    """
+    counted = reasons(results)
+    same = len(results) == 1 or all(count == len(results) for _, count in counted)
+    lines = [
+        reason if same else f"{count} of {len(results)} failed runs: {reason}" for reason, count in counted[:limit]
+    ]
+    left_out = len(counted) - len(lines)
+    return [*lines, f"… and {number_of(left_out, 'other reason')}"] if left_out else lines
+
+
+def error_groups(report: Report) -> list[ErrorGroup]:
+    """Errored runs by variant and reason, the largest group first.
+
+    Words with digits don't tell reasons apart: they are request ids, ports and waiting times.
+    """
+    code = STATUSES.index("errored")
+    groups: dict[tuple[Any, ...], ErrorGroup] = {}
+    for result in report.results(slot for slot, status in enumerate(report.columns.status) if status == code):
+        variant = Variant(result.provider, result.prompt)
+        (message,) = why(result)
+        error = result.error
+        key = (variant, error and error.kind, error and error.status, _WITH_DIGIT.sub("#", message))
+        runs = groups[key].runs if key in groups else 0
+        groups[key] = ErrorGroup(runs + 1, variant, groups[key].message if runs else message)
+    return sorted(groups.values(), key=lambda group: -group.runs)
+
+
+def input_text(case: Case) -> str:
+    """What a case asks, for a person: its input, its conversation or its vars."""
+    if case.messages and case.input is None:
+        return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
+    if case.input is not None:
+        return _plain(case.input)
+    return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
+
+
+def answer_text(result: Result) -> str | None:
+    """What came back: the text, then a line for each tool call; None if there was no answer."""
+    if result.response is None:
+        return None
+    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in result.response.tool_calls]
+    return "\n".join(filter(None, [result.response.output, *calls]))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _bar(cell: CellReport, gate: Gate | None) -> float:
+    """The case's own bar, else the strictest of the gate's that cover the cell, else every run."""
+    if cell.case.min_pass_rate is not None:
+        return cell.case.min_pass_rate
+    if gate is None:
+        return 1.0
+    covering = (gate.min_pass_rate, gate.providers.get(cell.variant.provider), *map(gate.tags.get, cell.case.tags))
+    return max((bar for bar in covering if bar is not None), default=1.0)
+
+
+def _share(cell: JudgedCell) -> float:
+    return cell.counts.pass_rate or 0.0

@@ -1,0 +1,78 @@
+"""What `--format json` prints: the verdict, and what a script needs to act on it."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from ci_evals.report import Report, SuiteInfo
+from ci_evals.reports.findings import JudgedCell, error_groups, judged_cells, reasons, results_of
+from ci_evals.reports.json_entries import (
+    SCHEMA_VERSION,
+    CellEntry,
+    TotalsEntry,
+    VariantEntry,
+    cell_fields,
+    encode,
+    totals_entry,
+    variant_entries,
+)
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.gate import Verdict
+
+
+class FailingEntry(CellEntry, frozen=True, kw_only=True):
+    """A cell that did not simply pass, with the reasons of its runs, the most frequent first."""
+
+    why: tuple[str, ...]
+
+
+class ErrorEntry(Struct, frozen=True):
+    """Errored runs of one variant with the same reason."""
+
+    provider: str
+    prompt: str | None
+    runs: int
+    message: str
+
+
+class BriefDocument(Struct, frozen=True, kw_only=True):
+    """What `--format json` prints: the verdict, and what a script needs to act on it."""
+
+    schema_version: Literal[1]
+    suite: SuiteInfo
+    started_at: float
+    duration_s: float
+    interrupted: str | None
+    verdict: Verdict
+    totals: TotalsEntry
+    variants: tuple[VariantEntry, ...]
+    failing: tuple[FailingEntry, ...]
+    errors: tuple[ErrorEntry, ...]
+
+
+def render_json(summary: Summary) -> str:
+    """One line of JSON for scripts that read stdout; see `BriefDocument`."""
+    report = summary.report
+    document = BriefDocument(
+        schema_version=SCHEMA_VERSION,
+        suite=report.suite,
+        started_at=report.started_at,
+        duration_s=report.duration_s,
+        interrupted=report.interrupted,
+        verdict=summary.verdict,
+        totals=totals_entry(report),
+        variants=variant_entries(summary),
+        failing=tuple(_failing(report, cell) for cell in judged_cells(summary) if cell.outcome != "passed"),
+        errors=tuple(
+            ErrorEntry(group.variant.provider, group.variant.prompt, group.runs, group.message)
+            for group in error_groups(report)
+        ),
+    )
+    # A runner obeys `##[command]` anywhere in a log line; in JSON a `#` only stands inside strings.
+    return encode(document).replace(b"##[", b"#\\u0023[").decode() + "\n"
+
+
+def _failing(report: Report, cell: JudgedCell) -> FailingEntry:
+    status: Literal["failed", "errored"] = "errored" if cell.outcome == "errored" else "failed"
+    results = results_of(report, cell.cell, status)
+    return FailingEntry(**cell_fields(cell), why=tuple(reason for reason, _ in reasons(results)))

@@ -1,0 +1,121 @@
+"""The pieces that report.json and `--format json` are made of: the types of their entries, and how these are filled."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals.report import Report
+from ci_evals.reports.findings import JudgedCell, Outcome
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.variants import VariantReport, variant_reports
+
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class CountsEntry(Struct, frozen=True):
+    """How runs ended. `planned` includes those that never took place."""
+
+    passed: int
+    failed: int
+    errored: int
+    planned: int
+
+
+class TotalsEntry(CountsEntry, frozen=True):
+    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score."""
+
+    pass_rate: float | None
+    match_rate: float | None
+
+
+class FiguresEntry(Struct, frozen=True):
+    """Latencies over runs that took place, cost over the `priced_runs` whose price is known, tokens as reported."""
+
+    latency_mean_s: float | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    cost_usd: float | None
+    priced_runs: int
+    input_tokens: int
+    output_tokens: int
+
+
+class VariantEntry(Struct, frozen=True):
+    """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence."""
+
+    provider: str
+    prompt: str | None
+    counts: CountsEntry
+    pass_rate: float | None
+    lower: float | None
+    upper: float | None
+    match_rate: float | None
+    figures: FiguresEntry
+    grader_means: Mapping[str, float]
+
+
+class CellEntry(Struct, frozen=True, kw_only=True):
+    """One case on one variant. `bar` is the share of its runs that must pass for it not to be a failed cell."""
+
+    case: str
+    provider: str
+    prompt: str | None
+    outcome: Outcome
+    bar: float
+    passed: int
+    failed: int
+    errored: int
+    planned: int
+    tags: tuple[str, ...]
+    file: str
+    line: int | None
+
+
+def totals_entry(report: Report) -> TotalsEntry:
+    """The counts and rates of the whole report."""
+    return TotalsEntry(*report.totals, pass_rate=report.pass_rate, match_rate=report.match_rate)
+
+
+def variant_entries(summary: Summary) -> tuple[VariantEntry, ...]:
+    """Every variant in the suite's order."""
+    return tuple(map(_variant, variant_reports(summary)))
+
+
+def _variant(variant: VariantReport) -> VariantEntry:
+    return VariantEntry(
+        provider=variant.variant.provider,
+        prompt=variant.variant.prompt,
+        counts=CountsEntry(*variant.counts),
+        pass_rate=variant.pass_rate,
+        lower=variant.lower,
+        upper=variant.upper,
+        match_rate=variant.mean_score,
+        figures=FiguresEntry(**(variant.figures._asdict() | {"cost_usd": variant.cost_usd})),
+        grader_means=variant.grader_means,
+    )
+
+
+def cell_fields(cell: JudgedCell) -> dict[str, Any]:
+    """The fields of a `CellEntry`."""
+    return {
+        "case": cell.case.id,
+        "provider": cell.variant.provider,
+        "prompt": cell.variant.prompt,
+        "outcome": cell.outcome,
+        "bar": cell.bar,
+        "tags": cell.case.tags,
+        "file": cell.case.file,
+        "line": cell.case.line,
+        **cell.counts._asdict(),
+    }
+
+
+def encode(value: Any) -> bytes:
+    """One line of JSON in UTF-8. What no encoding has, a lone surrogate, becomes a question mark."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode("utf-8", "replace")

@@ -1,0 +1,102 @@
+"""report.json: everything that is known of a run, for machines; the format that baselines are read from."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals.model import Gate, Result
+from ci_evals.report import SuiteInfo
+from ci_evals.reports.findings import judged_cells
+from ci_evals.reports.json_entries import (
+    SCHEMA_VERSION,
+    CellEntry,
+    TotalsEntry,
+    VariantEntry,
+    cell_fields,
+    encode,
+    totals_entry,
+    variant_entries,
+)
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.gate import Verdict
+
+CHUNK_BYTES = 256 * 1024
+
+
+class ReportDocument(Struct, frozen=True, kw_only=True):
+    """report.json as a whole. `results` are the lines of the journal in plan order."""
+
+    schema_version: Literal[1]
+    suite: SuiteInfo
+    started_at: float
+    duration_s: float
+    interrupted: str | None
+    verdict: Verdict
+    gate: Gate | None
+    totals: TotalsEntry
+    variants: tuple[VariantEntry, ...]
+    cells: tuple[CellEntry, ...]
+    results: tuple[Result, ...]
+
+
+def render(summary: Summary) -> Iterator[bytes]:
+    """report.json, one cell and one result to the line; results are copied from the journal as they are."""
+    document = _document(summary)
+    *facts, last = ReportDocument.__struct_fields__
+    opening = b"{"
+    for name in facts:
+        yield opening + _member(name, getattr(document, name))
+        opening = b",\n"
+    yield opening + encode(last) + b": [\n"
+    yield from _chunks(summary.report.lines())
+    yield b"\n]}\n"
+
+
+def schema() -> bytes:
+    """The JSON Schema of report.json."""
+    described = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ci-evals report, schema version 1",
+        **msgspec.json.schema(ReportDocument),
+    }
+    return msgspec.json.format(msgspec.json.encode(described, order="sorted"), indent=2) + b"\n"
+
+
+def _document(summary: Summary) -> ReportDocument:
+    report = summary.report
+    return ReportDocument(
+        schema_version=SCHEMA_VERSION,
+        suite=report.suite,
+        started_at=report.started_at,
+        duration_s=report.duration_s,
+        interrupted=report.interrupted,
+        verdict=summary.verdict,
+        gate=summary.gate,
+        totals=totals_entry(report),
+        variants=variant_entries(summary),
+        cells=tuple(CellEntry(**cell_fields(cell)) for cell in judged_cells(summary)),
+        results=(),
+    )
+
+
+def _member(name: str, value: Any) -> bytes:
+    if isinstance(value, tuple):
+        return encode(name) + b": [\n" + b",\n".join(map(encode, value)) + b"\n]"
+    return encode(name) + b": " + encode(value)
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines with commas between them, in chunks of about `CHUNK_BYTES`."""
+    chunk: list[bytes] = []
+    size = 0
+    separator = b""
+    for line in lines:
+        chunk.append(line.rstrip())
+        size += len(line)
+        if size >= CHUNK_BYTES:
+            yield separator + b",\n".join(chunk)
+            chunk, size, separator = [], 0, b",\n"
+    if chunk:
+        yield separator + b",\n".join(chunk)

@@ -1,0 +1,177 @@
+"""What is printed on stdout when a run has ended: figures, failing cases with why, and the verdict last."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ci_evals.model import Case
+from ci_evals.report import Report
+from ci_evals.reports.figures import number_of, rate, rate_with_interval, seconds
+from ci_evals.reports.findings import (
+    JudgedCell,
+    answer_text,
+    counted_reasons,
+    error_groups,
+    findings,
+    results_of,
+)
+from ci_evals.reports.json_brief import render_json
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
+from ci_evals.reports.text import one_line, without_commands
+from ci_evals.reports.variants import variant_reports
+from ci_evals.verdict.gate import ScopeVerdict, Verdict, VerdictStatus
+
+__all__ = ["render", "render_json"]
+
+MAX_FAILED = 20
+MAX_FLAKY = 10
+MAX_ERROR_GROUPS = 10
+MAX_SCOPES = 10
+
+_MAX_REASONS = 3
+_NAME_CHARACTERS = 100
+_ANSWER_CHARACTERS = 200
+_SENTENCE_CHARACTERS = 1000
+_WORDS: Mapping[VerdictStatus, tuple[str, str]] = {
+    "pass": ("PASS", "bold green"),
+    "borderline": ("BORDERLINE", "bold yellow"),
+    "fail": ("FAIL", "bold red"),
+    "error": ("NO VERDICT", "bold magenta"),
+}
+_WORST_FIRST: Sequence[VerdictStatus] = ("error", "fail", "borderline", "pass")
+
+
+def render(summary: Summary, *, width: int, color: bool) -> str:
+    """The summary for a terminal of `width` columns, as plain text without `color`.
+
+    Either way no name and no answer can move the cursor or command a CI runner.
+    """
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=color,
+        no_color=not color,
+        color_system="standard" if color else None,
+        force_jupyter=False,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    with console.capture() as capture:
+        for part in _parts(summary, width):
+            console.print(part)
+    lines = without_commands(capture.get()).split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip("\n") + "\n"
+
+
+def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
+    report, verdict = summary.report, summary.verdict
+    found = findings(summary)
+    variants = variant_reports(summary)
+    for number, table in enumerate(figure_tables(variants, width)):
+        yield from ("", table) if number else (table,)
+    if has_marks(variants):
+        yield Text(LEGEND, style="dim")
+    if len(verdict.scopes) > 1:
+        yield from _gate(verdict.scopes)
+    if found.failed:
+        yield _heading("Failing", len(found.failed))
+        for cell in found.failed[:MAX_FAILED]:
+            yield from _failed(report, cell)
+        yield from _more(len(found.failed) - MAX_FAILED, "failing case")
+    if found.flaky:
+        yield _heading("Flaky, but within the bar", len(found.flaky))
+        yield from (_headline("~", "yellow", report, cell) for cell in found.flaky[:MAX_FLAKY])
+        yield from _more(len(found.flaky) - MAX_FLAKY, "flaky case")
+    if report.errored:
+        yield from _errors(report)
+    yield ""
+    yield from _ending(report, verdict)
+
+
+def _gate(scopes: Sequence[ScopeVerdict]) -> Iterator[RenderableType]:
+    """The parts of the matrix that have a bar, the worst first."""
+    barred = sorted((scope for scope in scopes if scope.bar is not None), key=_badness)
+    yield _heading("Gate", len(barred))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for scope in barred[:MAX_SCOPES]:
+        word, style = _WORDS[scope.status]
+        name = "suite" if scope.kind == "suite" else f"{scope.kind} {scope.name}"
+        found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
+        table.add_row(
+            Text(word, style=style),
+            Text(one_line(name, _NAME_CHARACTERS)),
+            Text(found),
+            Text(f"bar {rate(scope.bar, scope.bar)}"),
+        )
+    yield table
+    yield from _more(len(barred) - MAX_SCOPES, "bar")
+
+
+def _failed(report: Report, cell: JudgedCell) -> Iterator[RenderableType]:
+    results = results_of(report, cell.cell, "failed")
+    yield _headline("✗", "red", report, cell)
+    for line in counted_reasons(results, _MAX_REASONS):
+        yield _indented(line)
+    if (answer := answer_text(results[0])) is not None:
+        yield _indented(f"answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}", "dim")
+
+
+def _headline(mark: str, style: str, report: Report, cell: JudgedCell) -> Text:
+    """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`."""
+    of = f" on {one_line(str(cell.variant), _NAME_CHARACTERS)}" if len(report.matrix.variants) > 1 else ""
+    return Text.assemble(
+        (f"{mark} ", style),
+        (one_line(cell.case.id, _NAME_CHARACTERS), "bold"),
+        f"{of}: {cell.tally}",
+        (f"  {_place(cell.case)}", "dim"),
+    )
+
+
+def _errors(report: Report) -> Iterator[RenderableType]:
+    groups = error_groups(report)
+    yield _heading("Errored", report.errored)
+    for group in groups[:MAX_ERROR_GROUPS]:
+        variant = one_line(str(group.variant), _NAME_CHARACTERS)
+        yield Text.assemble(("! ", "magenta"), f"{number_of(group.runs, 'run')}: {group.message} ({variant})")
+    yield from _more(len(groups) - MAX_ERROR_GROUPS, "reason")
+
+
+def _ending(report: Report, verdict: Verdict) -> Iterator[RenderableType]:
+    if report.interrupted:
+        missing = number_of(report.totals.missing, "run")
+        yield Text(f"Interrupted ({one_line(report.interrupted, _NAME_CHARACTERS)}): {missing} did not take place.")
+    yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
+    word, style = _WORDS[verdict.status]
+    sentence = Table.grid(padding=(0, 2, 0, 0))
+    for mark, text in ((word, verdict.reason), ("", verdict.hint)):
+        if text:
+            sentence.add_row(Text(mark, style=style, no_wrap=True), Text(one_line(text, _SENTENCE_CHARACTERS)))
+    yield sentence
+
+
+def _badness(scope: ScopeVerdict) -> int:
+    return _WORST_FIRST.index(scope.status)
+
+
+def _heading(title: str, count: int) -> Text:
+    return Text.assemble("\n", (f"{title} ({count:,})", "bold"))
+
+
+def _more(left_out: int, noun: str) -> Iterator[Text]:
+    if left_out > 0:
+        yield Text(f"… and {number_of(left_out, f'more {noun}')} in summary.md", style="dim")
+
+
+def _indented(text: str, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 4))
+
+
+def _place(case: Case) -> str:
+    return one_line(f"{case.file}:{case.line}" if case.line else case.file, _NAME_CHARACTERS)

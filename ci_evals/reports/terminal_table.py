@@ -1,0 +1,150 @@
+"""The table of figures on the terminal: variants side by side as far as they fit, the others below."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from ci_evals.reports.figures import UNKNOWN, rate_with_interval, seconds, usd
+from ci_evals.reports.text import one_line
+from ci_evals.reports.variants import VariantReport
+
+BEST, WORST = " ▲", " ▼"
+LEGEND = "▲ best  ▼ worst"
+_NO_MARK = "  "
+_STYLES = {BEST: "green", WORST: "red"}
+
+_NAME_CHARACTERS = 100
+_HEADER_WIDTH = 26  # longer names are folded
+_GAP = 2
+
+Text_ = Callable[[VariantReport], str]
+Number = Callable[[VariantReport], float | None]
+
+
+class Row(NamedTuple):
+    """One figure of every variant, and which of them are marked as best or worst."""
+
+    label: str
+    texts: tuple[str, ...]
+    marks: tuple[str, ...]
+
+
+def figure_tables(variants: Sequence[VariantReport], width: int) -> list[Table]:
+    """One table with as many variants as fit into `width` columns, one for the next, and so on."""
+    rows = _rows(variants)
+    names = [one_line(str(variant.variant), _NAME_CHARACTERS) for variant in variants]
+    widths = [
+        max(min(cell_len(name), _HEADER_WIDTH), *(cell_len(row.texts[index] + row.marks[index]) for row in rows))
+        for index, name in enumerate(names)
+    ]
+    room = width - max(cell_len(row.label) for row in rows)
+    return [_table(rows, names, widths, chosen) for chosen in _fitting(widths, room)]
+
+
+def has_marks(variants: Sequence[VariantReport]) -> bool:
+    """Whether the tables of these variants say which is best and which is worst."""
+    return any(any(mark.strip() for mark in row.marks) for row in _rows(variants))
+
+
+def _fitting(widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """The columns by number, in groups that fit into `room`; a column wider than that is alone."""
+    group: list[int] = []
+    used = 0
+    for index, width in enumerate(widths):
+        if group and used + _GAP + width > room:
+            yield group
+            group, used = [], 0
+        group.append(index)
+        used += _GAP + width
+    if group:
+        yield group
+
+
+def _table(rows: Sequence[Row], names: Sequence[str], widths: Sequence[int], chosen: Sequence[int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
+    table.add_column("")
+    for index in chosen:
+        table.add_column(Text(names[index], overflow="fold"), justify="right", width=widths[index])
+    for row in rows:
+        cells = (Text(row.texts[index] + row.marks[index], style=_STYLES.get(row.marks[index], "")) for index in chosen)
+        table.add_row(Text(row.label), *cells)
+    return table
+
+
+def _rows(variants: Sequence[VariantReport]) -> list[Row]:
+    def row(label: str, text: Text_, number: Number | None = None, *, higher_is_better: bool = False) -> Row:
+        texts = tuple(map(text, variants))
+        numbers = [number(variant) if number else None for variant in variants]
+        return Row(label, texts, _marks(texts, numbers, higher_is_better=higher_is_better, several=len(variants) > 1))
+
+    return [
+        row("pass rate", _pass_rate, lambda of: of.pass_rate, higher_is_better=True),
+        row("passed runs", lambda of: f"{of.counts.passed:,} of {of.counts.graded:,}"),
+        row("errored runs", lambda of: f"{of.counts.errored:,}", lambda of: of.counts.errored),
+        row("mean score", lambda of: _score(of.mean_score), lambda of: of.mean_score, higher_is_better=True),
+        *(
+            row(f"  {one_line(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
+            for grader in dict.fromkeys(grader for variant in variants for grader in variant.grader_means)
+        ),
+        row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd)),
+        row("cost per run", lambda of: usd(of.cost_per_run_usd), _priced(lambda of: of.cost_per_run_usd)),
+        row("tokens", _tokens, _token_sum),
+        row("latency mean", lambda of: seconds(of.figures.latency_mean_s), lambda of: of.figures.latency_mean_s),
+        row("latency p50", lambda of: seconds(of.figures.latency_p50_s), lambda of: of.figures.latency_p50_s),
+        row("latency p95", lambda of: seconds(of.figures.latency_p95_s), lambda of: of.figures.latency_p95_s),
+    ]
+
+
+def _marks(
+    texts: Sequence[str], numbers: Sequence[float | None], *, higher_is_better: bool, several: bool
+) -> tuple[str, ...]:
+    """A mark beside every text, of equal width.
+
+    Figures that look the same are marked the same; what more than half of the variants share stands out in nothing.
+    """
+    if not several:
+        return ("",) * len(texts)
+    known = {text: number for text, number in zip(texts, numbers, strict=True) if number is not None}
+    if len(known) < 2:
+        return (_NO_MARK,) * len(texts)
+    ordered = sorted(known, key=lambda text: known[text], reverse=higher_is_better)
+    marks = {
+        text: mark for text, mark in ((ordered[0], BEST), (ordered[-1], WORST)) if texts.count(text) <= len(texts) / 2
+    }
+    return tuple(
+        _NO_MARK if number is None else marks.get(text, _NO_MARK) for text, number in zip(texts, numbers, strict=True)
+    )
+
+
+def _pass_rate(variant: VariantReport) -> str:
+    return rate_with_interval(variant.pass_rate, variant.lower, variant.upper)
+
+
+def _score(score: float | None) -> str:
+    return UNKNOWN if score is None else f"{score:.2f}"
+
+
+def _mean_of(grader: str) -> Text_:
+    return lambda variant: _score(variant.grader_means.get(grader))
+
+
+def _number_of(grader: str) -> Number:
+    return lambda variant: variant.grader_means.get(grader)
+
+
+def _priced(number: Number) -> Number:
+    """Costs that leave out runs are not compared."""
+    return lambda variant: number(variant) if not variant.unpriced_runs else None
+
+
+def _tokens(variant: VariantReport) -> str:
+    figures = variant.figures
+    return f"{figures.input_tokens:,} in, {figures.output_tokens:,} out" if _token_sum(variant) else "not reported"
+
+
+def _token_sum(variant: VariantReport) -> int | None:
+    return variant.figures.input_tokens + variant.figures.output_tokens or None

@@ -1,0 +1,45 @@
+"""Text that others wrote, made fit to be shown: shortened, and without characters that act instead of being seen."""
+
+import re
+
+_NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
+_ACTING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and line feed
+    "\u2028\u2029"  # line breaks of their own kind
+    "\u202a-\u202e\u2066-\u2069"  # overrides of the writing direction
+    "\ud800-\udfff"  # surrogates: not text in any encoding
+    f"\ufdd0-\ufdef{_NONCHARACTERS}]"
+)
+_BLANKS = re.compile(r"\s+")
+_COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+
+
+def visible(text: str) -> str:
+    r"""Write every character that acts instead of being seen as its escape: `\x1b`, `\u202e`, `\ud800`.
+
+    What is left is valid UTF-8 and valid XML 1.0; line feeds and tabs stay.
+    """
+    return _ACTING.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def shortened(text: str, limit: int) -> str:
+    """The first `limit` characters, made visible, with a note of how many more there were."""
+    if len(text) <= limit:
+        return visible(text)
+    return f"{visible(text[:limit])}… ({len(text) - limit:,} more characters)"
+
+
+def one_line(text: str, limit: int) -> str:
+    """As `shortened`, with every run of blanks and line breaks as one space."""
+    head = _BLANKS.sub(" ", text[: 4 * limit]).strip()
+    return visible(head) if len(head) <= limit and len(text) <= 4 * limit else visible(head[:limit]) + "…"
+
+
+def without_commands(text: str) -> str:
+    """Break what a CI runner would obey in a log: `::error::` at the start of a line, `##[error]` anywhere."""
+    return _COMMAND.sub(r"\1: ", text).replace("##[", "## [")
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

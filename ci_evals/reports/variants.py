@@ -1,0 +1,82 @@
+"""What a report says of each variant, as every format shows it."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import NamedTuple
+
+from ci_evals.model import Gate, Variant
+from ci_evals.report import STATUSES, Counts, Figures, Report
+from ci_evals.reports.figures import usd
+from ci_evals.reports.summary import Summary
+from ci_evals.stats.pass_rate import pass_rate
+
+
+class VariantReport(NamedTuple):
+    """One column of the matrix. Rates and scores are fractions in [0, 1]; None where no run was graded.
+
+    `pass_rate` is the mean over cells of their share of passed runs, as the gate sees it; `lower` and `upper` bound
+    it, each at the gate's confidence. `unpriced_runs` are graded runs whose price is not known.
+    """
+
+    variant: Variant
+    counts: Counts
+    pass_rate: float | None
+    lower: float | None
+    upper: float | None
+    mean_score: float | None
+    figures: Figures
+    grader_means: Mapping[str, float]
+    unpriced_runs: int
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the runs with a known price cost together; None when there is none."""
+        return self.figures.cost_usd if self.figures.priced_runs else None
+
+    @property
+    def cost_per_run_usd(self) -> float | None:
+        return self.figures.cost_usd / self.figures.priced_runs if self.figures.priced_runs else None
+
+    @property
+    def cost_text(self) -> str:
+        """`$0.012`, `$0.012 for 30 of 40 runs` or `unknown`."""
+        text, priced = usd(self.cost_usd), self.figures.priced_runs
+        if self.cost_usd is None or not self.unpriced_runs:
+            return text
+        return f"{text} for {priced:,} of {priced + self.unpriced_runs:,} runs"
+
+
+def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
+    """Every variant in the suite's order."""
+    return tuple(_variant_report(summary, variant) for variant in summary.report.matrix.variants)
+
+
+def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
+    report = summary.report
+    cells = report.cells_of(variant)
+    slots = [slot for cell in cells for slot in report.matrix.slots(cell)]
+    by_cell = [report.counts((cell,)) for cell in cells]
+    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell)
+    bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
+    return VariantReport(
+        variant=variant,
+        counts=Counts(*map(sum, zip(*by_cell, strict=True))) if by_cell else Counts(0, 0, 0, 0),
+        pass_rate=float(rate.rate) if rate else None,
+        lower=bounds.lower if bounds else None,
+        upper=bounds.upper if bounds else None,
+        mean_score=_mean_score(report, slots),
+        figures=report.figures(cells),
+        grader_means=report.grader_means(variant),
+        unpriced_runs=_unpriced_runs(report, slots),
+    )
+
+
+def _mean_score(report: Report, slots: Sequence[int]) -> float | None:
+    scores = [score for slot in slots if not isnan(score := report.columns.score[slot])]
+    return statistics.fmean(scores) if scores else None
+
+
+def _unpriced_runs(report: Report, slots: Sequence[int]) -> int:
+    graded = (STATUSES.index("passed"), STATUSES.index("failed"))
+    return sum(report.columns.status[slot] in graded and isnan(report.columns.cost_usd[slot]) for slot in slots)

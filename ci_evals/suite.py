@@ -1,0 +1,141 @@
+"""A suite as everything after the config sees it, and the text that its prompts make of a case."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals.model import Case, Expectation, Gate, Message, Prompt, Variant
+from ci_evals.providers.base import ProviderOptions, Secret
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import SandboxedEnvironment
+
+
+class Suite(Struct, frozen=True, kw_only=True, dict=True):
+    """One config file: its cases and settings, with every default filled in.
+
+    `file` is the config as the user named it, `folder` where its relative paths start, `out` where results go,
+    `named_values` the values of the environment variables that the config names.
+    """
+
+    name: str
+    description: str | None = None
+    file: str
+    folder: Path
+    runs: int
+    max_concurrency: int
+    timeout_s: float
+    retries: int
+    seed: int = 0
+    providers: tuple[ProviderOptions, ...]
+    prompts: tuple[Prompt, ...] = ()
+    cases: Sequence[Case]
+    gate: Gate | None = None
+    out: Path
+    formats: tuple[str, ...]
+    named_values: Mapping[str, str] = {}
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """The columns of the matrix: every provider with the first prompt, then with the second."""
+        prompts: tuple[str | None, ...] = tuple(prompt.name for prompt in self.prompts) or (None,)
+        return tuple(Variant(str(provider.name), prompt) for prompt in prompts for provider in self.providers)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
+        providers = [provider_identity(provider) for provider in self.providers]
+        cases = [_case_identity(case) for case in self.cases]
+        return digest([self.runs, self.prompts, providers, cases])
+
+
+def provider_identity(options: ProviderOptions) -> list[Any]:
+    """What decides a provider's answers: its settings without those of pace, price and patience."""
+    pace = set(ProviderOptions.__struct_fields__)
+    settings = {name: getattr(options, name) for name in options.__struct_fields__ if name not in pace}
+    return [options.name, options.__struct_config__.tag, settings]
+
+
+def cell_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
+    """Identifies one cell: rendered input, provider settings and graders."""
+    return digest([_case_identity(case), rendered.input, rendered.messages, identity])
+
+
+def digest(value: Any) -> str:
+    """32 hexadecimal digits for any value that JSON can say."""
+    return blake2b(_ENCODER.encode(value), digest_size=16).hexdigest()
+
+
+def _case_identity(case: Case) -> list[Any]:
+    expect = [_expectation_identity(expectation) for expectation in case.expect]
+    return [case.id, case.input, case.vars, case.messages, case.metadata, expect, case.threshold]
+
+
+def _expectation_identity(expectation: Expectation) -> list[Any]:
+    return [expectation.name, expectation.weight, expectation.grader]
+
+
+def _encode_other(value: Any) -> Any:
+    return value.name if isinstance(value, Secret) else str(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_other, order="deterministic")
+
+
+class Rendered(NamedTuple):
+    """What a provider is sent for one case: as one value, and as a conversation."""
+
+    input: Any
+    messages: tuple[Message, ...]
+
+
+class Templates:
+    """Renders prompts; each template is compiled once."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, Template] = {}
+        self._environment: SandboxedEnvironment | None = None
+
+    def render(self, prompt: Prompt | None, case: Case) -> Rendered:
+        """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for itself.
+
+        Raises:
+            jinja2.TemplateError: the template is wrong or asks for what the case does not have.
+        """
+        if prompt is None:
+            return _unprompted(case)
+        values = {"input": case.input, **case.vars}
+        turns = tuple(Message(role, self.text(source, values)) for role, source in prompt.turns)
+        if len(turns) == 1 and turns[0].role == "user" and not case.messages:
+            return Rendered(turns[0].content, turns)
+        messages = turns + case.messages
+        return Rendered(msgspec.to_builtins(messages), messages)
+
+    def text(self, source: str, values: Mapping[str, Any]) -> str:
+        """Render one template text."""
+        template = self._compiled.get(source)
+        if template is None:
+            template = self._compiled[source] = self._compile(source)
+        return template.render(values)
+
+    def _compile(self, source: str) -> "Template":
+        if self._environment is None:
+            from jinja2 import StrictUndefined
+            from jinja2.sandbox import SandboxedEnvironment
+
+            self._environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=False)
+        return self._environment.from_string(source)
+
+
+def _unprompted(case: Case) -> Rendered:
+    if case.messages:
+        return Rendered(msgspec.to_builtins(case.messages) if case.input is None else case.input, case.messages)
+    value = dict(case.vars) if case.input is None else case.input
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return Rendered(value, (Message("user", text),))

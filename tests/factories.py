@@ -1,0 +1,147 @@
+"""Reports, cases and results with sane defaults."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ci_evals.model import Case, Grade, Response, Result, RunError, Status, Usage, Variant
+from ci_evals.report import Columns, Matrix, Report, SuiteInfo
+
+Outcome = str | tuple[int, int]
+"""How the runs of a cell ended: "PPFE." (passed, failed, errored, never run), or (passed, graded)."""
+
+STARTED_AT = 1_750_000_000.0
+AGENT = Variant("agent")
+_STATUSES: Mapping[str, Status] = {"P": "passed", "F": "failed", "E": "errored"}
+
+
+def case_of(id: str = "capital", **changes: Any) -> Case:  # noqa: A002  the field's own name
+    """A case that asks for the capital of France, written on line 10 of evals.yaml."""
+    defaults: dict[str, Any] = {"vars": {"question": "Capital of France?"}, "file": "evals.yaml", "line": 10}
+    return Case(id=id, **(defaults | changes))
+
+
+def result_of(case: str = "capital", status: Status = "passed", **changes: Any) -> Result:
+    """The first run of a case on the provider `agent`: graded by `contains`, or refused with a 429 if `errored`."""
+    defaults: dict[str, Any] = {
+        "provider": AGENT.provider,
+        "run": 1,
+        "started_at": STARTED_AT,
+        "latency_s": 0.5,
+        "cost_usd": 0.001,
+    }
+    if status == "errored":
+        defaults |= {"attempts": 5, "cost_usd": None, "error": RunError("rate_limit", "429: slow down", status=429)}
+    else:
+        output = "Paris" if status == "passed" else "Lyon"
+        defaults |= {
+            "score": float(status == "passed"),
+            "response": Response(output=output, usage=Usage(input_tokens=20, output_tokens=5), model="test-model"),
+            "grades": (grade_of(passed=status == "passed"),),
+        }
+    values = defaults | changes
+    fingerprint = f"{case}/{values['provider']}/{values.get('prompt')}/{values['run']}"
+    return Result(**({"fingerprint": fingerprint} | values), case=case, status=status)
+
+
+def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
+    """What `contains: Paris` found."""
+    reason = "contains 'Paris'" if passed else "expected 'Paris' in the answer, got 'Lyon'"
+    defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed), "reason": reason}
+    return Grade(**(defaults | changes))
+
+
+def many(*kinds: tuple[int, Outcome], prefix: str = "case") -> dict[str, Outcome]:
+    """Cells by kind: `(34, "PPP")` makes 34 cases, each of which passed thrice."""
+    outcomes = [outcome for number, outcome in kinds for _ in range(number)]
+    return {f"{prefix} {number}": outcome for number, outcome in enumerate(outcomes, start=1)}
+
+
+def report_of(
+    cells: Mapping[str, Outcome | list[Outcome]],
+    *,
+    variants: Sequence[Variant] = (AGENT,),
+    cases: Mapping[str, Mapping[str, Any]] | None = None,
+    edit: Callable[[Result], Result] = lambda result: result,
+    suite: Mapping[str, Any] | None = None,
+    duration_s: float = 12.5,
+    interrupted: str | None = None,
+) -> Report:
+    """A report whose journal is in memory.
+
+    Args:
+        cells: case id to outcome, `{"capital": "PPF"}`; a list has one outcome for each variant, a single one is
+            that of every variant. Cells of one case are filled up to equal length with runs that never happened.
+        variants: the columns of the matrix.
+        cases: case id to fields that differ from `case_of`: `{"capital": {"tags": ("critical",)}}`.
+        edit: the last word on each result: other responses, grades, errors, latencies.
+        suite: fields of `SuiteInfo` that differ from the default.
+        duration_s: wall time of the run phase.
+        interrupted: why it ended early.
+    """
+    outcomes = {name: _per_variant(given, len(variants)) for name, given in cells.items()}
+    longest = {name: max(map(len, columns)) for name, columns in outcomes.items()}
+    planned = tuple(
+        case_of(name, **({"runs": longest[name], "line": 10 * number} | dict((cases or {}).get(name, {}))))
+        for number, name in enumerate(outcomes, start=1)
+    )
+    matrix = Matrix(planned, tuple(variants), runs=1)
+    columns, journal = _run(matrix, outcomes, edit)
+
+    def read(slots: Iterable[int]) -> Iterator[bytes]:
+        return (journal[slot] for slot in slots)
+
+    return Report(
+        _suite(max(longest.values(), default=1), suite or {}),
+        matrix,
+        columns,
+        read=read,
+        decode=msgspec.json.Decoder(Result).decode,
+        started_at=STARTED_AT,
+        duration_s=duration_s,
+        interrupted=interrupted,
+    )
+
+
+def _run(
+    matrix: Matrix, outcomes: Mapping[str, Sequence[str]], edit: Callable[[Result], Result]
+) -> tuple[Columns, Mapping[int, bytes]]:
+    columns = Columns(matrix.total)
+    journal: dict[int, bytes] = {}
+    for cell in range(len(matrix)):
+        case, variant = matrix.case(cell), matrix.variant(cell)
+        letters = outcomes[case.id][cell % len(matrix.variants)]
+        for run, (slot, letter) in enumerate(zip(matrix.slots(cell), letters, strict=False), start=1):
+            if letter == ".":
+                continue
+            result = result_of(case.id, _STATUSES[letter], provider=variant.provider, prompt=variant.prompt, run=run)
+            journal[slot] = msgspec.json.encode(edited := edit(result))
+            columns.record(slot, edited, offset=slot)
+    return columns, journal
+
+
+def _suite(runs: int, changes: Mapping[str, Any]) -> SuiteInfo:
+    defaults: dict[str, Any] = {
+        "name": "capitals",
+        "file": "evals.yaml",
+        "fingerprint": "5e1f",
+        "runs": runs,
+        "version": "0.1.0",
+        "revision": "0123456789abcdef0123456789abcdef01234567",
+    }
+    return SuiteInfo(**(defaults | dict(changes)))
+
+
+def _per_variant(given: Outcome | list[Outcome], variants: int) -> list[str]:
+    """The letters of each variant's runs."""
+    several = given if isinstance(given, list) else [given] * variants
+    assert len(several) == variants, f"{given!r} is not one outcome for each of {variants} variants"
+    return [_letters(outcome) for outcome in several]
+
+
+def _letters(outcome: Outcome) -> str:
+    if isinstance(outcome, str):
+        return outcome
+    passed, graded = outcome
+    return "P" * passed + "F" * (graded - passed)

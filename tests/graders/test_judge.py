@@ -1,0 +1,169 @@
+"""From expectations to grades, from grades to a score; and what holds for every grader."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ci_evals.graders import GRADERS
+from ci_evals.graders.contains import Contains
+from ci_evals.graders.json_path import JsonPath
+from ci_evals.graders.json_schema import JsonSchema
+from ci_evals.graders.judge import grade, grade_all, passes, score_of
+from ci_evals.graders.python import Python
+from ci_evals.graders.regex import Regex
+from ci_evals.graders.similar import Similar
+from ci_evals.model import Answer, Expectation, Finding, Grade, ToolCall
+
+AnswerOf = Callable[..., Answer]
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "equals": {"value": {"a": [1, True, None]}},
+    "contains": {"value": "a"},
+    "icontains": {"value": "a"},
+    "contains_all": {"value": ["a", "b"]},
+    "contains_any": {"value": ["a", "b"]},
+    "starts_with": {"value": "a"},
+    "ends_with": {"value": "a"},
+    "regex": {"pattern": "a.b"},
+    "is_json": {},
+    "json_schema": {"schema": {"type": "object", "properties": {"a": {"multipleOf": 0.5}}}},
+    "json_path": {"path": "$..a[?@ > 1]", "value": 1},
+    "similar": {"value": "abc"},
+    "max_length": {"value": 5},
+    "not_empty": {},
+    "latency": {"value": 1},
+    "cost": {"value": 1},
+    "tool_call": {"name": "a", "arguments": {"a": 1}},
+    "python": {"target": "builtins:bool"},
+}
+
+KEYWORDS = [
+    "$schema",
+    "$id",
+    "$ref",
+    "$defs",
+    "$anchor",
+    "$dynamicRef",
+    "type",
+    "properties",
+    "items",
+    "pattern",
+    "allOf",
+]
+HEAVY = {"rapidfuzz", "jsonschema", "jsonpath", "asyncio", "aiohttp", "jinja2"}
+
+any_text = st.text(st.characters(codec=None, exclude_categories=()))
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text,
+    lambda inner: st.lists(inner) | st.dictionaries(any_text, inner),
+    max_leaves=10,
+)
+any_output = any_text | any_json.map(json.dumps)
+any_calls = st.lists(st.builds(ToolCall, any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text))
+
+
+def graded(score: float, *, weight: float = 1.0) -> Grade:
+    return Grade("contains", score == 1, score, "", weight)
+
+
+async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_the_reason(answer_of: AnswerOf) -> None:
+    expectation = Expectation("not_similar", Similar(value="abcd", threshold=0.7), negated=True, weight=2)
+    found = await grade(expectation, answer_of("abce"))
+    assert (found.grader, found.passed, found.score, found.weight) == ("not_similar", False, 0.25, 2)
+    assert "similarity 0.750" in found.reason
+
+
+async def test_grades_come_in_the_order_of_the_expectations(answer_of: AnswerOf) -> None:
+    expectations = [Expectation(text, Contains(value=text)) for text in ("c", "a", "b")]
+    assert [found.grader for found in await grade_all(expectations, answer_of("abc"))] == ["c", "a", "b"]
+
+
+async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
+    class Broken:
+        def grade(self, answer: Answer) -> Finding:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await grade_all([Expectation("broken", Broken())], answer_of())
+
+
+@pytest.mark.parametrize(
+    ("grades", "score"),
+    [
+        ([], 1.0),
+        ([graded(1), graded(0)], 0.5),
+        ([graded(1, weight=3), graded(0)], 0.75),
+        ([graded(1, weight=0), graded(0, weight=0)], 0.5),
+        ([graded(1, weight=0), graded(0)], 0.0),
+    ],
+)
+def test_the_score_is_the_mean_by_weight(grades: list[Grade], score: float) -> None:
+    assert score_of(grades) == score
+
+
+@pytest.mark.parametrize(
+    ("grades", "threshold", "passed"),
+    [
+        ([], None, True),
+        ([graded(1), graded(1)], None, True),
+        ([graded(1), graded(0.9)], None, False),
+        ([graded(1), graded(0, weight=0)], None, True),
+        ([graded(1), graded(0)], 0.5, True),
+        ([graded(1), graded(0)], 0.51, False),
+        ([graded(0.1), graded(0.2), graded(0.6)], 0.3, True),
+    ],
+)
+def test_all_graders_must_pass_unless_a_threshold_is_given(
+    grades: list[Grade], threshold: float | None, passed: bool
+) -> None:
+    assert passes(grades, threshold) is passed
+
+
+def test_every_grader_has_options_here_and_a_short_form_that_exists() -> None:
+    assert OPTIONS.keys() == GRADERS.keys()
+    for name, grader in GRADERS.items():
+        assert grader.short in grader.__struct_fields__, name
+        assert msgspec.convert(OPTIONS[name], grader).problems() == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(output=any_output, calls=any_calls, cost_usd=st.none() | st.floats(0, 1))
+def test_no_answer_makes_a_grader_crash(
+    output: str, calls: list[ToolCall], cost_usd: float | None, answer_of: AnswerOf
+) -> None:
+    answer = answer_of(output, tool_calls=tuple(calls), cost_usd=cost_usd)
+    for name in OPTIONS.keys() - {"python"}:
+        finding = msgspec.convert(OPTIONS[name], GRADERS[name]).grade(answer)
+        assert isinstance(finding, Finding), name
+        assert 0 <= finding.score <= 1, name
+        assert finding.reason, name
+        assert finding.reason.isprintable(), name
+
+
+@pytest.mark.filterwarnings("ignore")  # re warns of patterns that will mean something else one day
+@settings(max_examples=300, deadline=None)
+@given(text=any_text | st.text("$.[]?@*'()=<>,:|&!1a ") | st.text("()[]{}*+?|\\^$aA1,<>!=:-"))
+def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
+    for grader in (Regex(pattern=text), JsonPath(path=text), Python(target=text)):
+        for problem in grader.problems():
+            assert problem.isprintable()
+
+
+@settings(max_examples=100, deadline=None)
+@given(schema=st.dictionaries(st.sampled_from(KEYWORDS) | any_text, any_json, max_size=4))
+def test_no_schema_makes_its_check_crash(schema: dict[str, Any]) -> None:
+    for problem in JsonSchema(schema=schema).problems():
+        assert problem.isprintable()
+
+
+def test_importing_the_graders_is_cheap() -> None:
+    source = f"import sys, ci_evals.graders, ci_evals.graders.judge; print(*{HEAVY!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

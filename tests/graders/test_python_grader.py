@@ -1,0 +1,115 @@
+"""`python`: the team's own function judges."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ci_evals.graders.python import Python
+from ci_evals.model import Answer, Finding
+
+AnswerOf = Callable[..., Answer]
+
+HINT = "set `threshold` to let lower scores pass"
+SOURCE = """
+import threading
+
+def is_paris(output): return output == "Paris"
+def is_fast(output, answer): return answer.latency_s < 1
+async def later(output, answer): return 0.75
+def by_keyword(output, strict=False): return strict is False
+def anything(*given): return len(given) == 2
+def detailed(output): return {"passed": True, "score": 0.25, "reason": "as polite as it gets"}
+def only_score(output): return {"score": 0.5}
+def only_passed(output): return {"passed": False, "reason": "rude"}
+def half(output): return 0.5
+def in_a_thread(output): return threading.current_thread() is not threading.main_thread()
+def nothing(output): return None
+def too_much(output): return 7
+def nan(output): return float("nan")
+def misspelt(output): return {"pass": True}
+def empty(output): return {}
+def bad_reason(output): return {"passed": True, "reason": 5}
+def bad_score(output): return {"score": True}
+def crash(output): raise ZeroDivisionError("mine")
+
+class Judge:
+    async def __call__(self, output): return True
+
+judge = Judge()
+number = 5
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_graders.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "passed", "score", "reason"),
+    [
+        ("is_paris", True, 1.0, "own_graders:is_paris returned True"),
+        ("is_fast", True, 1.0, "own_graders:is_fast returned True"),
+        ("by_keyword", True, 1.0, "own_graders:by_keyword returned True"),
+        ("anything", True, 1.0, "own_graders:anything returned True"),
+        ("judge", True, 1.0, "own_graders:judge returned True"),
+        ("in_a_thread", True, 1.0, "own_graders:in_a_thread returned True"),
+        ("detailed", True, 0.25, "as polite as it gets"),
+        ("only_passed", False, 0.0, "rude"),
+        (
+            "half",
+            False,
+            0.5,
+            f"own_graders:half gave a score of 0.5, less than 1; {HINT}",
+        ),
+    ],
+)
+async def test_what_a_function_may_take_and_return(
+    function: str, passed: bool, score: float, reason: str, answer_of: AnswerOf
+) -> None:
+    finding = await Python(target=f"own_graders:{function}").grade(answer_of("Paris"))
+    assert finding == Finding(passed, score, reason)
+
+
+@pytest.mark.parametrize(
+    ("function", "threshold", "passed"), [("later", 0.75, True), ("later", 0.8, False), ("only_score", 0.5, True)]
+)
+async def test_a_score_passes_from_the_threshold_on(
+    function: str, threshold: float, passed: bool, answer_of: AnswerOf
+) -> None:
+    finding = await Python(target=f"own_graders:{function}", threshold=threshold).grade(answer_of())
+    assert finding.passed is passed
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        ("nothing", TypeError, "it returned NoneType null"),
+        ("too_much", ValueError, "it returned 7"),
+        ("nan", ValueError, "it returned nan"),
+        ("misspelt", TypeError, "unknown key 'pass'"),
+        ("empty", TypeError, "neither passed nor score"),
+        ("bad_reason", TypeError, "returned int 5 as its reason"),
+        ("bad_score", TypeError, "returned bool true as its score"),
+        ("crash", ZeroDivisionError, "mine"),
+        ("missing", AttributeError, "missing"),
+        ("number", TypeError, "own_graders:number is not a function but int 5"),
+    ],
+)
+async def test_a_function_that_does_not_judge_raises(
+    function: str, error: type[Exception], message: str, answer_of: AnswerOf
+) -> None:
+    with pytest.raises(error, match=message):
+        await Python(target=f"own_graders:{function}").grade(answer_of())
+
+
+@pytest.mark.parametrize("target", ["graders", "graders.py:check()", ":check", "graders:", "a-b:c", "/a/b.py:c"])
+def test_a_malformed_target_is_a_problem(target: str) -> None:
+    (message,) = Python(target=target).problems()
+    assert "expected `module:function`" in message
+
+
+def test_a_target_may_have_dots() -> None:
+    assert Python(target="own.graders:Judge.check").problems() == []

@@ -1,0 +1,148 @@
+import math
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import pytest
+
+from ci_evals.model import Response, ToolCall, Usage
+from ci_evals.providers.answer import as_response, clean_text, encode_json, one_line
+
+
+def test_text_is_the_output() -> None:
+    assert as_response("Paris") == Response("Paris")
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ({"answer": 1}, '{"answer":1}'),
+        (MappingProxyType({"answer": MappingProxyType({"x": 1})}), '{"answer":{"x":1}}'),
+        ([1, "é"], '[1,"é"]'),
+        ((), "[]"),
+        (3, "3"),
+        (True, "true"),
+        (0.5, "0.5"),
+        (math.nan, "null"),
+        ({"a": "\ud800"}, '{"a":"\ufffd"}'),
+        ({"output": {"city": "Paris"}}, '{"city":"Paris"}'),
+    ],
+)
+def test_other_json_becomes_its_text(value: object, output: str) -> None:
+    assert as_response(value) == Response(output)
+
+
+def test_a_mapping_with_known_keys_is_taken_by_its_keys() -> None:
+    response = as_response(
+        {
+            "output": "done",
+            "tool_calls": [
+                {"name": "book", "arguments": {"to": "Paris"}, "id": "1"},
+                {"name": "pay", "arguments": '{"usd": 5}'},
+            ],
+            "usage": {"input_tokens": 7},
+            "model": "m",
+            "finish_reason": "stop",
+            "cost_usd": 1,
+        }
+    )
+    calls = (ToolCall("book", {"to": "Paris"}, "1"), ToolCall("pay", {"usd": 5}))
+    assert response == Response("done", calls, Usage(7), "m", "stop", 1.0)
+
+
+def test_no_tool_call_at_all_is_an_answer() -> None:
+    assert as_response({"tool_calls": []}) == Response("")
+
+
+def test_arguments_that_are_no_json_object_stay_text() -> None:
+    calls = as_response({"tool_calls": [{"name": "f", "arguments": text} for text in ("{to:", "[1]", "", "[" * 10**5)]})
+    assert [call.arguments for call in calls.tool_calls] == ["{to:", "[1]", {}, "[" * 10**5]
+
+
+def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
+    call = ToolCall("f", {"at": (1, 2), "text": "\udc80", "inner": MappingProxyType({"x": None})})
+    response = as_response(Response(tool_calls=(call,)))
+    assert response.tool_calls[0].arguments == {"at": [1, 2], "text": "\ufffd", "inner": {"x": None}}
+    assert msgspec.json.decode(msgspec.json.encode(response), type=Response) == response
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "is nothing"),
+        (object(), "of type object"),
+        (b"Paris", "of type bytes"),
+        ({"output": None}, "nothing was answered"),
+        ({"output": object()}, "'output' is of type object"),
+        ({"output": "x", "tool_call": []}, "unknown key 'tool_call'; known: output, tool_calls"),
+        ({"output": "x", 5: 1}, "unknown key 5"),
+        ({"tool_calls": "book"}, "'tool_calls' must be a list"),
+        ({"tool_calls": ["book"]}, r"tool_calls\[0\] must be a mapping"),
+        ({"tool_calls": [{"arguments": {}}]}, r"tool_calls\[0\] has no 'name'"),
+        ({"tool_calls": [{"name": "f", "args": {}}]}, r"tool_calls\[0\] has an unknown key 'args'"),
+        ({"tool_calls": [{"name": "f", "arguments": 5}]}, "must be a mapping or its JSON text"),
+        ({"tool_calls": [{"name": "f", "arguments": {"x": object()}}]}, "cannot be written as JSON"),
+        ({"output": "x", "usage": {"prompt_tokens": 5}}, "'usage' has an unknown key 'prompt_tokens'"),
+        ({"output": "x", "usage": {"input_tokens": -1}}, "usage.input_tokens must be a whole number"),
+        ({"output": "x", "usage": {"input_tokens": 2**60}}, "usage.input_tokens"),
+        ({"output": "x", "usage": 5}, "'usage' must be a mapping"),
+        ({"output": "x", "cost_usd": math.inf}, "'cost_usd' must be an amount"),
+        ({"output": "x", "cost_usd": "1"}, "'cost_usd' must be an amount"),
+        ({"output": "x", "model": 5}, "'model' must be text"),
+        ({"answer": object()}, "cannot be written as JSON"),
+    ],
+)
+def test_what_is_no_answer_is_refused_with_what_to_mend(value: object, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words) as refused:
+        as_response(value)
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_response_with_wrong_parts_is_refused_too() -> None:
+    wrong: Any = 5
+    with pytest.raises(TypeError, match="'model' must be text"):
+        as_response(Response("x", model=wrong))
+
+
+def test_an_answer_that_contains_itself_is_refused() -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    with pytest.raises(TypeError, match="contains itself"):
+        as_response(loop)
+
+
+def test_every_text_of_an_answer_can_be_encoded() -> None:
+    response = as_response(
+        {
+            "output": "a\ud800b",
+            "model": "\udfff",
+            "finish_reason": "\ud800",
+            "tool_calls": [{"name": "f\ud800", "arguments": "{\ud800", "id": "\ud800"}],
+        }
+    )
+    assert response.output == "a\ufffdb"
+    assert msgspec.json.decode(msgspec.json.encode(response), type=Response) == response
+
+
+def test_a_surrogate_pair_is_the_character_that_it_stands_for() -> None:
+    assert clean_text("\ud83d\ude00 \ud83d") == "😀 \ufffd"
+
+
+def test_a_subclass_of_text_becomes_plain_text() -> None:
+    class Loud(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return self.upper()
+
+    output = as_response(Loud("Paris")).output
+    assert (output, type(output)) == ("Paris", str)
+
+
+def test_one_line_is_short_and_printable() -> None:
+    assert one_line("a\n\tb\x1b[31m\ud800") == "a b\ufffd[31m\ufffd"
+    assert one_line("x" * 10**6, 10) == "xxxxxxxxx…"
+
+
+def test_structs_with_lone_surrogates_encode() -> None:
+    assert encode_json([ToolCall("\ud800")]) == '[{"name":"\ufffd"}]'.encode()

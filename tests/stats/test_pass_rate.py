@@ -1,0 +1,96 @@
+"""Pass rates and their bounds, against reference values and the properties that they promise."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stats.known import known, suite
+
+from ci_evals.stats.pass_rate import PassRate, pass_rate
+
+one_cell = st.integers(1, 10).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+cells = st.lists(one_cell, min_size=1, max_size=60)
+
+
+def estimated(given_cells: list[tuple[int, int]]) -> PassRate:
+    estimate = pass_rate(given_cells)
+    assert estimate is not None
+    return estimate
+
+
+def test_a_fixed_suite_is_known_better_than_its_number_of_runs_suggests() -> None:
+    estimate = estimated(suite("S40"))
+    assert estimate.rate == Fraction(11, 12)
+    assert estimate.n_eff == pytest.approx(220)
+    assert estimate.bounds(0.95) == pytest.approx(known("fractional_bounds"), abs=1e-10)
+
+
+def test_bounds_on_whole_numbers_are_those_of_clopper_and_pearson() -> None:
+    assert estimated([(8, 10)]).n_eff == 10
+    assert estimated([(8, 10)]).bounds(0.975) == pytest.approx(known("clopper_8_10_95"), abs=1e-10)
+
+
+def test_the_upper_bound_falls_below_the_bar_exactly_where_the_binomial_test_rejects() -> None:
+    critical = int(known("binom_critical_120"))
+    assert PassRate(Fraction(critical, 120), 120).bounds(0.95).upper < 0.9
+    assert PassRate(Fraction(critical + 1, 120), 120).bounds(0.95).upper >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("given_cells", "n_eff"),
+    [
+        pytest.param([(1, 1)] * 34 + [(0, 1)] * 6, 40, id="one run each cannot show the noise within a case"),
+        pytest.param([(1, 1)] + [(2, 3)] * 3, 8, id="nor can some cells with one run"),
+        pytest.param([(3, 3)] * 40, 120, id="everything passed"),
+        pytest.param([(0, 3)] * 40, 120, id="everything failed"),
+        pytest.param([(2, 4)] * 10, 40, id="never less than the runs there are"),
+    ],
+)
+def test_without_more_to_go_by_each_run_counts_once(given_cells: list[tuple[int, int]], n_eff: float) -> None:
+    assert estimated(given_cells).n_eff == pytest.approx(n_eff)
+
+
+def test_cells_without_graded_runs_are_left_out() -> None:
+    assert estimated([(2, 3), (0, 0), (3, 3)]) == estimated([(2, 3), (3, 3)])
+    assert pass_rate([(0, 0)]) is None
+    assert pass_rate([]) is None
+
+
+def test_each_case_counts_the_same_however_often_it_ran() -> None:
+    assert estimated([(1, 1), (0, 9)]).rate == Fraction(1, 2)
+
+
+def test_the_rate_is_exact() -> None:
+    assert estimated([(9, 10)] * 10).rate == Fraction(9, 10)
+    assert estimated([(1, 3)] * 3_333 + [(2, 7)] * 777).rate == Fraction(3_333 * 7 + 777 * 6, 21 * 4_110)
+
+
+@settings(deadline=None)
+@given(cells)
+def test_the_bounds_enclose_the_rate(given_cells: list[tuple[int, int]]) -> None:
+    estimate = estimated(given_cells)
+    lower, upper = estimate.bounds(0.95)
+    assert 0 <= lower <= estimate.rate <= upper <= 1
+
+
+@settings(deadline=None)
+@given(cells)
+def test_more_confidence_takes_wider_bounds(given_cells: list[tuple[int, int]]) -> None:
+    narrow, wide = estimated(given_cells).bounds(0.8), estimated(given_cells).bounds(0.99)
+    assert wide.lower <= narrow.lower
+    assert narrow.upper <= wide.upper
+
+
+@settings(deadline=None)
+@given(cells)
+def test_the_order_of_cells_does_not_matter(given_cells: list[tuple[int, int]]) -> None:
+    assert estimated(given_cells[::-1]) == pytest.approx(estimated(given_cells))
+
+
+@settings(deadline=None)
+@given(cells)
+def test_passing_and_failing_are_mirror_images(given_cells: list[tuple[int, int]]) -> None:
+    lower, upper = estimated(given_cells).bounds(0.95)
+    mirrored = estimated([(n - k, n) for k, n in given_cells]).bounds(0.95)
+    assert (1 - upper, 1 - lower) == pytest.approx(mirrored, abs=1e-9)
