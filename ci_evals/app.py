@@ -6,26 +6,28 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple, TextIO
 
-from ci_evals import __version__, progress
+from ci_evals import progress
 from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
-from ci_evals.engine.journal import Header, Journal, decode, read_lines
-from ci_evals.engine.runner import Run
-from ci_evals.errors import StorageError
+from ci_evals.engine.shards import Shard
+from ci_evals.errors import StorageError, UsageError
+from ci_evals.execution import JOURNAL, Order, Stop, execute, known_durations, missing_shards
 from ci_evals.model import Result
 from ci_evals.providers.mock import Mock
-from ci_evals.report import Columns, Matrix, Report, SuiteInfo
+from ci_evals.providers.process import kill_all
+from ci_evals.redaction import Redactor, mask_commands
+from ci_evals.report import Report
 from ci_evals.reports import RENDERERS
 from ci_evals.reports.summary import Summary
 from ci_evals.suite import Suite
 from ci_evals.verdict.gate import decide, exit_code
 
-INTERRUPTED = {signal.SIGINT: 130, signal.SIGTERM: 143}
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
 
 
@@ -38,26 +40,107 @@ class World(NamedTuple):
     stderr: TextIO
 
 
-def run(config: Path | None, overrides: Overrides, world: World, *, quiet: bool, output: str) -> int:
+class Continuation(NamedTuple):
+    """How a run relates to earlier ones: see `ci-evals run --help`."""
+
+    resume: bool = False
+    resume_from: tuple[Path, ...] = ()
+    shard: Shard | None = None
+    balance_by: Path | None = None
+    replay: Path | None = None
+    replay_only: bool = False
+
+
+class Appearance(NamedTuple):
+    """What is printed: `output` is `table` or `json`; `quiet` shows no progress."""
+
+    output: str = "table"
+    quiet: bool = False
+
+
+def run(
+    config: Path | None, overrides: Overrides, continuation: Continuation, world: World, appearance: Appearance
+) -> int:
     """Run a suite and return the exit code.
 
     Args:
         config: the suite's file; None looks for `evals.yaml`.
         overrides: what the command line and the environment put in place of the file's values.
+        continuation: what earlier runs contribute.
         world: environment and streams.
-        quiet: no progress.
-        output: `table` or `json`, what is printed on stdout.
+        appearance: what is printed.
     """
-    suite = load_suite(config or find_config(world.folder), world.environ, overrides)
-    journal = suite.out / "results.jsonl"
-    report, stopped_by = _run_to_end(suite, journal, None if quiet else world.stderr, revision(world))
+    path = config or find_config(world.folder)
+    suite = load_suite(path, world.environ, overrides, offline=continuation.replay_only)
+    order = Order(
+        suite=suite,
+        journal=suite.out / JOURNAL,
+        resume=continuation.resume or bool(continuation.resume_from),
+        sources=_journals(continuation.resume_from),
+        shard=continuation.shard,
+        durations_s=known_durations(continuation.balance_by) if continuation.balance_by else {},
+        replay=_journals([continuation.replay])[0] if continuation.replay else None,
+        replay_only=continuation.replay_only,
+        revision=revision(world),
+    )
+    return carry_out(order, world, appearance)
+
+
+def merge(
+    folders: Iterable[Path],
+    config: Path | None,
+    overrides: Overrides,
+    world: World,
+    appearance: Appearance,
+    *,
+    run_missing: bool,
+) -> int:
+    """Put the journals of shards together, decide, and return the exit code.
+
+    Args:
+        folders: folders with a journal each, or journals.
+        config: the suite's file; None looks for `evals.yaml`.
+        overrides: as the shards had them.
+        world: environment and streams.
+        appearance: what is printed.
+        run_missing: run what no shard has a result of.
+    """
+    suite = load_suite(config or find_config(world.folder), world.environ, overrides, offline=not run_missing)
+    order = Order(
+        suite=suite,
+        journal=suite.out / JOURNAL,
+        sources=_journals(folders),
+        merge=True,
+        run_missing=run_missing,
+        revision=revision(world),
+    )
+    if any(source.resolve() == order.journal.resolve() for source in order.sources):
+        raise UsageError(f"{order.journal} is one of the journals to merge: choose another --out for the result")
+    if missing := missing_shards(order.sources):
+        world.stderr.write(f"missing: shard {', '.join(missing)}\n")
+    return carry_out(order, world, appearance)
+
+
+def carry_out(order: Order, world: World, appearance: Appearance) -> int:
+    """Execute an order, report, and return the exit code."""
+    suite = order.suite
+    if world.environ.get("GITHUB_ACTIONS") == "true":
+        world.stdout.write(mask_commands(suite.secrets))
+        world.stdout.flush()
+    report, stopped_by = _until_stopped(order, None if appearance.quiet else world.stderr)
+    if report.resumption:
+        world.stderr.write(f"resumed: {report.resumption}\n")
+    if order.shard:
+        world.stderr.write(f"shard {order.shard} of {suite.name}: {report.summary()}; `ci-evals merge` decides\n")
+        return EXIT_CODES[stopped_by] if stopped_by else 0
     summary = Summary(report, decide(report, suite.gate), suite.gate)
+    redactor = Redactor(suite.secrets)
     written = write_reports(summary, suite.out, suite.formats)
     append_step_summary(summary, world.environ)
-    show(summary, world, output)
-    if not quiet:
-        world.stderr.write(f"\nwritten: {', '.join(path.as_posix() for path in (*written, journal))}\n")
-    return INTERRUPTED[stopped_by] if stopped_by else exit_code(summary.verdict, suite.gate)
+    show(summary, world, appearance.output, redactor)
+    if not appearance.quiet:
+        world.stderr.write(f"\nwritten: {', '.join(path.as_posix() for path in (*written, order.journal))}\n")
+    return EXIT_CODES[stopped_by] if stopped_by else exit_code(summary.verdict, suite.gate)
 
 
 async def evaluate(
@@ -74,12 +157,12 @@ async def evaluate(
     else:
         suite = load_suite(Path(suite), environ, overrides)
     if out is not None:
-        report = await _run(suite, out / "results.jsonl", on_result=on_result)
+        report = await execute(Order(suite=suite, journal=out / JOURNAL), on_result=on_result)
         write_reports(Summary(report, decide(report, suite.gate), suite.gate), out, suite.formats)
         return report
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
-    report = await _run(suite, Path(name), on_result=on_result)
+    report = await execute(Order(suite=suite, journal=Path(name)), on_result=on_result)
     weakref.finalize(report, Path(name).unlink, missing_ok=True)
     return report
 
@@ -97,76 +180,41 @@ def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
     asyncio.run(serve(options, host, port, log=log))
 
 
-def _run_to_end(
-    suite: Suite, journal: Path, stderr: TextIO | None, at_revision: str | None
-) -> tuple[Report, signal.Signals | None]:
-    """Run until the plan is finished or a signal comes; either way there is a report."""
+def _until_stopped(order: Order, stderr: TextIO | None) -> tuple[Report, signal.Signals | None]:
+    """Execute an order until it is done or a signal comes; either way there is a report."""
     reports: list[Report] = []
-    stopped_by: list[signal.Signals] = []
+    stop = Stop()
 
     async def main() -> None:
-        task = asyncio.create_task(_run(suite, journal, stderr=stderr, at_revision=at_revision, stopped_by=stopped_by))
-        with _signals_cancel(task, stopped_by):
+        task = asyncio.create_task(_watched(order, stop, stderr))
+        with _signals_stop(task, stop):
             reports.append(await task)
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
-    return reports[0], stopped_by[0] if stopped_by else None
+    return reports[0], next((which for which in EXIT_CODES if which.name == stop.reason), None)
 
 
-async def _run(
-    suite: Suite,
-    journal_path: Path,
-    *,
-    on_result: Callable[[Result], None] | None = None,
-    stderr: TextIO | None = None,
-    at_revision: str | None = None,
-    stopped_by: list[signal.Signals] | None = None,
-) -> Report:
-    """The run phase: plan, journal, engine, report."""
-    matrix = Matrix(suite.cases, suite.variants, suite.runs)
-    columns = Columns(matrix.total)
-    info = describe(suite, at_revision)
-    started_at = time.time()
-    start = time.perf_counter()
-    journal = Journal(journal_path, Header(suite=info, started_at=started_at))
-    try:
-        running = Run(suite, matrix, columns, journal, on_result)
-        async with contextlib.AsyncExitStack() as stack:
-            if stderr:
-                await stack.enter_async_context(progress.shown(running, stderr))
-            await running.finish()
-    except asyncio.CancelledError:
-        if not stopped_by:
-            raise
-    finally:
-        journal.close()
-    return Report(
-        info,
-        matrix,
-        columns,
-        read=lambda slots: read_lines(journal_path, (columns.offset[slot] for slot in slots)),
-        decode=decode,
-        started_at=started_at,
-        duration_s=time.perf_counter() - start,
-        interrupted=stopped_by[0].name if stopped_by else None,
-    )
+async def _watched(order: Order, stop: Stop, stderr: TextIO | None) -> Report:
+    if stderr is None:
+        return await execute(order, stop=stop)
+    return await execute(order, stop=stop, watch=lambda run: progress.shown(run, stderr))
 
 
 @contextlib.contextmanager
-def _signals_cancel(task: asyncio.Task[Report], stopped_by: list[signal.Signals]) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM end the run phase in order; the second one ends the process."""
+def _signals_stop(task: asyncio.Task[Report], stop: Stop) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM end the run phase in order, and the second one end the process."""
     loop = asyncio.get_running_loop()
 
-    def stop(which: signal.Signals) -> None:
-        stopped_by.append(which)
-        for each in INTERRUPTED:
-            signal.signal(each, signal.SIG_DFL)
+    def handle(number: int, _frame: FrameType | None) -> None:
+        which = signal.Signals(number)
+        if stop.reason is not None:
+            kill_all()
+            os._exit(EXIT_CODES[which])  # the journal is whole at any moment
+        stop.reason = which.name
         loop.call_soon_threadsafe(task.cancel)
 
-    before = {which: signal.getsignal(which) for which in INTERRUPTED}
-    for which in INTERRUPTED:
-        signal.signal(which, lambda number, _frame: stop(signal.Signals(number)))
+    before = {which: signal.signal(which, handle) for which in EXIT_CODES}
     try:
         yield
     finally:
@@ -181,19 +229,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def describe(suite: Suite, at_revision: str | None) -> SuiteInfo:
-    """What a journal and a report say of their suite."""
-    return SuiteInfo(
-        name=suite.name,
-        description=suite.description,
-        file=suite.file,
-        fingerprint=suite.fingerprint,
-        runs=suite.runs,
-        version=__version__,
-        revision=at_revision,
-    )
 
 
 def revision(world: World) -> str | None:
@@ -213,6 +248,11 @@ def revision(world: World) -> str | None:
     return found.stdout.strip() or None if found.returncode == 0 else None
 
 
+def _journals(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Journals by their own name or by the folder they are in."""
+    return tuple(path / JOURNAL if path.is_dir() else path for path in paths)
+
+
 def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[Path]:
     """Write the chosen formats into `out`; each file appears whole or not at all."""
     written = []
@@ -224,7 +264,8 @@ def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[P
                 file.writelines(RENDERERS[name](summary))
             partial.replace(path)
         except OSError as error:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
             raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
         written.append(path)
     return written
@@ -237,16 +278,18 @@ def append_step_summary(summary: Summary, environ: Mapping[str, str]) -> None:
             file.writelines(RENDERERS["summary.md"](summary))
 
 
-def show(summary: Summary, world: World, output: str) -> None:
+def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:
     """Print the outcome on stdout."""
-    from ci_evals.reports import terminal
-
     if output == "json":
-        text = terminal.render_json(summary)
+        from ci_evals.reports.json_brief import render_json
+
+        text = render_json(summary)
     else:
+        from ci_evals.reports import terminal
+
         color = world.stdout.isatty() and "NO_COLOR" not in world.environ
         text = terminal.render(summary, width=terminal_width(world), color=color)
-    world.stdout.write(text if text.endswith("\n") else text + "\n")
+    world.stdout.write(redactor.clean_text(text).rstrip("\n") + "\n")
     world.stdout.flush()
 
 

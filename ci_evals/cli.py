@@ -1,9 +1,7 @@
 """The command line: options in, exit code out. Everything else is imported when a command needs it."""
 
 import os
-import secrets
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_evals import __version__
+from ci_evals import __version__, options
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -46,6 +44,8 @@ def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line pe
         click.echo(f"error: {error}", err=True)
         return 3 if isinstance(error, StorageError) else 2
     except Exception:  # noqa: BLE001  the last border: a bug must not look like a failed gate (exit 1)
+        import traceback
+
         traceback.print_exc()
         click.echo("\nThis is a bug in ci-evals. Please report it with the lines above.", err=True)
         return 3
@@ -58,35 +58,6 @@ def _print_problems(error: ConfigError) -> None:
     if count > MAX_PROBLEMS_SHOWN:
         click.echo(f"… and {count - MAX_PROBLEMS_SHOWN} more", err=True)
     click.echo(f"\n{count} problem{'s' * (count != 1)}, nothing was run.", err=True)
-
-
-def _names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
-
-
-_config = click.option(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path),
-    envvar="CI_EVALS_CONFIG",
-    show_envvar=True,
-    help="The suite; default: evals.yaml here or in .github/.",
-)
-_providers = click.option(
-    "--providers",
-    callback=_names,
-    metavar="A,B",
-    envvar="CI_EVALS_PROVIDERS",
-    show_envvar=True,
-    help="Run only these providers, by name.",
-)
-_runs = click.option(
-    "--runs",
-    type=click.IntRange(min=1),
-    envvar="CI_EVALS_RUNS",
-    show_envvar=True,
-    help="Executions of every cell; a case's own `runs` still wins.",
-)
 
 
 @click.group(context_settings=_SETTINGS)
@@ -110,49 +81,56 @@ def group() -> None:
 
 
 @group.command()
-@_config
+@options.config
+@options.overriding
 @click.option(
-    "-o",
-    "--out",
+    "--resume",
+    is_flag=True,
+    envvar="CI_EVALS_RESUME",
+    show_envvar=True,
+    help="Go on with the journal in the results folder: graded runs are kept, errored ones tried again.",
+)
+@click.option(
+    "--resume-from",
+    multiple=True,
     type=click.Path(path_type=Path),
-    envvar="CI_EVALS_OUT",
-    show_envvar=True,
-    help="Folder for results; default: the suite's, else ci-evals-results.",
-)
-@_providers
-@_runs
-@click.option(
-    "--max-concurrency",
-    type=click.IntRange(min=1),
-    envvar="CI_EVALS_MAX_CONCURRENCY",
-    show_envvar=True,
-    help="Calls under way at once, over all providers.",
+    metavar="PATH",
+    help="Take over the results of another journal, or of the folder it is in; may be repeated.",
 )
 @click.option(
-    "--timeout-s",
-    type=click.FloatRange(min=0, min_open=True),
-    envvar="CI_EVALS_TIMEOUT_S",
+    "--shard",
+    callback=options.to_shard,
+    metavar="K/N",
+    envvar="CI_EVALS_SHARD",
     show_envvar=True,
-    help="Seconds that one call may take.",
+    help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together and decides.",
 )
 @click.option(
-    "--retries",
-    type=click.IntRange(min=0, max=20),
-    envvar="CI_EVALS_RETRIES",
+    "--balance-by",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    envvar="CI_EVALS_BALANCE_BY",
     show_envvar=True,
-    help="Further attempts after a refused or lost call.",
+    help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
 )
 @click.option(
-    "--format",
-    "output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    envvar="CI_EVALS_FORMAT",
+    "--replay",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    envvar="CI_EVALS_REPLAY",
     show_envvar=True,
-    help="What is printed on stdout.",
+    help="Answer from this journal what was asked before, and call providers for the rest.",
 )
-@click.option("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
-def run(config: Path | None, output: str, *, quiet: bool, **overrides: Any) -> int:
+@click.option(
+    "--replay-only",
+    is_flag=True,
+    envvar="CI_EVALS_REPLAY_ONLY",
+    show_envvar=True,
+    help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
+)
+@options.output
+@options.quiet
+def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
     """Run a suite, judge it, and exit with its verdict.
 
     Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
@@ -164,18 +142,56 @@ def run(config: Path | None, output: str, *, quiet: bool, **overrides: Any) -> i
       ci-evals run
       ci-evals run --config evals/support.yaml --runs 5
       ci-evals run --providers gpt-4o-mini,claude --format json
+      ci-evals run --resume                   after a crash, a cancelled job, an outage
+      ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
+    """
+    from ci_evals import app
+    from ci_evals.config.load import Overrides
+
+    continuation = app.Continuation(**{name: others.pop(name) for name in app.Continuation._fields})
+    if continuation.replay_only and continuation.replay is None:
+        raise click.UsageError("--replay-only needs --replay PATH")
+    with _commands_stopped():
+        return app.run(config, Overrides(**others), continuation, _world(), app.Appearance(output, quiet))
+
+
+@group.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
+@options.config
+@options.overriding
+@click.option("--run-missing", is_flag=True, help="Run what no shard has a result of.")
+@options.output
+@options.quiet
+def merge(
+    folders: tuple[Path, ...], config: Path | None, output: str, *, run_missing: bool, quiet: bool, **overrides: Any
+) -> int:
+    """Put the results of shards together, judge them, and exit with the verdict.
+
+    DIR is a shard's results folder. The suite, --runs and --providers must be those of the shards. What comes out is
+    what one unsharded run would have written.
+
+    \b
+    Example:
+      ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
     from ci_evals import app
     from ci_evals.config.load import Overrides
 
     with _commands_stopped():
-        return app.run(config, Overrides(**overrides), _world(), quiet=quiet, output=output)
+        return app.merge(
+            folders,
+            config,
+            Overrides(**overrides),
+            _world(),
+            app.Appearance(output, quiet),
+            run_missing=run_missing,
+        )
 
 
 @group.command()
-@_config
-@_providers
-@_runs
+@options.config
+@options.providers
+@options.runs
 def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] | None) -> None:
     """Check a suite without calling anything.
 
@@ -222,7 +238,7 @@ def init(folder: Path, *, force: bool) -> None:
 
 
 @group.command("mock-server")
-@_config
+@options.config
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
 def mock_server(config: Path | None, host: str, port: int) -> None:
@@ -248,6 +264,8 @@ def _commands_stopped() -> Iterator[None]:
     if os.environ.get("GITHUB_ACTIONS") != "true":
         yield
         return
+    import secrets
+
     token = secrets.token_hex(16)
     click.echo(f"::stop-commands::{token}")
     try:

@@ -19,6 +19,8 @@ ErrorKind = Literal[
     "rejected",  # any other 4xx
     "bad_answer",  # an answer that is not in the documented shape
     "crash",  # the system under test raised or exited with an error
+    "given_up",  # never called: the provider refused or lost too many before
+    "not_recorded",  # never called: only recorded answers were allowed
     "grader",  # a grader crashed: the answer could not be judged
 ]
 

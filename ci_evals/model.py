@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from ci_evals.errors import ErrorKind
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+Positive = Annotated[float, Meta(gt=0)]
 Status = Literal["passed", "failed", "errored"]
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -85,6 +86,9 @@ class Answer(Struct, frozen=True):
 # What judges an answer.
 
 
+USUAL_WEIGHT = 1.0  # one object for all, so that msgspec sees that it is the default and leaves it out
+
+
 class Grade(Struct, frozen=True, omit_defaults=True):
     """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there."""
 
@@ -92,7 +96,7 @@ class Grade(Struct, frozen=True, omit_defaults=True):
     passed: bool
     score: float
     reason: str
-    weight: float = 1.0
+    weight: float = USUAL_WEIGHT
 
 
 class Finding(Struct, frozen=True):
@@ -108,6 +112,8 @@ class Grader(Protocol):
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
 
+    def prepare(self) -> None: ...
+
 
 class Expectation(Struct, frozen=True):
     """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for."""
@@ -115,7 +121,7 @@ class Expectation(Struct, frozen=True):
     name: str
     grader: Grader
     negated: bool = False
-    weight: float = 1.0
+    weight: float = USUAL_WEIGHT
 
 
 # What is asked.
@@ -160,6 +166,35 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     per_variant: Annotated[bool, Meta(description="Hold every provider and prompt to min_pass_rate.")] = False
     tags: Annotated[Mapping[str, Fraction], Meta(description="A bar per tag.")] = {}
     providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
+    max_budget_violations: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),
+    ] = None
+
+
+class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one run may take. A run that takes more is marked."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Positive | None = None
+    max_duration_s: Positive | None = None
+
+
+NO_ALLOWANCE = Allowance()
+
+
+class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one invocation may spend. When it is reached no new run starts."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Positive | None = None
+    max_duration_s: Positive | None = None
+    per_run: Allowance = NO_ALLOWANCE
+
+    @property
+    def counts_cost(self) -> bool:
+        """Whether anything here needs every answer's price to be known."""
+        return self.max_cost_usd is not None or self.per_run.max_cost_usd is not None
 
 
 class Variant(Struct, frozen=True):
@@ -188,7 +223,9 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one run; one line of the journal.
 
     `latency_s` is the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
-    A result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
+    `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its answer came from a
+    journal instead of the provider. A result with an `error` is `failed` when the system under test broke, `errored`
+    when no verdict could be had.
     """
 
     fingerprint: str
@@ -205,3 +242,5 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     response: Response | None = None
     grades: tuple[Grade, ...] = ()
     error: RunError | None = None
+    budget_violations: tuple[str, ...] = ()
+    recorded: bool = False

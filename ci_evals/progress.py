@@ -17,10 +17,19 @@ class Watched(Protocol):
     """A run phase as its watcher sees it."""
 
     columns: "Columns"
-    spent_usd: float
+
+    @property
+    def spending(self) -> "Spending": ...
 
     @property
     def retrying(self) -> int: ...
+
+
+class Spending(Protocol):
+    """What was spent so far."""
+
+    @property
+    def cost_usd(self) -> float: ...
 
 
 @asynccontextmanager
@@ -88,8 +97,8 @@ def describe(run: Watched, elapsed_s: float) -> str:
         parts.append(f"{errored} errored")
     if run.retrying:
         parts.append(f"{run.retrying} retrying")
-    if run.spent_usd:
-        parts.append(f"${run.spent_usd:.2f}")
+    if run.spending.cost_usd:
+        parts.append(f"${run.spending.cost_usd:.2f}")
     if 0 < finished < total:
         parts.append(f"{duration(elapsed_s / finished * (total - finished))} left")
     return "  ".join(parts)

@@ -3,7 +3,7 @@
 import statistics
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import isnan, nan
@@ -23,10 +23,18 @@ class Matrix:
     A *cell* is numbered from 0 to `len(matrix) - 1`, a *slot* (one run of one cell) from 0 to `total - 1`.
     """
 
-    def __init__(self, cases: Sequence[Case], variants: Sequence[Variant], runs: int) -> None:
+    def __init__(
+        self, cases: Sequence[Case], variants: Sequence[Variant], runs: int, only: Container[int] | None = None
+    ) -> None:
+        """Lay out the matrix; with `only`, cells that are not in it have no runs."""
         self.cases = cases
         self.variants = variants
-        counts = (case.runs or runs for case in cases for _ in variants)
+        width = len(variants)
+        counts = (
+            (case.runs or runs) if only is None or row * width + column in only else 0
+            for row, case in enumerate(cases)
+            for column in range(width)
+        )
         self.first_slots = array("Q", accumulate(counts, initial=0))
 
     def __len__(self) -> int:
@@ -64,6 +72,8 @@ class Columns:
         self.input_tokens = array("L", [0]) * total
         self.output_tokens = array("L", [0]) * total
         self.offset = array("q", [-1]) * total
+        self.recorded = 0
+        self.budget_violations = 0
         self.grader_scores: dict[tuple[Variant, str], tuple[int, float]] = {}
 
     def record(self, slot: int, result: Result, offset: int) -> None:
@@ -73,8 +83,12 @@ class Columns:
         self.offset[slot] = offset
         if result.score is not None:
             self.score[slot] = result.score
-        if result.cost_usd is not None:
+        if result.recorded:
+            self.recorded += 1
+        elif result.cost_usd is not None:
             self.cost_usd[slot] = result.cost_usd
+        if result.budget_violations:
+            self.budget_violations += 1
         if result.response is not None and (usage := result.response.usage) is not None:
             self.input_tokens[slot] = usage.input_tokens
             self.output_tokens[slot] = usage.output_tokens
@@ -138,6 +152,27 @@ class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runs: int
     version: str
     revision: str | None = None
+    shard: str | None = None
+
+
+class Resumption(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an invocation found in earlier journals, in runs; `torn` are the journals whose last line was cut off."""
+
+    kept: int = 0
+    retried: int = 0
+    changed: int = 0
+    torn: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """`120 runs kept, 3 errored ones tried again, 8 changed ones run anew`."""
+        parts = [f"{self.kept} runs kept"]
+        if self.retried:
+            parts.append(f"{self.retried} errored ones tried again")
+        if self.changed:
+            parts.append(f"{self.changed} changed ones run anew")
+        if self.torn:
+            parts.append(f"a torn last line dropped from {', '.join(self.torn)}")
+        return ", ".join(parts)
 
 
 class Report:
@@ -152,6 +187,7 @@ class Report:
         started_at: seconds since the epoch.
         duration_s: wall time of the run phase.
         interrupted: the signal or reason that ended it early, or None.
+        resumption: what was taken over from earlier journals, or None if nothing was to be.
     """
 
     def __init__(  # noqa: PLR0913  the parts of a report; keyword-only where they could be mixed up
@@ -165,6 +201,7 @@ class Report:
         started_at: float,
         duration_s: float,
         interrupted: str | None = None,
+        resumption: Resumption | None = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
@@ -172,6 +209,7 @@ class Report:
         self.started_at = started_at
         self.duration_s = duration_s
         self.interrupted = interrupted
+        self.resumption = resumption
         self._read = read
         self._decode = decode
 
@@ -221,8 +259,10 @@ class Report:
 
     @property
     def cells(self) -> Iterator[CellReport]:
-        """Every cell in plan order."""
+        """Every cell that has runs, in plan order."""
         for cell in range(len(self.matrix)):
+            if not self.matrix.runs(cell):
+                continue
             yield CellReport(cell, self.matrix.case(cell), self.matrix.variant(cell), self.counts((cell,)))
 
     def cells_of(self, variant: Variant) -> range:

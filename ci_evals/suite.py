@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ci_evals.model import Case, Expectation, Gate, Message, Prompt, Variant
+from ci_evals.model import Budget, Case, Gate, Message, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     """One config file: its cases and settings, with every default filled in.
 
     `file` is the config as the user named it, `folder` where its relative paths start, `out` where results go,
-    `named_values` the values of the environment variables that the config names.
+    `secrets` values that must not be written anywhere.
     """
 
     name: str
@@ -37,9 +37,10 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     prompts: tuple[Prompt, ...] = ()
     cases: Sequence[Case]
     gate: Gate | None = None
+    budget: Budget = Budget()
     out: Path
     formats: tuple[str, ...]
-    named_values: Mapping[str, str] = {}
+    secrets: tuple[str, ...] = ()
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -51,20 +52,29 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     def fingerprint(self) -> str:
         """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
         providers = [provider_identity(provider) for provider in self.providers]
-        cases = [_case_identity(case) for case in self.cases]
+        cases = [[_question(case), _judgement(case), case.runs] for case in self.cases]
         return digest([self.runs, self.prompts, providers, cases])
 
 
 def provider_identity(options: ProviderOptions) -> list[Any]:
-    """What decides a provider's answers: its settings without those of pace, price and patience."""
+    """What decides a provider's answers: its settings without those of pace, price and patience, and without keys."""
     pace = set(ProviderOptions.__struct_fields__)
-    settings = {name: getattr(options, name) for name in options.__struct_fields__ if name not in pace}
+    settings = {
+        name: sorted(value) if name in _MAY_HOLD_SECRETS else value
+        for name in options.__struct_fields__
+        if name not in pace and not isinstance(value := getattr(options, name), Secret)
+    }
     return [options.name, options.__struct_config__.tag, settings]
 
 
-def cell_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
-    """Identifies one cell: rendered input, provider settings and graders."""
-    return digest([_case_identity(case), rendered.input, rendered.messages, identity])
+def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
+    """Identifies what is asked of whom: rendered input and provider settings."""
+    return digest([_question(case), rendered.input, rendered.messages, identity])
+
+
+def judged_fingerprint(case: Case) -> str:
+    """Identifies how answers to a case are judged."""
+    return digest(_judgement(case))[:16]
 
 
 def digest(value: Any) -> str:
@@ -72,20 +82,16 @@ def digest(value: Any) -> str:
     return blake2b(_ENCODER.encode(value), digest_size=16).hexdigest()
 
 
-def _case_identity(case: Case) -> list[Any]:
-    expect = [_expectation_identity(expectation) for expectation in case.expect]
-    return [case.id, case.input, case.vars, case.messages, case.metadata, expect, case.threshold]
+def _question(case: Case) -> list[Any]:
+    return [case.id, case.input, case.vars, case.messages, case.metadata]
 
 
-def _expectation_identity(expectation: Expectation) -> list[Any]:
-    return [expectation.name, expectation.weight, expectation.grader]
+def _judgement(case: Case) -> list[Any]:
+    return [case.threshold, [(each.name, each.weight, each.grader) for each in case.expect]]
 
 
-def _encode_other(value: Any) -> Any:
-    return value.name if isinstance(value, Secret) else str(value)
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_encode_other, order="deterministic")
+_MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning
+_ENCODER = msgspec.json.Encoder(enc_hook=str, order="deterministic")
 
 
 class Rendered(NamedTuple):
@@ -119,18 +125,23 @@ class Templates:
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
         """Render one template text."""
-        template = self._compiled.get(source)
-        if template is None:
-            template = self._compiled[source] = self._compile(source)
-        return template.render(values)
+        return self.compile(source).render(values)
 
-    def _compile(self, source: str) -> "Template":
+    def compile(self, source: str) -> "Template":
+        """The template of a source text.
+
+        Raises:
+            jinja2.TemplateSyntaxError: it is not valid.
+        """
+        if (template := self._compiled.get(source)) is not None:
+            return template
         if self._environment is None:
             from jinja2 import StrictUndefined
             from jinja2.sandbox import SandboxedEnvironment
 
             self._environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=False)
-        return self._environment.from_string(source)
+        template = self._compiled[source] = self._environment.from_string(source)
+        return template
 
 
 def _unprompted(case: Case) -> Rendered:

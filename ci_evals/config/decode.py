@@ -4,9 +4,10 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -61,25 +62,33 @@ class Decoder:
             return None
 
     def value(self, data: Any, kind: Any, path: str, line: int | None) -> Any:
-        """Decode one value into any type that a config Struct may name."""
-        if kind is Secret:
-            return self.secret(data, path, line)
-        options = get_args(kind) if get_origin(kind) in (types.UnionType, typing.Union) else (kind,)
+        """Decode one value into any type that a config Struct may name, part by part, to find all problems."""
+        options = _options(kind)
         if data is None and type(None) in options:
             return None
+        if Secret in options:
+            return self.secret(data, path, line)
+        before = len(self.problems)
+        whole = self.parts(data, [option for option in options if option is not type(None)], path, line)
+        return None if len(self.problems) > before else self.leaf(whole, kind, path, line)
+
+    def parts(self, data: Any, options: Sequence[Any], path: str, line: int | None) -> Any:
+        """Decode what is in a mapping or list whose items have a type of their own; all else stays as it is."""
         for option in options:
-            inner = get_args(option)
-            if option is Secret:
-                return self.secret(data, path, line)
-            if _is_struct(option) and (isinstance(data, dict) or len(options) <= 2):
+            origin, inner = get_origin(option), get_args(option)
+            if _is_struct(option) and (isinstance(data, dict) or len(options) == 1):
                 return self.struct(data, option, path, line)
-            if get_origin(option) in (tuple, list) and inner and _is_struct(inner[0]) and isinstance(data, list):
-                items = [
-                    self.struct(item, inner[0], f"{path}[{index}]", line_of(data, index) or line)
+            if origin in (tuple, list) and isinstance(data, list) and inner[0] is not Any:
+                return [
+                    self.value(item, inner[0], f"{path}[{index}]", line_of(data, index) or line)
                     for index, item in enumerate(data)
                 ]
-                return tuple(items) if get_origin(option) is tuple else items
-        return self.leaf(data, kind, path, line)
+            if origin in (Mapping, dict) and isinstance(data, dict) and inner[1] is not Any:
+                return {
+                    key: self.value(item, inner[1], _join(path, key), line_of(data, key) or line)
+                    for key, item in data.items()
+                }
+        return data
 
     def secret(self, data: Any, path: str, line: int | None) -> Secret | None:
         if isinstance(data, Interpolated):
@@ -90,14 +99,17 @@ class Decoder:
         return None
 
     def leaf(self, data: Any, kind: Any, path: str, line: int | None) -> Any:
+        """Decode one value; text that comes from the environment may stand for a number or a boolean."""
         try:
-            return msgspec.convert(plain(data), kind, strict=not isinstance(data, Interpolated))
+            value = msgspec.convert(plain(data), kind, strict=not isinstance(data, Interpolated))
         except msgspec.ValidationError as error:
-            inner, message = _explain(str(error))
-            self.problem(
-                _line_inside(data, inner, line), path + inner, f"{message}, got {_shown(_inside(data, inner))}"
-            )
+            expected = _expected(kind, str(error))
+            self.problem(line, path, f"{expected}, got {_shown(data)}{_hint(expected, data)}")
             return None
+        if isinstance(value, float) and not isfinite(value):
+            self.problem(line, path, f"expected a number, got {_shown(data)}")
+            return None
+        return value
 
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> str:
@@ -111,6 +123,13 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> str:
 @cache
 def _fields(cls: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(cls)}
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    """The members of a union, or the one type that it is."""
+    if get_origin(kind) is Annotated:
+        return _options(get_args(kind)[0])
+    return get_args(kind) if get_origin(kind) in (types.UnionType, typing.Union) else (kind,)
 
 
 def _is_struct(kind: Any) -> bool:
@@ -131,8 +150,8 @@ def _shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    if value is None:
-        return "nothing"
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
     text = repr(value) if not isinstance(value, Interpolated) else f"the value of ${{{value.names[0]}}}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -146,42 +165,33 @@ _PLAIN_WORDS = {
     "object": "a mapping",
     "null": "nothing",
 }
-_PATH_TAIL = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 
 
-def _explain(error: str) -> tuple[str, str]:
-    """Split msgspec's message into the path inside the value and a sentence in plain words."""
-    tail = _PATH_TAIL.search(error)
-    path = tail["path"] if tail else ""
-    message = error[: tail.start()] if tail else error
-    message = re.sub(r", got `[^`]*`$", "", message)
-    message = re.sub(r"`([^`]*)`", lambda found: _names(found[1]), message)
-    return ("" if "..." in path else path), message[:1].lower() + message[1:]
+def _expected(kind: Any, error: str) -> str:
+    """What msgspec says was expected, in plain words."""
+    for option in _options(kind):
+        if get_origin(option) is Literal and error.startswith("Invalid enum value"):
+            return f"expected {' or '.join(map(str, get_args(option)))}"
+    message = re.sub(r", got `[^`]*`$", "", error)
+    message = re.sub(r"`([^`]*)`", lambda found: _names(found[1]), message).replace("Expected", "expected", 1)
+    return message.removesuffix(".0")
+
+
+def _hint(expected: str, data: Any) -> str:
+    """What to write instead, for the usual slips."""
+    if isinstance(data, Interpolated) or data is None:
+        return ""
+    if expected == "expected a list":
+        return ": write `- ` before each item, or put [ ] round them"
+    if isinstance(data, dict | list):
+        return ""
+    if "text" in expected and not isinstance(data, str):
+        return f': put quotes round it, as in "{_shown(data)}"'
+    if expected.endswith("<= 1") and isinstance(data, int | float) and 1 < data <= 100:
+        return f": {data:g} % is written {data / 100:g}"
+    return ""
 
 
 def _names(kinds: str) -> str:
     words = [_PLAIN_WORDS.get(kind, kind) for kind in kinds.split(" | ")]
     return " or ".join(word for word in words if word != "nothing") or "nothing"
-
-
-_STEP = re.compile(r"\.(?P<key>[^.\[]+)|\[(?P<index>\d+)\]")
-
-
-def _inside(data: Any, path: str) -> Any:
-    for step in _STEP.finditer(path):
-        try:
-            data = data[step["key"] if step["key"] is not None else int(step["index"])]
-        except (KeyError, IndexError, TypeError):
-            return data
-    return data
-
-
-def _line_inside(data: Any, path: str, line: int | None) -> int | None:
-    for step in _STEP.finditer(path):
-        key = step["key"] if step["key"] is not None else int(step["index"])
-        try:
-            line = line_of(data, key) or line
-            data = data[key]
-        except (KeyError, IndexError, TypeError):
-            break
-    return line

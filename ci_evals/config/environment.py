@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any, Self
 
-from ci_evals.config.source import Map, Seq, line_of
+from ci_evals.config.source import Map, Seq, line_of, read_text
 
 _REFERENCE = re.compile(r"\$\$(?=\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-(?P<value>[^}]*))?\}")
 
@@ -25,14 +26,19 @@ class Interpolated(str):
         return self
 
 
-def read_environment(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment over the `.env` file beside the config."""
+def read_dotenv(folder: Path) -> Mapping[str, str]:
+    """The variables of the `.env` file beside the config.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
     path = folder / ".env"
     if not path.is_file():
-        return environ
+        return {}
     from dotenv import dotenv_values
 
-    return {**{k: v for k, v in dotenv_values(path, interpolate=False).items() if v is not None}, **environ}
+    values = dotenv_values(stream=StringIO(read_text(path, path.as_posix())), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Interpolation:
@@ -41,11 +47,13 @@ class Interpolation:
     Args:
         environ: where names are looked up; an empty value counts as not set, as in `${NAME:-default}` of the shell.
         report: is told of each variable that is not set and has no default.
+        offline: leave references to such variables as they are: nothing will be called.
     """
 
-    def __init__(self, environ: Mapping[str, str], report: Report) -> None:
+    def __init__(self, environ: Mapping[str, str], report: Report, *, offline: bool = False) -> None:
         self.environ = environ
         self.report = report
+        self.offline = offline
         self.named: dict[str, str] = {}
 
     def fill(self, value: Any, path: str, line: int | None) -> Any:
@@ -76,6 +84,8 @@ class Interpolation:
             if value := self.environ.get(name):
                 self.named[name] = value
                 return value
+            if match["default"] is None and self.offline:
+                return match[0]
             if match["default"] is None:
                 self.report(
                     line, path, f"the variable {name} is not set: export it, or put it in .env beside the config"

@@ -9,7 +9,7 @@ from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.source import line_of, plain
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
-from ci_evals.model import Expectation
+from ci_evals.model import USUAL_WEIGHT, Expectation
 
 NEGATION = "not_"
 
@@ -22,14 +22,15 @@ def decode_expect(entries: Any, decoder: Decoder, path: str, line: int | None) -
         decoder.problem(line, path, "expected a list of graders, as in `- contains: Paris`")
         return ()
     decoded = (
-        _decode_one(entry, decoder, f"{path}[{index}]", line_of(entries, index) or line)
+        decode_expectation(entry, decoder, f"{path}[{index}]", line_of(entries, index) or line)
         for index, entry in enumerate(entries)
     )
     return tuple(expectation for expectation in decoded if expectation is not None)
 
 
-def _decode_one(entry: Any, decoder: Decoder, path: str, line: int | None) -> Expectation | None:
-    if isinstance(entry, str) and entry.removeprefix(NEGATION) in GRADERS:
+def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None) -> Expectation | None:
+    """Decode one entry; None if it is wrong, which `decoder` is told."""
+    if isinstance(entry, str) and (entry in GRADERS or entry.removeprefix(NEGATION) in GRADERS):
         decoder.problem(line, path, f"{entry!r} needs a value, as in `{entry}: …`")
         return None
     if not isinstance(entry, dict) or len(entry) != 1:
@@ -47,7 +48,9 @@ def _decode_one(entry: Any, decoder: Decoder, path: str, line: int | None) -> Ex
         return None
     for message in grader.problems():
         decoder.problem(line, f"{path}.{name}", message)
-    return Expectation(name, grader, negated, grader.weight)
+    judging = grader.opposed() if negated else grader
+    weight = USUAL_WEIGHT if grader.weight == USUAL_WEIGHT else grader.weight
+    return Expectation(name, judging, negated, weight)
 
 
 def _grader(
@@ -61,7 +64,7 @@ def _grader(
     if long_form or (isinstance(options, dict) and not _takes_mapping(cls)):
         return decoder.struct(options, cls, path, line)
     field = next(field for field in msgspec.structs.fields(cls) if field.name == cls.short)
-    decoder.leaf(options, field.type, path, line)
+    decoder.value(options, field.type, path, line)
     return None
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from ci_evals.model import Fraction, Gate, Message
+from ci_evals.model import Budget, Fraction, Gate, Message
 from ci_evals.providers.base import Positive, Seconds
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -16,7 +16,7 @@ def _refers(definition: str, description: str) -> Meta:
     return Meta(description=description, extra_json_schema={"items": items})
 
 
-Expect = Annotated[list[Any], _refers("Expectation", "What a good answer looks like: all of it must hold.")]
+Expect = Annotated[list[Any] | None, _refers("Expectation", "What a good answer looks like: all of it must hold.")]
 
 
 class CaseEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(description="Seed of the order in which cells run.")] = 0
     providers: Annotated[list[Any], _refers("Provider", "What answers.")]
     prompts: Annotated[
-        list[Any], _refers("Prompt", "Templates to compare; none: a case's input is sent as it is.")
+        list[Any] | None, _refers("Prompt", "Templates to compare; none: a case's input is sent as it is.")
     ] = []
     cases: Annotated[
         Any,
@@ -89,6 +89,7 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expect: Annotated[Expect, Meta(description="Expected of every case; texts may be templates over its vars.")] = []
     threshold: Fraction | None = None
     gate: Gate | None = None
+    budget: Budget = Budget()
     report: ReportOptions = ReportOptions()
 
 

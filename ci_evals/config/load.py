@@ -1,6 +1,6 @@
 """From a config file to a `Suite`: parse, fill in the environment, decode, check. Reports every problem at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,15 +9,18 @@ from msgspec import Struct
 
 from ci_evals.config.cases import CaseReader
 from ci_evals.config.decode import Decoder, unknown
-from ci_evals.config.environment import Interpolation, read_environment
-from ci_evals.config.file_types import PromptEntry, SuiteEntry
+from ci_evals.config.environment import Interpolation, read_dotenv
+from ci_evals.config.file_types import SuiteEntry
+from ci_evals.config.prompts import PromptReader, misfits
+from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model import Case, Gate, Prompt
-from ci_evals.providers import PROVIDERS
-from ci_evals.providers.base import ProviderOptions, Secret
+from ci_evals.model import Case, Gate
+from ci_evals.prices import has_price
+from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
-from ci_evals.suite import Suite, Templates
+from ci_evals.redaction import secret_values
+from ci_evals.suite import Suite
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
@@ -49,22 +52,21 @@ def find_config(folder: Path) -> Path:
     )
 
 
-def load_suite(path: Path, environ: Mapping[str, str], overrides: Overrides | None = None) -> Suite:
+def load_suite(
+    path: Path, environ: Mapping[str, str], overrides: Overrides | None = None, *, offline: bool = False
+) -> Suite:
     """Read, decode and check a config.
 
     Args:
         path: the config file.
         environ: the environment; a `.env` file beside the config adds to it.
         overrides: values that win over the file's.
+        offline: nothing will be called, so keys and variables may be missing.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    file = path.as_posix()
-    root = parse(read_text(path, file), file)
-    if not isinstance(root, Map):
-        raise ConfigError([Problem(file, 1, "", "expected a mapping with the keys `providers` and `cases`")])
-    return _Loader(file, path.resolve().parent, environ).load(root, overrides or Overrides())
+    return _Loader(path, environ, offline=offline).load(overrides or Overrides())
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
@@ -73,16 +75,7 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     Raises:
         ConfigError: there is none, or it is wrong.
     """
-    file = path.as_posix()
-    root = parse(read_text(path, file), file)
-    entries = root.get("providers") if isinstance(root, Map) else None
-    loader = _Loader(file, path.resolve().parent, environ)
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, dict) and entry.get("type") == "mock":
-            provider = loader.provider(entry, f"providers[{index}]", line_of(entries, index))
-            if isinstance(provider, Mock) and not loader.problems:
-                return provider
-    raise ConfigError(loader.problems or [Problem(file, line_of(root, "providers"), "providers", "none is a `mock`")])
+    return _Loader(path, environ).mock()
 
 
 def overridden(suite: Suite, overrides: Overrides) -> Suite:
@@ -108,24 +101,36 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
 class _Loader:
     """One pass over one config."""
 
-    def __init__(self, file: str, folder: Path, environ: Mapping[str, str]) -> None:
-        self.file = file
-        self.folder = folder
-        self.environ = read_environment(folder, environ)
+    def __init__(self, path: Path, environ: Mapping[str, str], *, offline: bool = False) -> None:
+        self.file = path.as_posix()
         self.problems: list[Problem] = []
-        self.decoder = Decoder(file, self.problems)
-        self.interpolation = Interpolation(self.environ, self.decoder.problem)
+        root = parse(read_text(path, self.file), self.file, self.problems)
+        if not isinstance(root, Map):
+            text = "expected a mapping with the keys `providers` and `cases`"
+            raise ConfigError([*self.problems, Problem(self.file, 1, "", text)])
+        self.root = root
+        self.folder = path.resolve().parent
+        self.decoder = Decoder(self.file, self.problems)
+        self.dotenv = read_dotenv(self.folder)
+        self.interpolation = Interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
+        self.providers = ProviderReader(self.folder, self.decoder, self.interpolation)
+        self.prompts = PromptReader(self.folder, self.decoder, self.interpolation)
 
-    def load(self, root: Map, overrides: Overrides) -> Suite:
-        entry = self.settings(root)
-        providers = self.providers(root, overrides.providers)
-        prompts = self.prompts(root)
-        reader = CaseReader(self.folder, root.get("expect"), entry.threshold if entry else None, self.decoder)
-        cases = reader.read(root["cases"], line_of(root, "cases")) if "cases" in root else ()
+    def load(self, overrides: Overrides) -> Suite:
+        root = self.root
+        entry = self.settings()
+        providers = self.providers.read(*self.under("providers"), overrides.providers) if "providers" in root else ()
+        prompts = self.prompts.read(*self.under("prompts"))
+        before = len(self.problems)
+        reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
+        cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
+        all_cases_read = len(self.problems) == before
         if not self.problems:
-            self.check_rendering(cases, prompts, providers)
+            self.problems.extend(misfits(cases, prompts, providers))
         if entry and entry.gate:
-            self.check_gate(root, entry.gate, cases, providers)
+            self.check_gate(entry.gate, cases if all_cases_read else None)
+        if entry and entry.budget.counts_cost:
+            self.check_prices(providers)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
@@ -138,194 +143,84 @@ class _Loader:
             timeout_s=_first(overrides.timeout_s, entry.timeout_s),
             retries=_first(overrides.retries, entry.retries),
             seed=_first(overrides.seed, entry.seed),
-            providers=tuple(providers),
-            prompts=tuple(prompts),
+            providers=providers,
+            prompts=prompts,
             cases=cases,
-            gate=entry.gate,
+            gate=_without_bars_of_others(entry.gate, providers),
+            budget=entry.budget,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
-            named_values=self.interpolation.named,
+            secrets=secret_values(self.interpolation.named, self.dotenv, _visible(providers)),
         )
 
-    def settings(self, root: Map) -> SuiteEntry | None:
+    def mock(self) -> Mock:
+        entries, line = self.under("providers")
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, dict) and entry.get("type") == "mock":
+                provider = self.providers.entry(entry, f"providers[{index}]", line_of(entries, index))
+                if isinstance(provider, Mock) and not self.problems:
+                    return provider
+        raise ConfigError(self.problems or [Problem(self.file, line, "providers", "none of them is a `mock`")])
+
+    def under(self, key: str) -> tuple[Any, int | None]:
+        """What stands under a top-level key, and its line."""
+        return self.root.get(key), line_of(self.root, key)
+
+    def settings(self) -> SuiteEntry | None:
         """Everything but what has its own decoding."""
         own = ("providers", "prompts", "cases", "expect")
-        head = Map(root.line)
-        head.lines = root.lines
-        for key, value in root.items():
-            head[key] = [] if key in own else self.filled(value, key, line_of(root, key))
-        return self.decoder.struct(head, SuiteEntry, "", None)
+        head = Map(self.root.line)
+        head.lines = self.root.lines
+        for key, value in self.root.items():
+            head[key] = [] if key in own else self.interpolation.fill(value, key, line_of(self.root, key))
+        return self.decoder.struct(head, SuiteEntry, "", self.root.line)
 
-    def filled(self, value: Any, path: str, line: int | None) -> Any:
-        return self.interpolation.fill(value, path, line)
-
-    # Providers.
-
-    def providers(self, root: Map, selected: Sequence[str] | None) -> list[ProviderOptions]:
-        entries = root.get("providers", [])
-        line = line_of(root, "providers")
-        if not isinstance(entries, list) or not entries:
-            if "providers" in root:
-                self.decoder.problem(line, "providers", "expected a list with at least one provider")
-            return []
-        found: dict[str, ProviderOptions] = {}
-        skipped: list[str] = []
-        for index, entry in enumerate(entries):
-            path, entry_line = f"providers[{index}]", line_of(entries, index) or line
-            before = len(self.problems)
-            provider = self.provider(entry, path, entry_line)
-            name = str(provider.name) if provider else _guess_name(entry)
-            if selected is not None and name not in selected:
-                del self.problems[before:]  # an unselected provider need not be complete
-                skipped.append(name)
-            elif provider is None:
-                skipped.append(name)
-            elif name in found:
-                self.decoder.problem(entry_line, path, f"a second provider called {name!r}: give one of them a `name`")
-            else:
-                found[name] = provider
-        for name in selected or ():
-            if name not in found and name not in skipped:
-                self.decoder.problem(line, "--providers", unknown("provider", name, [*found, *skipped]))
-        return list(found.values())
-
-    def provider(self, entry: Any, path: str, line: int | None) -> ProviderOptions | None:
-        filled = self.filled(entry, path, line)
-        kind = filled.get("type") if isinstance(filled, dict) else None
-        if kind is None:
-            self.decoder.problem(line, path, f"expected a mapping with a `type`: {', '.join(PROVIDERS)}")
-            return None
-        cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
-        if cls is None:
-            self.decoder.problem(line_of(entry, "type"), f"{path}.type", unknown("provider type", str(kind), PROVIDERS))
-            return None
-        options = self.decoder.struct(filled, cls, path, line, also=("type",))
-        if options is None:
-            return None
-        for message in options.problems(self.folder):
-            self.decoder.problem(line, path, message)
-        options = self.with_key(options, path, line)
-        return msgspec.structs.replace(options, name=options.name or options.default_name)
-
-    def with_key(self, options: ProviderOptions, path: str, line: int | None) -> ProviderOptions:
-        """Fill in the vendor's usual key variable where the config names none."""
-        variable = options.key_variable
-        if variable is None:
-            return options
-        value = self.environ.get(variable)
-        if not value:
-            text = f"no key: set the variable {variable} (export it, or write it into {self.folder / '.env'})"
-            self.decoder.problem(line, f"{path}.api_key", text)
-            return options
-        self.interpolation.named[variable] = value
-        return msgspec.structs.replace(options, api_key=Secret(value, variable))
-
-    # Prompts.
-
-    def prompts(self, root: Map) -> list[Prompt]:
-        entries = root.get("prompts") or []
-        line = line_of(root, "prompts")
-        if not isinstance(entries, list):
-            self.decoder.problem(line, "prompts", "expected a list of templates")
-            return []
-        prompts: dict[str, Prompt] = {}
-        for index, entry in enumerate(entries):
-            path, entry_line = f"prompts[{index}]", line_of(entries, index) or line
-            prompt = self.prompt(self.filled(entry, path, entry_line), path, entry_line, index)
-            if prompt is None:
-                continue
-            if prompt.name in prompts:
-                self.decoder.problem(
-                    entry_line, path, f"a second prompt called {prompt.name!r}: give it another `name`"
-                )
-            prompts[prompt.name] = prompt
-        return list(prompts.values())
-
-    def prompt(self, entry: Any, path: str, line: int | None, index: int) -> Prompt | None:
-        if isinstance(entry, str):
-            return self.checked(Prompt(f"prompt {index + 1}", (("user", str(entry)),)), path, line)
-        decoded = self.decoder.struct(entry, PromptEntry, path, line)
-        if decoded is None:
-            return None
-        if sum((decoded.user is not None, decoded.file is not None, bool(decoded.messages))) != 1:
-            self.decoder.problem(line, path, "a prompt has one of `user`, `file` and `messages`")
-            return None
-        name, source = decoded.name or f"prompt {index + 1}", decoded.user
-        if decoded.file is not None:
-            try:
-                source = read_text(self.folder / decoded.file, decoded.file)
-            except ConfigError as error:
-                self.decoder.problem(
-                    line_of(entry, "file"), f"{path}.file", f"{decoded.file}: {error.problems[0].message}"
-                )
-                return None
-            name = decoded.name or Path(decoded.file).stem
-        turns = [(message.role, message.content) for message in decoded.messages]
-        if source is not None:
-            turns.append(("user", source))
-        if decoded.system is not None:
-            turns.insert(0, ("system", decoded.system))
-        return self.checked(Prompt(name, tuple(turns)), path, line)
-
-    def checked(self, prompt: Prompt, path: str, line: int | None) -> Prompt:
-        from jinja2 import TemplateSyntaxError
-        from jinja2.sandbox import SandboxedEnvironment
-
-        for _, source in prompt.turns:
-            try:
-                SandboxedEnvironment().parse(source)
-            except TemplateSyntaxError as error:
-                self.decoder.problem(line, path, f"not a valid template: {error.message} (line {error.lineno} of it)")
-        return prompt
-
-    # Checks across the parts.
-
-    def check_rendering(
-        self, cases: Sequence[Case], prompts: Sequence[Prompt], providers: Sequence[ProviderOptions]
-    ) -> None:
-        """Render every case with every prompt, so that nothing is paid for before all of them are known to work."""
-        templates = Templates()
-        chat = next((provider for provider in providers if not provider.own_code), None)
-        for case in cases:
-            if not prompts and chat and case.input is None and not case.messages:
-                text = f"has only `vars`, and there are no `prompts` that make a question for {chat.name} of them"
-                self.problems.append(Problem(case.file, case.line, case.id, text))
-            for prompt in prompts:
-                try:
-                    templates.render(prompt, case)
-                except Exception as error:  # noqa: BLE001  a user's template can raise anything
-                    text = f"{prompt.name!r} does not fit this case: {error}"
-                    self.problems.append(Problem(case.file, case.line, case.id, text))
-
-    def check_gate(self, root: Map, gate: Gate, cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> None:
+    def check_gate(self, gate: Gate, cases: Sequence[Case] | None) -> None:
         """A bar for a tag or provider that does not exist would never be missed."""
-        tags = {tag for case in cases for tag in case.tags}
-        names = {str(provider.name) for provider in providers} | set(_guess_names(root.get("providers")))
-        for noun, key, bars, known in (
-            ("tag", "tags", gate.tags, tags),
-            ("provider", "providers", gate.providers, names),
-        ):
-            place = root["gate"].get(key)
-            for name in bars:
-                if name not in known:
-                    self.decoder.problem(line_of(place, name), f"gate.{key}", unknown(noun, name, sorted(known)))
+        if gate.per_variant and gate.min_pass_rate is None:
+            self.decoder.problem(
+                line_of(self.root["gate"], "per_variant"),
+                "gate.per_variant",
+                "needs `min_pass_rate`, the bar to hold them to",
+            )
+        self.check_bars("provider", gate.providers, self.providers.names)
+        if cases is not None:
+            self.check_bars("tag", gate.tags, sorted({tag for case in cases for tag in case.tags}))
+
+    def check_prices(self, providers: Sequence[ProviderOptions]) -> None:
+        """A budget in USD is worth nothing if what answers cost is not known."""
+        for provider in providers:
+            if not provider.own_code and not has_price(provider):
+                text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
+                self.decoder.problem(line_of(self.root, "budget"), "budget", text)
+
+    def check_bars(self, noun: str, bars: Mapping[str, float], known: Iterable[str]) -> None:
+        known = tuple(known)
+        place = self.root["gate"].get(f"{noun}s")
+        for name in bars:
+            if name not in known:
+                self.decoder.problem(line_of(place, name), f"gate.{noun}s", unknown(noun, name, known))
+
+
+def _without_bars_of_others(gate: Gate | None, providers: Sequence[ProviderOptions]) -> Gate | None:
+    """The gate without bars for providers that were not selected."""
+    if gate is None:
+        return None
+    names = {provider.name for provider in providers}
+    return msgspec.structs.replace(gate, providers={k: v for k, v in gate.providers.items() if k in names})
+
+
+def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
+    """Values that reports show anyway: taking them out would make the reports unreadable."""
+    for provider in providers:
+        for value in (provider.name, getattr(provider, "model", None), getattr(provider, "base_url", None)):
+            if value:
+                yield value
 
 
 def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
     files = list(dict.fromkeys(problem.file for problem in problems))
     return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
-
-
-def _guess_name(entry: Any) -> str:
-    """A name for a provider that could not be decoded, to tell whether it was selected."""
-    if not isinstance(entry, dict):
-        return "?"
-    model = entry.get("model")
-    return str(entry.get("name") or (f"{entry.get('type')}:{model}" if model else entry.get("type")))
-
-
-def _guess_names(entries: Any) -> list[str]:
-    return [_guess_name(entry) for entry in entries] if isinstance(entries, list) else []
 
 
 def _first(override: T | None, value: T) -> T:

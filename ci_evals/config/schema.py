@@ -11,7 +11,8 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import Secret
 
-_REFERENCE = {"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}$"}
+_REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
+_WITHOUT_REFERENCES = frozenset({"CaseEntry", "CaseFiles", "Message", "ToolCall"})
 _FROM_ENVIRONMENT = {**_REFERENCE, "description": "The value of an environment variable."}
 
 
@@ -28,8 +29,9 @@ def suite_schema() -> dict[str, Any]:
         **_definitions("grader.", list(GRADERS.values())),
     }
     providers = [f"provider.{cls.__name__}" for cls in PROVIDERS.values()]
-    for name in ("SuiteEntry", "PromptEntry", *providers):
-        _accept_references(definitions[name])
+    for name in definitions.keys() - _WITHOUT_REFERENCES:
+        if not name.startswith("grader."):
+            _accept_references(definitions[name])
     definitions["Provider"] = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in providers]}
     definitions["Prompt"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/PromptEntry"}]}
     definitions["Expectation"] = _expectation(definitions)
@@ -56,11 +58,24 @@ def _schema_of(kind: type) -> dict[str, Any]:
 
 
 def _accept_references(definition: dict[str, Any]) -> None:
-    """Let `${NAME}` stand wherever a number or a boolean is expected."""
+    """Let `${NAME}` stand wherever a number, a boolean or one of some words is expected."""
     for name, schema in definition["properties"].items():
-        if schema.get("type") in ("integer", "number", "boolean"):
-            described = {key: schema.pop(key) for key in ("description", "default") if key in schema}
-            definition["properties"][name] = {**described, "anyOf": [schema, _REFERENCE]}
+        if name != "type":
+            definition["properties"][name] = _or_reference(schema)
+
+
+def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    inner = {key: _or_reference(schema[key]) for key in ("items", "additionalProperties") if _is_schema(schema, key)}
+    described: dict[str, Any] = {key: schema[key] for key in ("description", "default") if key in schema}
+    bare = {key: value for key, value in (schema | inner).items() if key not in described}
+    options = bare.get("anyOf", [bare])
+    if not any(option.get("type") in ("integer", "number", "boolean") or "enum" in option for option in options):
+        return bare | described
+    return {**described, "anyOf": [*options, _REFERENCE]}
+
+
+def _is_schema(schema: dict[str, Any], key: str) -> bool:
+    return isinstance(schema.get(key), dict)
 
 
 def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
@@ -23,9 +24,13 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf"), math.inf),
-    "-.inf": -math.inf,
-    ".nan": math.nan,
+}
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_TEMPLATE_HINT = 'quote a template, as in "{{ question }}"'
+_HINTS = {
+    "found character that cannot start any token": ": indent with spaces, and quote text that starts with @, ` or %",
+    "mapping values are not allowed in this context": ": check the indentation, and quote text that has `: ` in it",
+    "could not find expected ':'": ": write `key: value`, and check the indentation",
 }
 _SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
@@ -62,12 +67,12 @@ def line_of(container: object, key: str | int) -> int | None:
 
 
 def plain(value: Any) -> Any:
-    """The same value without line numbers."""
+    """The same value in Python's own types, without line numbers."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
-    return value
+    return str(value) if isinstance(value, str) else value
 
 
 def read_text(path: Path, shown: str) -> str:
@@ -77,56 +82,74 @@ def read_text(path: Path, shown: str) -> str:
         ConfigError: it is missing, unreadable, too large or not UTF-8.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            _refuse(shown, None, "larger than 50 MB: keep many cases in a .jsonl file, which is read line by line")
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         _refuse(shown, None, "no such file")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        _refuse(shown, line, "not UTF-8: save the file as UTF-8")
     except OSError as error:
         _refuse(shown, None, f"cannot be read: {error.strerror}")
+    except ValueError as error:  # a NUL in the name
+        _refuse(shown, None, f"cannot be read: {error}")
+    if len(content) > MAX_BYTES:
+        _refuse(shown, None, "larger than 50 MB: keep many cases in a .jsonl file, which is read line by line")
+    try:
+        return content.removeprefix(BOM_UTF8).decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        _refuse(shown, content[: error.start].count(b"\n") + 1, "not UTF-8: save the file as UTF-8")
 
 
-def parse(text: str, file: str) -> Any:
+def parse(text: str, file: str, problems: list[Problem]) -> Any:
     """Parse one YAML (or JSON) document.
 
     Args:
         text: the document.
         file: its name in error messages.
+        problems: gets what is wrong but does not stop the reading: duplicate keys, numbers that are none.
 
     Returns:
         `Map`, `Seq`, str, int, float, bool or None.
 
     Raises:
-        ConfigError: a syntax error, a duplicate key, more than one document, or nesting or aliases out of bounds.
+        ConfigError: a syntax error, more than one document, or nesting or aliases out of bounds.
     """
     if file.endswith(".json"):
-        text = _SURROGATE_PAIR.sub(_join_surrogates, text)
+        text = _SURROGATE_PAIR.sub(_join_surrogates, text.replace("\t", " "))  # YAML knows neither
     try:
-        return _Builder(file).build(yaml.parse(text, Loader=_Loader))
+        return _Builder(file, problems).build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        in_key = error.context == "while scanning a simple key"  # noticed only on the next line
+        mark = error.context_mark if in_key else error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
-        _refuse(file, mark.line + 1 if mark else None, f"not valid YAML: {what}")
-    except yaml.YAMLError as error:
-        _refuse(file, None, f"not valid YAML: {' '.join(str(error).split())}")
+        hint = _HINTS.get(str(error.problem), "")
+        _refuse(file, mark.line + 1 if mark else None, f"not valid YAML: {what}{hint}")
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n") + 1
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        _refuse(file, line, f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes")
+
+
+class _Anchored(NamedTuple):
+    """What an anchor stands for, of how many values it is made, and how deep it is nested."""
+
+    value: Any
+    size: int
+    height: int
 
 
 class _Builder:
     """Builds values from parser events with an explicit stack, so that depth cannot exhaust Python's."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file = file
+        self.problems = problems
         self.stack: list[tuple[Map | Seq, str | None, int]] = []  # container, its anchor, values seen before it
         self.keys: list[tuple[str, int] | None] = []
-        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.heights: list[int] = []
+        self.anchors: dict[str, _Anchored] = {}
         self.values = 0
         self.aliased = 0
         self.root: Any = None
         self.documents = 0
-        self.problems: list[Problem] = []
 
     def build(self, events: Iterator[yaml.Event]) -> Any:
         for event in events:
@@ -143,71 +166,93 @@ class _Builder:
                 self.documents += 1
                 if self.documents > 1:
                     _refuse(self.file, line, "a second YAML document (`---`): one file is one suite")
-        if self.problems:
-            raise ConfigError(self.problems)
         return self.root
 
     def open(self, container: Map | Seq, event: Any) -> None:
         if event.tag is not None:
             _refuse(self.file, container.line, f"the tag {event.tag} is not supported")
-        if len(self.stack) >= MAX_DEPTH:
-            _refuse(self.file, container.line, f"nested more than {MAX_DEPTH} levels deep")
-        if self.keys and isinstance(self.stack[-1][0], Map) and self.keys[-1] is None:
-            _refuse(self.file, container.line, "a key must be text, not a list or mapping")
+        if self.at_key():
+            _refuse(self.file, container.line, f"a key must be text, not a list or mapping: {_TEMPLATE_HINT}")
         self.stack.append((container, event.anchor, self.values))
         self.keys.append(None)
+        self.heights.append(0)
+        self.check_depth(0, container.line)
         self.values += 1
 
     def close(self, line: int) -> None:
         container, anchor, before = self.stack.pop()
         self.keys.pop()
+        height = self.heights.pop() + 1
         self.values -= 1  # `add` counts it again
         if anchor:
-            self.anchors[anchor] = (container, self.values + 1 - before)
-        self.add(container, container.line if container else line)
+            self.anchors[anchor] = _Anchored(container, self.values + 1 - before, height)
+        self.add(container, container.line if container else line, height)
+
+    def at_key(self) -> bool:
+        """Whether a mapping is open and its next key is due."""
+        return bool(self.stack) and isinstance(self.stack[-1][0], Map) and self.keys[-1] is None
+
+    def check_depth(self, height: int, line: int) -> None:
+        if len(self.stack) + height > MAX_DEPTH:
+            _refuse(self.file, line, f"nested more than {MAX_DEPTH} levels deep")
 
     def alias(self, anchor: str, line: int) -> None:
         if anchor not in self.anchors:
             _refuse(self.file, line, f"the alias *{anchor} points to nothing before it, or into itself")
-        value, size = self.anchors[anchor]
+        if self.at_key():
+            _refuse(self.file, line, f"a key must be text, not the alias *{anchor}")
+        value, size, height = self.anchors[anchor]
+        self.check_depth(height, line)
         self.aliased += size
         if self.aliased > MAX_ALIASED_VALUES:
             _refuse(self.file, line, f"aliases expand to more than {MAX_ALIASED_VALUES:,} values")
         self.values += size - 1
-        self.add(value, line)
+        self.add(value, line, height)
 
     def scalar(self, event: yaml.ScalarEvent, line: int) -> None:
-        is_key = bool(self.stack) and isinstance(self.stack[-1][0], Map) and self.keys[-1] is None
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
             _refuse(self.file, line, f"the tag {event.tag} is not supported: quote text, write anything else bare")
+        is_key = self.at_key()
+        value = _resolve(event.value) if event.implicit[0] and not is_key else event.value
+        if isinstance(value, float) and not math.isfinite(value):
+            self.problem(line, f"{event.value} is no number that JSON can hold: quote it if it is text")
+        if event.anchor:
+            self.anchors[event.anchor] = _Anchored(value, 1, 0)
         if is_key:
             self.keys[-1] = (event.value, line)
-            return
-        value = _resolve(event.value) if event.implicit[0] else event.value
-        if event.anchor:
-            self.anchors[event.anchor] = (value, 1)
-        self.add(value, line)
+        else:
+            self.add(value, line, 0)
 
-    def add(self, value: Any, line: int) -> None:
+    def problem(self, line: int, message: str) -> None:
+        """Note a problem with what comes next; its path is that of the keys and items that are open."""
+        path = ""
+        for (container, _, _), key in zip(self.stack, self.keys, strict=True):
+            if isinstance(container, Seq):
+                path += f"[{len(container)}]"
+            elif key:
+                path += f".{key[0]}" if path else key[0]
+        self.problems.append(Problem(self.file, line, path, message))
+
+    def add(self, value: Any, line: int, height: int) -> None:
         self.values += 1
         if not self.stack:
             self.root = value
             return
+        self.heights[-1] = max(self.heights[-1], height)
         container = self.stack[-1][0]
         if isinstance(container, Seq):
             container.append(value)
             container.lines.append(line)
             return
         key, key_line = self.keys[-1] or ("", line)
-        self.keys[-1] = None
         if key == "<<" and isinstance(value, Map | Seq):
             self.merge(container, value, key_line)
         elif key in container and container.lines[key] > 0:
-            text = f"the key {key!r} is already there, in line {container.lines[key]}"
-            self.problems.append(Problem(self.file, key_line, "", text))
+            self.problem(key_line, f"the key {key!r} is already there, in line {container.lines[key]}")
         else:
             container[key] = value
             container.lines[key] = key_line
+        self.keys[-1] = None
 
     def merge(self, container: Map, value: Map | Seq, line: int) -> None:
         """`<<: *defaults`: keys of the container itself win, whether they come before or after."""
@@ -223,6 +268,8 @@ class _Builder:
 def _resolve(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
+    if _NOT_FINITE.fullmatch(text):
+        return math.nan
     if text[0] not in "+-.0123456789" or len(text) > 400:
         return text
     if _INT.fullmatch(text):

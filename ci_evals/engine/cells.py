@@ -4,17 +4,25 @@ from typing import NamedTuple
 
 from ci_evals.model import Case, Variant
 from ci_evals.report import Matrix
-from ci_evals.suite import Rendered, Suite, Templates, cell_fingerprint, provider_identity
+from ci_evals.suite import (
+    Rendered,
+    Suite,
+    Templates,
+    asked_fingerprint,
+    judged_fingerprint,
+    provider_identity,
+)
 
 MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory stays bounded whatever the plan
 
 
 class PreparedCell(NamedTuple):
-    """What every run of one cell shares."""
+    """What every run of one cell shares. `asked` identifies the question, `judged` the graders."""
 
     case: Case
     variant: Variant
     rendered: Rendered
+    asked: str
     fingerprint: str
     first_slot: int
 
@@ -31,7 +39,10 @@ class Cells:
 
     def of_slot(self, slot: int) -> PreparedCell:
         """The cell that a slot belongs to."""
-        number = self._matrix.cell_of(slot)
+        return self.cell(self._matrix.cell_of(slot))
+
+    def cell(self, number: int) -> PreparedCell:
+        """A cell by its number in the matrix."""
         cell = self._kept.get(number)
         if cell is None:
             cell = self._prepare(number)
@@ -42,5 +53,6 @@ class Cells:
     def _prepare(self, number: int) -> PreparedCell:
         case, variant = self._matrix.case(number), self._matrix.variant(number)
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
-        fingerprint = cell_fingerprint(case, rendered, self._identities[variant.provider])
-        return PreparedCell(case, variant, rendered, fingerprint, self._matrix.first_slots[number])
+        asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
+        fingerprint = f"{asked}-{judged_fingerprint(case)}"
+        return PreparedCell(case, variant, rendered, asked, fingerprint, self._matrix.first_slots[number])

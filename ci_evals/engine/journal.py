@@ -1,19 +1,21 @@
-"""The append-only file of results: a header line, then one line per finished run, each a JSON object.
+"""The append-only file of results: header lines, each followed by one line per finished run, all JSON objects.
 
-Every line is handed to the operating system before its run counts as finished, so even SIGKILL loses no finished
-run; lines are synced to disk in batches.
+Every invocation that writes to a journal starts with a header. A result line is handed to the operating system before
+its run counts as finished, so even SIGKILL loses no finished run; lines are synced to disk in batches.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec import Struct
 
+from ci_evals.engine.lock import lock
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
+from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
 
 SCHEMA_VERSION = 1
@@ -21,71 +23,97 @@ SYNC_INTERVAL_S = 1.0
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """The first line of a journal: which suite its results are of."""
+    """The first line of an invocation: which suite its results are of."""
 
     journal: Literal["ci-evals"] = "ci-evals"
     schema_version: int = SCHEMA_VERSION
     suite: SuiteInfo
     started_at: float
 
-    def __post_init__(self) -> None:
-        if self.schema_version != SCHEMA_VERSION:
-            raise ValueError(f"journal schema version {self.schema_version}, this ci-evals reads {SCHEMA_VERSION}")
 
-
-def _encode_other(value: Any) -> str:
-    return repr(value)
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_encode_other)
-_DECODER = msgspec.json.Decoder(Result)
-decode = _DECODER.decode
+_ENCODER = msgspec.json.Encoder(enc_hook=repr)
+_HEADER = msgspec.json.Decoder(Header)
+decode = msgspec.json.Decoder(Result).decode
 
 
 class Journal:
-    """Writes results to an open file and reads them back by their offsets.
+    """Writes results to an open, locked file.
 
     Args:
-        path: the file; replaced if it is there.
-        header: its first line.
+        path: the file; made if it is not there.
+        redactor: takes secrets out of every line.
 
     Raises:
-        StorageError: the file cannot be made or written.
+        StorageError: the file cannot be made or written, or another process writes to it.
     """
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, redactor: Redactor) -> None:
         self.path = path
-        self._buffer = bytearray()
+        self._redactor = redactor
         self._unsynced = False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
         except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-        self._end = 0
+            raise _unwritable(path, error) from error
+        if not lock(self._fd):
+            os.close(self._fd)
+            raise StorageError(f"{path}: another ci-evals is writing to it: wait for it, or choose another --out")
+        self._end = os.fstat(self._fd).st_size
+
+    @classmethod
+    def new(cls, path: Path, redactor: Redactor) -> Self:
+        """An empty journal; one that is there already is kept beside it as `….previous.jsonl`."""
+        journal = cls(path, redactor)
+        if journal._end == 0:
+            return journal
+        try:
+            path.replace(path.with_suffix(f".previous{path.suffix}"))
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        finally:
+            journal.close()
+        return cls(path, redactor)
+
+    def start(self, header: Header) -> None:
+        """Write the header of an invocation."""
         self._append(_ENCODER.encode(header) + b"\n")
 
-    def append(self, result: Result) -> int:
-        """Write one result; returns the offset of its line in bytes.
+    def append(self, result: Result) -> tuple[Result, int]:
+        """Write one result; returns it as written, without secrets, and the offset of its line in bytes.
 
         Raises:
             StorageError: the disk is full or gone.
         """
         try:
-            _ENCODER.encode_into(result, self._buffer)
+            line = _ENCODER.encode(result)
         except UnicodeEncodeError:  # a lone surrogate somewhere in an answer: JSON in UTF-8 has no way to say it
-            _ENCODER.encode_into(_without_surrogates(result), self._buffer)
-        self._buffer += b"\n"
-        return self._append(self._buffer)
+            result = _without_surrogates(result)
+            line = _ENCODER.encode(result)
+        if self._redactor.finds(line):
+            result = self._redactor.clean(result)
+            line = _ENCODER.encode(result)
+        return result, self._append(line + b"\n")
 
-    def _append(self, line: bytes | bytearray) -> int:
+    def copy(self, line: bytes) -> int:
+        """Write a result line of another journal as it is; returns its offset."""
+        return self._append(line + b"\n")
+
+    def cut(self, end: int) -> None:
+        """Drop what follows byte `end`: the torn line of a crash."""
+        os.ftruncate(self._fd, end)
+        self._end = end
+
+    def _append(self, line: bytes) -> int:
         offset = self._end
         written = 0
         try:
             while written < len(line):
                 written += os.write(self._fd, memoryview(line)[written:] if written else line)
         except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from error
+            if written:
+                self.cut(offset)
+            raise _unwritable(self.path, error) from error
         self._end += written
         self._unsynced = True
         return offset
@@ -97,8 +125,72 @@ class Journal:
             os.fsync(self._fd)
 
     def close(self) -> None:
-        self.sync()
-        os.close(self._fd)
+        try:
+            self.sync()
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        finally:
+            os.close(self._fd)
+
+
+class Scanned(NamedTuple):
+    """What was found in a journal: its headers, where its last whole line ends, and whether a torn one follows."""
+
+    headers: tuple[Header, ...]
+    end: int
+    torn: bool
+
+
+def scan(path: Path, found: Callable[[Result, bytes, int], None]) -> Scanned:
+    """Read a journal from the start.
+
+    Args:
+        path: the file.
+        found: called with each result, its line without newline, and the line's offset in bytes.
+
+    Raises:
+        StorageError: there is no such file, it is not a journal, or a line in its midst is damaged.
+    """
+    headers: list[Header] = []
+    offset = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return Scanned(_checked(headers, path), offset, torn=True)
+                if line.startswith(b'{"journal":'):
+                    headers.append(_header(line, path, number))
+                else:
+                    _checked(headers, path)
+                    found(_result(line, path, number), line[:-1], offset)
+                offset += len(line)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    return Scanned(_checked(headers, path), offset, torn=False)
+
+
+def _checked(headers: list[Header], path: Path) -> tuple[Header, ...]:
+    if not headers:
+        raise StorageError(f"{path}: is not a journal of ci-evals: choose another --out, or move the file away")
+    return tuple(headers)
+
+
+def _header(line: bytes, path: Path, number: int) -> Header:
+    try:
+        header = _HEADER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path}:{number}: not a header of ci-evals: {error}") from error
+    if header.schema_version != SCHEMA_VERSION:
+        version = f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
+        raise StorageError(f"{path}:{number}: the journal is of {version}: start without it")
+    return header
+
+
+def _result(line: bytes, path: Path, number: int) -> Result:
+    try:
+        return decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path}:{number}: the line is damaged ({error}): remove it, or start without it") from error
 
 
 def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
@@ -109,9 +201,13 @@ def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
             yield file.readline().rstrip(b"\n")
 
 
-def _without_surrogates(value: Any) -> Any:
-    builtins = msgspec.to_builtins(value, enc_hook=_encode_other)
-    return msgspec.convert(_scrub(builtins), type(value))
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    text = f"{path}: cannot be written: {error.strerror}"
+    return StorageError(f"{text}. What was written before is whole: make room and go on with --resume")
+
+
+def _without_surrogates(result: Result) -> Result:
+    return msgspec.convert(_scrub(msgspec.to_builtins(result, enc_hook=repr)), Result)
 
 
 def _scrub(value: Any) -> Any:

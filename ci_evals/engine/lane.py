@@ -1,10 +1,15 @@
-"""One provider's queue: its fresh runs, its retries, and when it wants to be left alone."""
+"""One provider's queue: its fresh runs, its retries, its pace, and whether it is worth calling at all."""
 
 import heapq
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ci_evals.engine import retry
+from ci_evals.engine.breaker import Breaker
+from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Claim
+from ci_evals.errors import ProviderError
+from ci_evals.model import Usage
 from ci_evals.providers.base import Provider, ProviderOptions
 
 
@@ -23,28 +28,36 @@ class Lane:
         provider: what answers.
         fresh: slots that have not been tried, in order.
         limit: how many calls of this provider may be under way.
+        retries: further attempts after a refused or lost call.
+        pace: when it may be called; shared by a `limit_group`.
         claim: its part in the global slots.
         clock: seconds from any starting point, never going back.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a lane is where these meet
         self,
         options: ProviderOptions,
         provider: Provider,
         fresh: Iterator[int],
         *,
         limit: int,
+        retries: int,
+        pace: Pace,
         claim: Claim,
         clock: Callable[[], float],
     ) -> None:
         self.options = options
         self.provider = provider
         self.limit = limit
+        self.retries = retries
+        self.pace = pace
         self.claim = claim
-        self._paused_until = 0.0
+        self.breaker = Breaker(limit=limit, attempts=retries + 1)
         self._fresh = fresh
         self._clock = clock
         self._retries: list[tuple[float, Attempt]] = []
+        self._probing = False
+        self._probe_at = 0.0
 
     @property
     def retrying(self) -> int:
@@ -52,30 +65,50 @@ class Lane:
         return len(self._retries)
 
     @property
-    def paused(self) -> bool:
-        return self._paused_until > self._clock()
+    def given_up(self) -> bool:
+        return self.breaker.state == "open"
 
     def take(self) -> Attempt | float | None:
         """The next attempt, or the seconds until there may be one, or None when nothing is left."""
+        state = self.breaker.state
+        if state == "probing" and (wait_s := self._until_probe()) > 0:
+            return wait_s
         now = self._clock()
-        if now < self._paused_until:
-            return self._paused_until - now
-        if self._retries and self._retries[0][0] <= now:
-            return heapq.heappop(self._retries)[1]
-        if len(self._retries) < 4 * self.limit:  # beyond that, fresh runs would only join the queue of retries
-            slot = next(self._fresh, None)
-            if slot is not None:
-                return Attempt(slot, 1)
-        return self._retries[0][0] - now if self._retries else None
+        if self._retries and (self._retries[0][0] <= now or state != "closed"):
+            attempt = heapq.heappop(self._retries)[1]
+        elif len(self._retries) < 4 * self.limit and (slot := next(self._fresh, None)) is not None:
+            attempt = Attempt(slot, 1)  # with more waiting than that, fresh runs would only join the queue
+        else:
+            return self._retries[0][0] - now if self._retries else None
+        if state == "probing":
+            self._probing = True
+        return attempt
+
+    def _until_probe(self) -> float:
+        if self._probing:
+            return 0.1  # somebody is trying it
+        return self._probe_at - self._clock()
 
     def put_back(self, attempt: Attempt) -> None:
         """Return an attempt that was taken but not made."""
+        self._probing = False
         heapq.heappush(self._retries, (0.0, attempt))
 
-    def retry(self, attempt: Attempt, delay_s: float) -> None:
-        """Try a run again after `delay_s` seconds."""
-        heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
+    def answered(self, usage: Usage | None) -> None:
+        """A call brought an answer."""
+        self._probing = False
+        self.breaker.answered()
+        self.pace.answered(usage)
 
-    def pause(self, seconds: float) -> None:
-        """Leave the whole provider alone for a while."""
-        self._paused_until = max(self._paused_until, self._clock() + seconds)
+    def lost(self, attempt: Attempt, error: ProviderError, draw: Callable[[], float]) -> bool:
+        """Decide about a call that brought no answer; True if it will be tried again."""
+        delay_s = retry.delay_s(attempt.number, error.retry_after_s, draw)
+        if error.kind == "rate_limit" or error.retry_after_s is not None:
+            self.pace.refused(error.retry_after_s, delay_s)
+        if error.retryable and attempt.number <= self.retries and self.breaker.state == "closed":
+            heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
+            return True
+        self.breaker.gave_up(error)
+        self._probing = False
+        self._probe_at = self._clock() + retry.delay_s(self.breaker.probes + 1, None, lambda: 1.0)
+        return False

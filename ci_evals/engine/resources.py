@@ -2,47 +2,61 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import aiohttp
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
+Observe = Callable[[Mapping[str, str]], None]
 
-class EngineResources:
-    """See `providers.base.Resources`. The session is made when the first provider asks for it."""
 
-    def __init__(self, folder: Path, max_concurrency: int, stack: AsyncExitStack, environ: Mapping[str, str]) -> None:
-        self.folder = folder
-        self.max_concurrency = max_concurrency
-        self.stack = stack
-        self._environ = environ
-        self._session: aiohttp.ClientSession | None = None
+class EngineResources(NamedTuple):
+    """See `providers.base.Resources`."""
+
+    folder: Path
+    max_concurrency: int
+    stack: AsyncExitStack
+    observe: Observe
+    make_session: Callable[[], "aiohttp.ClientSession"]
 
     @property
     def session(self) -> "aiohttp.ClientSession":
-        if self._session is None:
-            import aiohttp
-
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self.max_concurrency, ttl_dns_cache=300),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=any(name.lower() in _PROXIES for name in self._environ),
-            )
-            self.stack.push_async_callback(self._session.close)
-        return self._session
+        """The session of all providers, made when the first one asks for it."""
+        return self.make_session()
 
 
 @asynccontextmanager
-async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[EngineResources]:
-    """Resources for one invocation; while they are lent, the config's folder is importable."""
+async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Observe], EngineResources]]:
+    """Resources for one invocation, by who observes the answers' headers.
+
+    While they are lent, the config's folder is importable.
+    """
     sys.path.insert(0, str(folder))
     try:
         async with AsyncExitStack() as stack:
-            yield EngineResources(folder, max_concurrency, stack, os.environ)
+
+            @cache
+            def make_session() -> "aiohttp.ClientSession":
+                session = _session(max_concurrency)
+                stack.push_async_callback(session.close)
+                return session
+
+            yield lambda observe: EngineResources(folder, max_concurrency, stack, observe, make_session)
     finally:
         sys.path.remove(str(folder))
+
+
+def _session(max_concurrency: int) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=max_concurrency, ttl_dns_cache=300),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=any(name.lower() in _PROXIES for name in os.environ),
+    )

@@ -3,37 +3,34 @@
 import asyncio
 import random
 import time
-import traceback
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from ci_evals.engine import retry
-from ci_evals.engine.cells import Cells
+import msgspec
+
+from ci_evals.engine.budget import Spending, violations
+from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
+from ci_evals.engine.outcome import Outcome, crash, judged, unanswered
+from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.prices import pricer
-from ci_evals.engine.resources import EngineResources, lent
+from ci_evals.engine.replay import Recording
+from ci_evals.engine.resources import lent
 from ci_evals.engine.slots import Slots
-from ci_evals.errors import ErrorKind, ProviderError
-from ci_evals.graders.judge import grade_all, passes, score_of
-from ci_evals.model import Answer, Grade, Request, Response, Result, RunError, Status
-from ci_evals.providers.base import ProviderOptions
+from ci_evals.errors import ProviderError
+from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result
+from ci_evals.prices import pricer
+from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
 
-# In the team's own code these are the change's fault; 401 and 429 say nothing about it.
-_OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
 
+class Replay(NamedTuple):
+    """Answer from a recording; `only` never calls a provider."""
 
-class Progress(Protocol):
-    """What a listener may look at while a suite runs."""
-
-    columns: Columns
-    spent_usd: float
-
-    @property
-    def retrying(self) -> int: ...
+    recording: Recording
+    only: bool
 
 
 class Run:
@@ -42,34 +39,48 @@ class Run:
     Args:
         suite: what to run.
         matrix: its cells.
-        columns: where results are counted.
+        columns: where results are counted; slots that have one already are not run.
         journal: where results are written.
+        cells: prepares the matrix's cells.
         on_result: called with each finished run, in the order of finishing.
+        replay: where to look for an answer before calling.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  a run is where these meet
         self,
         suite: Suite,
         matrix: Matrix,
         columns: Columns,
         journal: Journal,
+        cells: Cells,
+        *,
         on_result: Callable[[Result], None] | None = None,
+        replay: Replay | None = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
         self.columns = columns
-        self.spent_usd = 0.0
+        self.spending = Spending(suite.budget)
+        self.stopped: str | None = None
         self._journal = journal
+        self._cells = cells
         self._on_result = on_result
-        self._cells = Cells(suite, matrix)
+        self._replay = replay
         self._slots = Slots(suite.max_concurrency)
-        self._lanes: Sequence[Lane] = ()
-        self._price = {str(options.name): pricer(options) for options in suite.providers}
+        self._lanes: dict[str, Lane] = {}
+        self._prices = {str(options.name): pricer(options) for options in suite.providers}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+        self._stopping = asyncio.Event()
 
     @property
     def retrying(self) -> int:
-        return sum(lane.retrying for lane in self._lanes)
+        return sum(lane.retrying for lane in self._lanes.values())
+
+    def stop(self, reason: str) -> None:
+        """Start no further run; those under way end."""
+        if self.stopped is None:
+            self.stopped = reason
+            self._stopping.set()
 
     async def finish(self) -> None:
         """Run everything that has no result yet.
@@ -78,28 +89,55 @@ class Run:
             ConfigError: a provider cannot be opened; nothing was called.
             StorageError: the journal cannot be written.
         """
+        only_recorded = self._replay is not None and self._replay.only
         async with lent(self.suite.folder, self.suite.max_concurrency) as resources:
-            self._lanes = [self._lane(index, resources) for index in range(len(self.suite.providers))]
+            for grader in {id(each.grader): each.grader for case in self.suite.cases for each in case.expect}.values():
+                grader.prepare()
+            paces = self._paces()
+            for options in self.suite.providers:
+                pace = paces[_limit_group(options)]
+                provider = _NotRecorded() if only_recorded else options.open(resources(pace.observe))
+                self._lanes[str(options.name)] = self._lane(options, provider, pace)
             try:
                 async with asyncio.TaskGroup() as group:
-                    syncing = group.create_task(self._sync())
+                    background = [group.create_task(self._sync()), group.create_task(self._watch_the_time())]
                     async with asyncio.TaskGroup() as workers:
-                        for lane in self._lanes:
+                        for lane in self._lanes.values():
                             lane.claim.awake = lane.limit
                             for _ in range(lane.limit):
                                 workers.create_task(self._work(lane))
-                    syncing.cancel()
+                    for task in background:
+                        task.cancel()
             except BaseExceptionGroup as failures:
                 raise _first(failures) from None
 
-    def _lane(self, index: int, resources: EngineResources) -> Lane:
-        options = self.suite.providers[index]
-        limit = min(options.max_concurrency or self.suite.max_concurrency, self.suite.max_concurrency)
+    def _paces(self) -> Mapping[str, Pace]:
+        """One pace for each limit group; of several stated limits the lowest."""
+        members: dict[str, list[ProviderOptions]] = {}
+        for options in self.suite.providers:
+            members.setdefault(_limit_group(options), []).append(options)
+        return {
+            group: Pace(
+                rpm=min((each.rpm for each in providers if each.rpm is not None), default=None),
+                tpm=min((each.tpm for each in providers if each.tpm is not None), default=None),
+                limit=self.suite.max_concurrency,
+                clock=asyncio.get_running_loop().time,
+            )
+            for group, providers in members.items()
+        }
+
+    def _lane(self, options: ProviderOptions, provider: Provider, pace: Pace) -> Lane:
+        suite = self.suite
+        retries = suite.retries if options.retried else 0
         return Lane(
             options,
-            options.open(resources),
-            execution_order(self.matrix, str(options.name), self.suite.seed, self.columns.status),
-            limit=min(limit, max(1, self.matrix.total)),
+            provider,
+            execution_order(self.matrix, str(options.name), suite.seed, self.columns.status),
+            limit=max(
+                1, min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, self.matrix.total)
+            ),
+            retries=retries if options.retries is None else options.retries,
+            pace=pace,
             claim=self._slots.claim(),
             clock=asyncio.get_running_loop().time,
         )
@@ -109,124 +147,153 @@ class Run:
             await asyncio.sleep(SYNC_INTERVAL_S)
             await asyncio.to_thread(self._journal.sync)
 
+    async def _watch_the_time(self) -> None:
+        if (limit_s := self.suite.budget.max_duration_s) is not None:
+            await asyncio.sleep(limit_s)
+            self.stop(f"the budget of {limit_s:g} s is used up")
+
+    # Workers.
+
     async def _work(self, lane: Lane) -> None:
         claim, slots = lane.claim, self._slots
         try:
-            while (attempt := lane.take()) is not None:
-                if isinstance(attempt, float):
-                    claim.awake -= 1
-                    slots.wake()
+            while self.stopped is None and (step := lane.take()) is not None:
+                if isinstance(step, float):
+                    await self._rest(lane, step)
+                elif lane.given_up:
+                    await self._give_up(lane, step)
+                elif await self._may_start(lane, step):
+                    await slots.acquire(claim)
                     try:
-                        await asyncio.sleep(attempt)
+                        await self._attempt(lane, step)
                     finally:
-                        claim.awake += 1
-                    continue
-                await slots.acquire(claim)
-                try:
-                    if lane.paused:  # it began while this one waited for its slot
-                        lane.put_back(attempt)
-                    else:
-                        await self._attempt(lane, attempt)
-                finally:
-                    slots.release(claim)
+                        slots.release(claim)
         finally:
             claim.awake -= 1
             slots.wake()
 
+    async def _rest(self, lane: Lane, seconds: float) -> None:
+        """Wait without holding a slot, or until the run is stopped."""
+        lane.claim.awake -= 1
+        self._slots.wake()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+        finally:
+            lane.claim.awake += 1
+
+    async def _may_start(self, lane: Lane, attempt: Attempt) -> bool:
+        """Wait for the provider's pace; False if the attempt went back to the queue."""
+        wait_s = lane.pace.reserve(self._tokens(lane, attempt))
+        if wait_s is None:
+            lane.put_back(attempt)
+            await self._rest(lane, lane.pace.retry_in)
+            return False
+        if wait_s > 0:
+            await self._rest(lane, wait_s)
+            if self.stopped is not None:
+                return False
+        return True
+
+    def _tokens(self, lane: Lane, attempt: Attempt) -> int:
+        if not lane.pace.counts_tokens:
+            return 0
+        messages = self._cells.of_slot(attempt.slot).rendered.messages
+        params = getattr(lane.options, "params", {})
+        limit = params.get("max_tokens") or params.get("max_completion_tokens")
+        return lane.pace.estimate(sum(len(message.content) for message in messages), limit)
+
+    # One run.
+
     async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
         """Make one call; write its result unless it is to be tried again."""
         cell = self._cells.of_slot(attempt.slot)
-        timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
         run = attempt.slot - cell.first_slot + 1
+        timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
         request = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
-        started_at, start = time.time(), time.perf_counter()
+        started_at = time.time()
+        if self._replay and (recorded := self._replay.recording.find(cell, run)):
+            await self._play(cell, attempt, request, recorded)
+            return
+        lane.pace.started()
+        start = time.perf_counter()
         try:
             response = await lane.provider.answer(request)
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
             latency_s = time.perf_counter() - start
-            error = raised if isinstance(raised, ProviderError) else _crash(raised)
-            if error.retryable and attempt.number <= self._retries(lane):
-                self._try_again(lane, attempt, error)
+            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            if lane.lost(attempt, error, self._draw):
                 return
-            outcome = _unanswered(error, lane.options)
+            outcome = unanswered(error, lane.options)
         else:
             latency_s = time.perf_counter() - start
-            cost_usd = self._price[cell.variant.provider](response)
-            outcome = await _judged(Answer(request, response, latency_s, cost_usd))
-        self._record(
-            attempt.slot,
-            Result(
-                fingerprint=cell.fingerprint,
-                case=cell.case.id,
-                provider=cell.variant.provider,
-                prompt=cell.variant.prompt,
-                run=run,
-                status=outcome.status,
-                score=outcome.score,
-                started_at=started_at,
-                latency_s=latency_s,
-                attempts=attempt.number,
-                cost_usd=outcome.cost_usd,
-                response=outcome.response,
-                grades=outcome.grades,
-                error=outcome.error,
-            ),
+            lane.answered(response.usage)
+            cost_usd = self._prices[cell.variant.provider](response)
+            outcome = await judged(Answer(request, response, latency_s, cost_usd))
+        self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
+
+    async def _play(self, cell: PreparedCell, attempt: Attempt, request: Request, recorded: Result) -> None:
+        """Judge a recorded answer anew; a recorded failure stays one."""
+        if recorded.response is not None:
+            outcome = await judged(Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd))
+        else:
+            outcome = Outcome(recorded.status, recorded.score, error=recorded.error)
+        result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
+        self._record(attempt, msgspec.structs.replace(result, attempts=recorded.attempts, recorded=True))
+
+    async def _give_up(self, lane: Lane, attempt: Attempt) -> None:
+        """Write a run off without calling."""
+        error = ProviderError("given_up", lane.breaker.reason)
+        cell = self._cells.of_slot(attempt.slot)
+        outcome = unanswered(error, lane.options)
+        self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
+        await asyncio.sleep(0)
+
+    def _result(
+        self, cell: PreparedCell, attempt: Attempt, outcome: Outcome, started_at: float, latency_s: float
+    ) -> Result:
+        usage = outcome.response.usage if outcome.response else None
+        allowed = self.suite.budget.per_run
+        return Result(
+            fingerprint=cell.fingerprint,
+            case=cell.case.id,
+            provider=cell.variant.provider,
+            prompt=cell.variant.prompt,
+            run=attempt.slot - cell.first_slot + 1,
+            status=outcome.status,
+            score=outcome.score,
+            started_at=started_at,
+            latency_s=latency_s,
+            attempts=attempt.number,
+            cost_usd=outcome.cost_usd,
+            response=outcome.response,
+            grades=outcome.grades,
+            error=outcome.error,
+            budget_violations=()
+            if allowed is NO_ALLOWANCE
+            else violations(allowed, outcome.cost_usd, usage.total_tokens if usage else 0, latency_s),
         )
 
-    def _retries(self, lane: Lane) -> int:
-        if lane.options.retries is not None:
-            return lane.options.retries
-        return self.suite.retries if lane.options.retried else 0
-
-    def _try_again(self, lane: Lane, attempt: Attempt, error: ProviderError) -> None:
-        delay_s = retry.delay_s(attempt.number, error.retry_after_s, self._draw)
-        if error.kind == "rate_limit" or error.retry_after_s is not None:
-            lane.pause(delay_s if error.retry_after_s is None else error.retry_after_s)  # all would be refused
-        lane.retry(attempt, delay_s)
-
-    def _record(self, slot: int, result: Result) -> None:
-        self.columns.record(slot, result, self._journal.append(result))
-        self.spent_usd += result.cost_usd or 0.0
+    def _record(self, attempt: Attempt, result: Result) -> None:
+        result, offset = self._journal.append(result)
+        self.columns.record(attempt.slot, result, offset)
+        if (reason := self.spending.add(result)) is not None:
+            self.stop(reason)
         if self._on_result:
             self._on_result(result)
 
 
-class _Outcome(NamedTuple):
-    """The part of a result that depends on how the call ended."""
-
-    status: Status
-    score: float | None = None
-    cost_usd: float | None = None
-    response: Response | None = None
-    grades: tuple[Grade, ...] = ()
-    error: RunError | None = None
+def _limit_group(options: ProviderOptions) -> str:
+    return f"group {options.limit_group}" if options.limit_group else f"provider {options.name}"
 
 
-async def _judged(answer: Answer) -> _Outcome:
-    case = answer.request.case
-    try:
-        grades = await grade_all(case.expect, answer)
-    except Exception as raised:  # noqa: BLE001  a grader may be a user's code: without it there is no verdict
-        error = RunError("grader", f"a grader crashed: {_named(raised)}", detail=traceback.format_exc())
-        return _Outcome("errored", None, answer.cost_usd, answer.response, (), error)
-    status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return _Outcome(status, score_of(grades), answer.cost_usd, answer.response, grades)
+class _NotRecorded:
+    """Stands for every provider when only recorded answers are allowed."""
 
-
-def _unanswered(error: ProviderError, options: ProviderOptions) -> _Outcome:
-    """Failed if the system under test broke, errored if nothing can be said of it."""
-    told = RunError(error.kind, error.message, error.status, error.detail)
-    own_fault = options.own_code and error.kind in _OWN_FAULTS
-    fails = own_fault if options.on_error is None else options.on_error == "fail"
-    return _Outcome("failed", 0.0, error=told) if fails else _Outcome("errored", error=told)
-
-
-def _crash(raised: Exception) -> ProviderError:
-    return ProviderError("crash", _named(raised), detail=traceback.format_exc())
-
-
-def _named(raised: Exception) -> str:
-    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
+    async def answer(self, request: Request) -> Response:
+        raise ProviderError("not_recorded", f"run {request.run} of this case is not in the recording")
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,7 +1,7 @@
 """The seam of graders: a grader *is* its options, its fields are the YAML keys."""
 
 from collections.abc import Awaitable
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta, Struct
 
@@ -22,6 +22,17 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def problems(self) -> list[str]:
         """What can be seen to be wrong before any call: a regex that does not compile."""
         return []
+
+    def prepare(self) -> None:
+        """Get ready once, before any call is paid for, while the config's folder is importable.
+
+        Raises:
+            ConfigError: the grader cannot work: its function cannot be imported.
+        """
+
+    def opposed(self) -> Self:
+        """The grader that `not_` turns around: itself, unless its opposite is not simply "did not pass"."""
+        return self
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         raise NotImplementedError

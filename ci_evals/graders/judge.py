@@ -1,27 +1,15 @@
 """From expectations and an answer to grades, and from grades to a score."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, Self, runtime_checkable
 
-from ci_evals.model import Answer, Expectation, Finding, Grade, Grader
+from ci_evals.model import Answer, Expectation, Finding, Grade
 
 _TOLERANCE = 1e-9
 
 
-@runtime_checkable
-class Opposable(Grader, Protocol):
-    """A grader whose opposite is not simply "did not pass"."""
-
-    def opposed(self) -> Self:
-        """The grader that `not_` turns around."""
-
-
 async def grade(expectation: Expectation, answer: Answer) -> Grade:
     """Let one grader judge; whatever it raises comes through."""
-    grader = expectation.grader
-    if expectation.negated and isinstance(grader, Opposable):
-        grader = grader.opposed()
-    finding = grader.grade(answer)
+    finding = expectation.grader.grade(answer)
     if not isinstance(finding, Finding):
         finding = await finding
     if expectation.negated:

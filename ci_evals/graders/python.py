@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.quoting import clip, quote, show
 from ci_evals.model import Answer, Finding
@@ -35,6 +36,13 @@ class Python(GraderOptions, frozen=True, kw_only=True):
         if colon and _is_dotted(module) and _is_dotted(function):
             return []
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
+
+    def prepare(self) -> None:
+        try:
+            _load(self.target)
+        except Exception as error:  # importing runs the user's module, which can raise anything
+            text = f"cannot be imported: {type(error).__name__}: {error}"
+            raise ConfigError([Problem(self.target, None, "python grader", text)]) from error
 
     async def grade(self, answer: Answer) -> Finding:
         import asyncio

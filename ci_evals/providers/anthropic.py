@@ -26,7 +26,7 @@ class Anthropic(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         key = {"x-api-key": self.api_key.reveal().strip()} if self.api_key else {}
         headers = {"anthropic-version": _VERSION, **key}
         fields = {"model": self.model, "max_tokens": _MAX_TOKENS, **self.params}
-        return Messages(self.endpoint(resources.session, "v1/messages", headers, fields))
+        return Messages(self.endpoint(resources, "v1/messages", headers, fields))
 
 
 class Messages:

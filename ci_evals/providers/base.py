@@ -1,5 +1,6 @@
 """The seam of providers: options as written in the YAML open into something that answers."""
 
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
@@ -50,12 +51,30 @@ class Provider(Protocol):
 class Resources(Protocol):
     """What the engine lends to providers while it runs."""
 
-    folder: Path  # the config's folder: relative paths start here
-    max_concurrency: int  # how many calls of one provider may be under way
-    stack: AsyncExitStack  # closed when the run ends
+    @property
+    def folder(self) -> Path:
+        """The config's folder: relative paths start here."""
+        ...
 
     @property
-    def session(self) -> "aiohttp.ClientSession": ...
+    def max_concurrency(self) -> int:
+        """How many calls of one provider may be under way."""
+        ...
+
+    @property
+    def stack(self) -> AsyncExitStack:
+        """Closed when the run ends."""
+        ...
+
+    @property
+    def observe(self) -> Callable[[Mapping[str, str]], None]:
+        """Takes the headers of each HTTP answer, for what they say of rate limits."""
+        ...
+
+    @property
+    def session(self) -> "aiohttp.ClientSession":
+        """One HTTP session for everything."""
+        ...
 
 
 class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
@@ -68,6 +87,9 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         retries: further attempts after a refused or lost call; the suite's value when left out.
         on_error: whether a run without an answer counts as failed (`fail`) or is left out of the rate (`exclude`).
         price: USD per million tokens, for costs that are not publicly listed.
+        rpm: requests per minute that the provider allows.
+        tpm: tokens per minute that it allows, asked and answered together.
+        limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
     retried: ClassVar[bool] = True  # whether the suite's `retries` apply
@@ -78,6 +100,9 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     retries: Annotated[int, Meta(ge=0, le=20)] | None = None
     on_error: Literal["fail", "exclude"] | None = None
     price: Price | None = None
+    rpm: Annotated[float, Meta(gt=0)] | None = None
+    tpm: Annotated[float, Meta(gt=0)] | None = None
+    limit_group: str | None = None
 
     @property
     def default_name(self) -> str:

@@ -165,7 +165,7 @@ def _load(target: str, folder: Path) -> _Function:
             raise _wrong(target, module, f"there is no {name!r} in it{hint}")
         found = getattr(found, name)
     if not callable(found):
-        raise _wrong(target, module, f"{names!r} is a {type(found).__name__}, which cannot be called")
+        raise _wrong(target, module, f"{names!r} is of type {type(found).__name__}, which cannot be called")
     function: _Function = found
     return function
 
@@ -219,7 +219,9 @@ def _crash(error: BaseException) -> ProviderError:
     )
     *_, last = summary.format_exception_only()
     detail = clean_text("".join(summary.format()))
-    return ProviderError("crash", one_line(last), detail=detail[-_MAX_DETAIL:])
+    if len(detail) > _MAX_DETAIL:
+        detail = f"{detail[: _MAX_DETAIL // 2]}\n…\n{detail[3 - _MAX_DETAIL // 2 :]}"
+    return ProviderError("crash", one_line(last), detail=detail)
 
 
 def _without_our_frames(frames: TracebackType | None) -> TracebackType | None:

@@ -44,7 +44,7 @@ class Gemini(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True
     def open(self, resources: Resources) -> Provider:
         key = {"x-goog-api-key": self.api_key.reveal().strip()} if self.api_key else {}
         model = self.model if "/" in self.model else f"models/{self.model}"
-        endpoint = self.endpoint(resources.session, f"v1beta/{model}:generateContent", key, self.params)
+        endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", key, self.params)
         signed = not model.startswith(("models/gemini-1", "models/gemini-2"))
         return GenerateContent(endpoint, _NO_SIGNATURE if signed else {})
 

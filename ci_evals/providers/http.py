@@ -14,7 +14,6 @@ from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
 
 if TYPE_CHECKING:
-    import aiohttp
     from jinja2.sandbox import SandboxedEnvironment
     from jsonpath import JSONPath
 
@@ -56,7 +55,7 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def own_code(self) -> bool:
         return True
 
-    def problems(self, folder: Path) -> list[str]:  # noqa: ARG002  no file is named here
+    def problems(self, folder: Path) -> list[str]:
         fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}
         templated = {name: "" for name in self.headers if name not in fixed}
         return [
@@ -67,16 +66,16 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ]
 
     def open(self, resources: Resources) -> Provider:
-        return Service(self, resources.session)
+        return Service(self, resources)
 
 
 class Service:
     """The live service."""
 
-    def __init__(self, options: Http, session: "aiohttp.ClientSession") -> None:
+    def __init__(self, options: Http, resources: Resources) -> None:
         env = _environment()
         body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
-        self._session = session
+        self._resources = resources
         self._method = options.method
         self._url = _text(env, options.url)
         self._headers = {name: _text(env, value) for name, value in options.headers.items()}
@@ -86,7 +85,7 @@ class Service:
 
     async def answer(self, request: Request) -> Response:
         call = self._call(request)
-        answer = await send(self._session, call, timeout_s=request.timeout_s)
+        answer = await send(self._resources, call, timeout_s=request.timeout_s)
         text = answer.decode("utf-8", "replace")
         if self._output is None and self._tool_calls is None:
             return Response(text)

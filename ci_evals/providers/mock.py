@@ -59,7 +59,7 @@ class Mock(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     latency_jitter_s: Rate = 0.0
     seed: int = 0
 
-    def problems(self, folder: Path) -> list[str]:  # noqa: ARG002  the seam's signature
+    def problems(self, folder: Path) -> list[str]:
         found = [problem for name, answer in self.answers.items() if (problem := _answer_problem(name, answer))]
         if self.default is not None and (problem := _template_problem(self.default)):
             found.append(problem)
@@ -67,7 +67,7 @@ class Mock(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             found.append("error_rate and rate_limit_rate are shares of the same calls: together at most 1")
         return found
 
-    def open(self, resources: Resources) -> Provider:  # noqa: ARG002  the seam's signature
+    def open(self, resources: Resources) -> Provider:
         return MockProvider(self)
 
 

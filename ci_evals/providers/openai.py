@@ -23,7 +23,7 @@ class OpenAI(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True
     def open(self, resources: Resources) -> Provider:
         key = {"Authorization": f"Bearer {self.api_key.reveal().strip()}"} if self.api_key else {}
         fields = {"model": self.model, **self.params}
-        return ChatCompletions(self.endpoint(resources.session, "chat/completions", key, fields))
+        return ChatCompletions(self.endpoint(resources, "chat/completions", key, fields))
 
 
 class ChatCompletions:

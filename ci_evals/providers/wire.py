@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ci_evals.errors import ErrorKind, ProviderError
-from ci_evals.providers.base import ProviderOptions, Secret
+from ci_evals.providers.base import ProviderOptions, Resources, Secret
 
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
 MAX_BYTES = 50 * 1024 * 1024
-_REFUSAL_BYTES = 64 * 1024  # of a refusal's body, as much as can hold a message
+_REFUSAL_BYTES = 64 * 1024
 _ONE_WRITE_BYTES = 1024 * 1024  # aiohttp asks for a file from here on
 
 _KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409: "server", 429: "rate_limit"}
@@ -61,11 +61,15 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
         return f"{self.__struct_config__.tag}:{self.model}"
 
     @property
-    def needs_key(self) -> bool:
-        """Whether this calls the vendor itself, which answers nobody without a key."""
-        return f".{urlsplit(self.base_url).hostname}".endswith(f".{self.vendor_host}")
+    def api_url(self) -> str:
+        return self.base_url
 
-    def problems(self, folder: Path) -> list[str]:  # noqa: ARG002  no file is named here
+    @property
+    def key_variable(self) -> str | None:
+        at_vendor = re.match(rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url)
+        return self.default_key_variable if at_vendor and self.api_key is None else None
+
+    def problems(self, folder: Path) -> list[str]:
         return [
             *(["model: is empty"] if not self.model.strip() else []),
             *url_problems("base_url", self.base_url),
@@ -78,7 +82,7 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
         ]
 
     def endpoint(
-        self, session: "aiohttp.ClientSession", path: str, headers: Mapping[str, str], fields: Mapping[str, Any]
+        self, resources: Resources, path: str, headers: Mapping[str, str], fields: Mapping[str, Any]
     ) -> "Endpoint":
         """The API at `path` below the base URL, whose own query is kept; `fields` are sent with every call."""
         from multidict import CIMultiDict
@@ -88,13 +92,13 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
         merged = CIMultiDict({"Content-Type": "application/json", **headers})
         merged.update(self.headers)
         encoded = {name: msgspec.Raw(encode(value)) for name, value in fields.items()}
-        return Endpoint(session, base.joinpath(*path.split("/")).with_query(base.query), merged, encoded)
+        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, encoded)
 
 
 class Endpoint(NamedTuple):
     """A model API at one address, with the headers and body fields of every call, encoded once."""
 
-    session: "aiohttp.ClientSession"
+    resources: Resources
     url: "URL"
     headers: Mapping[str, str]
     fields: Mapping[str, msgspec.Raw]
@@ -102,28 +106,22 @@ class Endpoint(NamedTuple):
     async def ask(self, fields: Mapping[str, Any], decoder: msgspec.json.Decoder[T], timeout_s: float) -> T:
         """Post `fields` beside those of every call; returns the decoded answer or raises `ProviderError`."""
         call = Call("POST", self.url, self.headers, encode({**self.fields, **fields}))
-        answer = await send(self.session, call, timeout_s=timeout_s)
+        answer = await send(self.resources, call, timeout_s=timeout_s)
         return decode(decoder, answer, self.url.host)
 
 
 class Call(NamedTuple):
-    """One HTTP request."""
-
     method: str
     url: "URL"
     headers: Mapping[str, str]
     data: bytes | None = None
 
 
-async def send(session: "aiohttp.ClientSession", call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
-    """Make a call and read its answer whole; redirects are not followed, so that a key stays where it was sent.
-
-    Raises:
-        ProviderError: for every status but 2xx, a lost connection, a time-out or more than `max_bytes`.
-    """
+async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
+    """Make a call and read its answer whole, else raise `ProviderError`. No redirect is followed: a key stays put."""
     method, url, headers, data = call
     try:
-        async with session.request(
+        async with resources.session.request(
             method,
             url,
             headers=headers,
@@ -131,6 +129,7 @@ async def send(session: "aiohttp.ClientSession", call: Call, *, timeout_s: float
             timeout=_timeout(timeout_s),
             allow_redirects=False,
         ) as response:
+            resources.observe(response.headers)
             if not 200 <= response.status < 300:
                 raise await _refusal(response, headers)
             return await _read(response, max_bytes)
@@ -149,11 +148,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, host: str | None) -> T:
-    """Read a JSON answer; stray bytes, control characters and lone surrogates in it become replacement characters.
-
-    Raises:
-        ProviderError: `bad_answer` when it is no JSON, or not in the documented shape.
-    """
+    """Read a JSON answer, else raise `bad_answer`; stray bytes and lone surrogates in it are replaced."""
     try:
         return decoder.decode(body)
     except (ValueError, RecursionError):
@@ -216,23 +211,22 @@ def _timeout(seconds: float) -> "aiohttp.ClientTimeout":
 
 
 async def _read(response: "aiohttp.ClientResponse", max_bytes: int) -> bytes:
-    length = response.content_length
-    if length is not None and length <= max_bytes and "Content-Encoding" not in response.headers:
+    if (response.content_length or max_bytes + 1) <= max_bytes and "Content-Encoding" not in response.headers:
         return await response.read()  # the quick way for nearly every answer
-    body, complete = await _read_some(response, max_bytes)
-    if not complete:
+    body = await _read_some(response, max_bytes)
+    if len(body) > max_bytes:
         raise ProviderError("bad_answer", f"{response.url.host} answered with more than {max_bytes:,} bytes")
     return body
 
 
-async def _read_some(response: "aiohttp.ClientResponse", max_bytes: int) -> tuple[bytes, bool]:
-    """The first `max_bytes` of the body, and whether that is all of it."""
+async def _read_some(response: "aiohttp.ClientResponse", enough: int) -> bytes:
+    """The body, read until it is complete or longer than `enough` bytes."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > max_bytes:
-            return bytes(body[:max_bytes]), False
-    return bytes(body), True
+        if len(body) > enough:
+            break
+    return bytes(body)
 
 
 async def _refusal(response: "aiohttp.ClientResponse", sent: Mapping[str, str]) -> ProviderError:
@@ -242,15 +236,16 @@ async def _refusal(response: "aiohttp.ClientResponse", sent: Mapping[str, str]) 
         target = readable(response.headers.get("Location", "nowhere").partition("?")[0])
         return ProviderError("rejected", f"{host} redirects to {target}; use that address", status=status)
     try:
-        body, _ = await _read_some(response, _REFUSAL_BYTES)
+        body = await _read_some(response, _REFUSAL_BYTES)
     except _lost():
         body = b""  # the status says enough
+    kind = "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)  # no credit: final
     message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
     wait_s = retry_after_s(response.headers, _date(response.headers.get("Date")) or datetime.now(UTC))
     if wait_s is None and (delay := _RETRY_DELAY.search(body)):
         wait_s = _seconds(delay[1].decode())
     return ProviderError(
-        kind_of(status),
+        kind,
         f"{host} answered {status}: {readable(_without_secrets(message, sent))}",
         status=status,
         retry_after_s=wait_s,

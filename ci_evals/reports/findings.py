@@ -16,6 +16,7 @@ from ci_evals.reports.text import one_line
 Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
 REASON_CHARACTERS = 300
+DETAIL_CHARACTERS = 2000
 
 _WITH_DIGIT = re.compile(r"[\w.-]*\d[\w.-]*")
 
@@ -128,8 +129,7 @@ def error_groups(report: Report) -> list[ErrorGroup]:
     groups: dict[tuple[Any, ...], ErrorGroup] = {}
     for result in report.results(slot for slot, status in enumerate(report.columns.status) if status == code):
         variant = Variant(result.provider, result.prompt)
-        (message,) = why(result)
-        error = result.error
+        message, error = why(result)[0], result.error
         key = (variant, error and error.kind, error and error.status, _WITH_DIGIT.sub("#", message))
         runs = groups[key].runs if key in groups else 0
         groups[key] = ErrorGroup(runs + 1, variant, groups[key].message if runs else message)
@@ -151,6 +151,11 @@ def answer_text(result: Result) -> str | None:
         return None
     calls = [f"→ {call.name} {_plain(call.arguments)}" for call in result.response.tool_calls]
     return "\n".join(filter(None, [result.response.output, *calls]))
+
+
+def detail_text(result: Result) -> str | None:
+    """The end of what a run without a good answer left behind: a traceback, stderr."""
+    return result.error.detail[-DETAIL_CHARACTERS:] if result.error and result.error.detail else None
 
 
 def _plain(value: Any) -> str:

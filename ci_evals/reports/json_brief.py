@@ -68,8 +68,8 @@ def render_json(summary: Summary) -> str:
             for group in error_groups(report)
         ),
     )
-    # A runner obeys `##[command]` anywhere in a log line; in JSON a `#` only stands inside strings.
-    return encode(document).replace(b"##[", b"#\\u0023[").decode() + "\n"
+    # A runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
+    return encode(document).replace(b"#", b"\\u0023").decode() + "\n"
 
 
 def _failing(report: Report, cell: JudgedCell) -> FailingEntry:

@@ -1,5 +1,6 @@
 """junit.xml: one test suite per variant, one test case per cell, flat as its readers want it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -8,16 +9,15 @@ from xml.etree import ElementTree as ET
 from ci_evals.model import Result, Status, Variant
 from ci_evals.report import Report
 from ci_evals.reports.figures import number_of
-from ci_evals.reports.findings import JudgedCell, answer_text, judged_cells, reasons, results_of, why
+from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, judged_cells, reasons, results_of, why
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.text import one_line, shortened
+from ci_evals.reports.text import one_line, shortened, visible
 
 if TYPE_CHECKING:
     from junit_xml import TestCase
 
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
-MESSAGE_CHARACTERS = 300
 ANSWER_CHARACTERS = 1000
 
 
@@ -25,9 +25,10 @@ def render(summary: Summary) -> Iterator[bytes]:
     """junit.xml: `<failure>` is a cell below its bar, `<error>` one without a graded run, `<skipped>` one that never
     ran; a cell within its bar passes, and its system-out says which of its runs did not.
     """
+    names: Counter[tuple[str, str]] = Counter()
     cells: dict[Variant, list[TestCase]] = {variant: [] for variant in summary.report.matrix.variants}
     for cell in judged_cells(summary):
-        cells[cell.variant].append(_test_case(summary.report, cell))
+        cells[cell.variant].append(_test_case(summary.report, cell, names))
     root = ET.Element("testsuites", name=_attribute(summary.report.suite.name))
     root.extend(_test_suite(summary.report, variant, cases) for variant, cases in cells.items())
     for total in ("tests", "failures", "errors", "skipped"):
@@ -45,12 +46,16 @@ def _test_suite(report: Report, variant: Variant, cases: "list[TestCase]") -> ET
     return suite
 
 
-def _test_case(report: Report, cell: JudgedCell) -> "TestCase":
+def _test_case(report: Report, cell: JudgedCell, names: Counter[tuple[str, str]]) -> "TestCase":
+    """`names` counts those given so far: readers merge test cases of the same name, so what looks alike is numbered."""
     from junit_xml import TestCase
 
+    class_name, name = _class_name(report, cell.variant), _attribute(cell.case.id)
+    names[class_name, name] += 1
+    count = names[class_name, name]
     case = TestCase(
-        _attribute(cell.case.id),
-        _class_name(report, cell.variant),
+        name if count == 1 else f"{name} ({count})",
+        class_name,
         elapsed_sec=sum(
             report.columns.latency_s[slot] for slot in report.matrix.slots(cell.cell) if report.columns.status[slot]
         ),
@@ -93,8 +98,11 @@ def _body(results: tuple[Result, ...]) -> str:
 
 
 def _account(result: Result) -> str:
-    answer = answer_text(result)
-    lines = why(result) if answer is None else (*why(result), f"answer: {shortened(answer, ANSWER_CHARACTERS)}")
+    lines = [*why(result)]
+    if (answer := answer_text(result)) is not None:
+        lines.append(f"answer: {shortened(answer, ANSWER_CHARACTERS)}")
+    if (detail := detail_text(result)) is not None:
+        lines.append(visible(detail))
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from ci_evals.reports.findings import (
     JudgedCell,
     answer_text,
     counted_reasons,
+    detail_text,
     error_groups,
     findings,
     input_text,
@@ -89,6 +90,7 @@ def _block(report: Report, cell: JudgedCell) -> Markdown:
             reasons="\n".join(counted_reasons(results, _MAX_REASONS)),
             run=results[0].run,
             answer=shortened(answer_text(results[0]) or "(nothing)", _ANSWER_CHARACTERS),
+            detail=detail_text(results[0]),
         )
     )
 

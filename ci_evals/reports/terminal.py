@@ -145,8 +145,7 @@ def _errors(report: Report) -> Iterator[RenderableType]:
 
 def _ending(report: Report, verdict: Verdict) -> Iterator[RenderableType]:
     if report.interrupted:
-        missing = number_of(report.totals.missing, "run")
-        yield Text(f"Interrupted ({one_line(report.interrupted, _NAME_CHARACTERS)}): {missing} did not take place.")
+        yield Text(f"Interrupted: {one_line(report.interrupted, _NAME_CHARACTERS)}")
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
     word, style = _WORDS[verdict.status]
     sentence = Table.grid(padding=(0, 2, 0, 0))

@@ -21,8 +21,8 @@ _NAME_CHARACTERS = 100
 _HEADER_WIDTH = 26  # longer names are folded
 _GAP = 2
 
-Text_ = Callable[[VariantReport], str]
-Number = Callable[[VariantReport], float | None]
+AsText = Callable[[VariantReport], str]
+AsNumber = Callable[[VariantReport], float | None]
 
 
 class Row(NamedTuple):
@@ -76,11 +76,12 @@ def _table(rows: Sequence[Row], names: Sequence[str], widths: Sequence[int], cho
 
 
 def _rows(variants: Sequence[VariantReport]) -> list[Row]:
-    def row(label: str, text: Text_, number: Number | None = None, *, higher_is_better: bool = False) -> Row:
+    def row(label: str, text: AsText, number: AsNumber | None = None, *, higher_is_better: bool = False) -> Row:
         texts = tuple(map(text, variants))
         numbers = [number(variant) if number else None for variant in variants]
         return Row(label, texts, _marks(texts, numbers, higher_is_better=higher_is_better, several=len(variants) > 1))
 
+    same_work = len({variant.counts.graded for variant in variants}) == 1  # else fewer runs would look cheaper
     return [
         row("pass rate", _pass_rate, lambda of: of.pass_rate, higher_is_better=True),
         row("passed runs", lambda of: f"{of.counts.passed:,} of {of.counts.graded:,}"),
@@ -90,9 +91,9 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
             row(f"  {one_line(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
             for grader in dict.fromkeys(grader for variant in variants for grader in variant.grader_means)
         ),
-        row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd)),
+        row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd) if same_work else None),
         row("cost per run", lambda of: usd(of.cost_per_run_usd), _priced(lambda of: of.cost_per_run_usd)),
-        row("tokens", _tokens, _token_sum),
+        row("tokens", _tokens, _token_sum if same_work else None),
         row("latency mean", lambda of: seconds(of.figures.latency_mean_s), lambda of: of.figures.latency_mean_s),
         row("latency p50", lambda of: seconds(of.figures.latency_p50_s), lambda of: of.figures.latency_p50_s),
         row("latency p95", lambda of: seconds(of.figures.latency_p95_s), lambda of: of.figures.latency_p95_s),
@@ -128,15 +129,15 @@ def _score(score: float | None) -> str:
     return UNKNOWN if score is None else f"{score:.2f}"
 
 
-def _mean_of(grader: str) -> Text_:
+def _mean_of(grader: str) -> AsText:
     return lambda variant: _score(variant.grader_means.get(grader))
 
 
-def _number_of(grader: str) -> Number:
+def _number_of(grader: str) -> AsNumber:
     return lambda variant: variant.grader_means.get(grader)
 
 
-def _priced(number: Number) -> Number:
+def _priced(number: AsNumber) -> AsNumber:
     """Costs that leave out runs are not compared."""
     return lambda variant: number(variant) if not variant.unpriced_runs else None
 

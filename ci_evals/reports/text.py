@@ -11,7 +11,10 @@ _ACTING = re.compile(
     f"\ufdd0-\ufdef{_NONCHARACTERS}]"
 )
 _BLANKS = re.compile(r"\s+")
-_COMMAND = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
+# A runner's search for its commands may skip what Unicode calls default-ignorable.
+_IGNORED = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_COMMAND = re.compile(rf"^((?:[\s{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)", re.MULTILINE)
+_OLD_COMMAND = re.compile(rf"#(?=[{_IGNORED}]*\[)")
 
 
 def visible(text: str) -> str:
@@ -30,14 +33,18 @@ def shortened(text: str, limit: int) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """As `shortened`, with every run of blanks and line breaks as one space."""
-    head = _BLANKS.sub(" ", text[: 4 * limit]).strip()
-    return visible(head) if len(head) <= limit and len(text) <= 4 * limit else visible(head[:limit]) + "…"
+    """At most `limit` characters and an ellipsis, made visible, every run of blanks and line breaks as one space."""
+    looked_at = text[: 4 * limit]
+    shown = visible(_BLANKS.sub(" ", looked_at).strip())
+    return shown if len(shown) <= limit and len(looked_at) == len(text) else shown[:limit] + "…"
 
 
 def without_commands(text: str) -> str:
-    """Break what a CI runner would obey in a log: `::error::` at the start of a line, `##[error]` anywhere."""
-    return _COMMAND.sub(r"\1: ", text).replace("##[", "## [")
+    """Break what a CI runner would obey in a log, `::error::` at the start of a line and `##[error]` anywhere.
+
+    The text stays as wide as it was.
+    """
+    return _OLD_COMMAND.sub(" ", _COMMAND.sub(r"\1.", text))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -60,6 +60,10 @@ def decide(report: Report, gate: Gate | None) -> Verdict:
     totals = report.totals
     if (problem := _lack_of_evidence(totals, scopes, rules)) is not None:
         return Verdict(status="error", reason=problem + _stopped(totals), scopes=scopes)
+    over = report.columns.budget_violations
+    if rules.max_budget_violations is not None and over > rules.max_budget_violations:
+        text = f"{over} runs took more than their budget, and the gate allows {rules.max_budget_violations}"
+        return Verdict(status="fail", reason=text + _stopped(totals), scopes=scopes)
     barred = [scope for scope in scopes if scope.bar is not None]
     worst = max(barred, key=lambda scope: _SEVERITY[scope.status])
     if worst.status != "fail" and _share(totals.missing, totals.planned) > _exact(rules.max_error_rate):

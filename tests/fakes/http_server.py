@@ -5,6 +5,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +63,7 @@ async def serving() -> AsyncIterator[FakeServer]:
     server = FakeServer()
     app = web.Application(client_max_size=256 * 1024 * 1024)
     app.router.add_route("*", "/{path:.*}", server.respond)
-    runner = web.AppRunner(app, shutdown_timeout=0)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -85,18 +86,20 @@ def _typed(scripted: Scripted) -> Mapping[str, str]:
 
 
 async def never(request: web.Request) -> web.StreamResponse:
-    """Never answers; the server's end takes it away."""
+    """Never answers; ends when the client goes."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
 
-class Lent(NamedTuple):
+@dataclass
+class Lent:
     """What a provider is lent while it runs."""
 
     session: ClientSession
     folder: Path
     max_concurrency: int
     stack: AsyncExitStack
+    observe: Callable[[Mapping[str, str]], None] = lambda _: None
 
 
 @asynccontextmanager

@@ -26,8 +26,8 @@ def python(source: str, *arguments: str, **options: Any) -> Command:
 
 
 async def answer(options: Command, folder: Path = Path(), request: Request | None = None) -> Response:
-    async with lent(folder, 4) as resources:
-        return await options.open(resources).answer(request or request_of(timeout_s=LONG_S))
+    async with lent(folder, 4) as lend:
+        return await options.open(lend(lambda _: None)).answer(request or request_of(timeout_s=LONG_S))
 
 
 async def error_of(options: Command, folder: Path = Path(), request: Request | None = None) -> ProviderError:
@@ -112,7 +112,7 @@ async def test_a_program_that_does_not_read_its_input_is_fine() -> None:
 
 @posix
 async def test_the_standard_streams_can_be_opened_as_files() -> None:
-    response = await answer(Command(command=["sh", "-c", "cat /dev/stdin > /dev/stdout; echo x > /dev/stderr"]))
+    response = await answer(Command(command=("sh", "-c", "cat /dev/stdin > /dev/stdout; echo x > /dev/stderr")))
     assert json.loads(response.output)["id"] == "hello"
 
 
@@ -153,8 +153,8 @@ async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_fol
     ("options", "words"),
     [
         (Command(command="agnt --fast"), "there is no program 'agnt' on the PATH"),
-        (Command(command=["bin/agent"]), "there is no program"),
-        (Command(command=[]), "command is empty"),
+        (Command(command=("bin/agent",)), "there is no program"),
+        (Command(command=()), "command is empty"),
         (Command(command="  "), "command is empty"),
         (Command(command="sh 'x"), "No closing quotation"),
         (Command(command="./agent.sh"), "is not executable: chmod +x ./agent.sh"),
@@ -170,18 +170,18 @@ def test_what_cannot_be_started_is_seen_before_any_call(options: Command, words:
 
 
 def test_a_program_that_is_there_has_no_problems(tmp_path: Path) -> None:
-    assert not Command(command=[sys.executable]).problems(tmp_path)
+    assert not Command(command=(sys.executable,)).problems(tmp_path)
 
 
 async def test_a_program_that_vanished_is_a_crash(tmp_path: Path) -> None:
-    error = await error_of(Command(command=["./gone"]), tmp_path)
+    error = await error_of(Command(command=("./gone",)), tmp_path)
     assert error.kind == "crash"
     assert "could not be started" in error.message
 
 
 def test_the_name_shows_no_options() -> None:
     assert Command(command="/usr/bin/python agent.py --key x").default_name == "command:python agent.py"
-    assert Command(command=["curl", "-H", "Authorization: x"]).default_name == "command:curl"
+    assert Command(command=("curl", "-H", "Authorization: x")).default_name == "command:curl"
 
 
 def test_it_is_the_teams_own_code() -> None:
@@ -207,7 +207,7 @@ class Family:
 
     async def gone(self) -> bytes:
         """Wait for both to be gone; gives what they wrote."""
-        os.set_blocking(self._reading, True)  # noqa: FBT003
+        os.set_blocking(self._reading, True)
 
         def read_to_end() -> bytes:
             with os.fdopen(self._reading, "rb") as file:
@@ -280,10 +280,10 @@ async def test_a_quiet_grandchild_does_not_outlive_its_run(tmp_path: Path) -> No
 @posix
 def test_uvloop_runs_programs_as_well(tmp_path: Path) -> None:
     uvloop = pytest.importorskip("uvloop")
-    options = Command(command=["sh", "-c", "echo x > /dev/stderr; echo Paris > /dev/stdout"])
+    options = Command(command=("sh", "-c", "echo x > /dev/stderr; echo Paris > /dev/stdout"))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(answer(options, tmp_path)) == Response("Paris")
         killed = runner.run(error_of(python("import os, signal; os.kill(os.getpid(), 9)"), tmp_path))
-        timed_out = runner.run(error_of(Command(command=["sleep", "600"]), tmp_path, request_of(timeout_s=0.2)))
+        timed_out = runner.run(error_of(Command(command=("sleep", "600")), tmp_path, request_of(timeout_s=0.2)))
     assert signal.Signals.SIGKILL.name in killed.message
     assert timed_out.kind == "timeout"

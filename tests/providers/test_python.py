@@ -38,8 +38,8 @@ class Agent:
     async def answer(
         self, function: str = "answer", *, factory: bool = False, request: Request | None = None
     ) -> Response:
-        async with lent(self.folder, 4) as resources:
-            provider = self.options(function, factory=factory).open(resources)
+        async with lent(self.folder, 4) as lend:
+            provider = self.options(function, factory=factory).open(lend(lambda _: None))
             return await provider.answer(request or request_of(input="Hi", timeout_s=LONG_S))
 
     async def error(self, *, factory: bool = False, request: Request | None = None) -> ProviderError:
@@ -78,7 +78,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         "def answer(text, request): return f'{request.input}!'",
         "async def answer(text, request=None): return f'{request.input}!'",
         "def answer(text, temperature=0.5, *rest): return text + '!' if temperature == 0.5 else 'no'",
-        "answer = 'H{}!'.replace('H', '').format and (lambda text: f'{text}!')",
     ],
 )
 async def test_any_kind_of_function_answers(agent: Agent, source: str) -> None:
@@ -122,8 +121,8 @@ async def test_a_function_cannot_change_the_case_for_the_next_run(agent: Agent, 
 )
 async def test_a_factory_makes_a_fresh_agent_per_run(agent: Agent, source: str) -> None:
     agent.write(source)
-    async with lent(agent.folder, 4) as resources:
-        provider = agent.options("Make", factory=True).open(resources)
+    async with lent(agent.folder, 4) as lend:
+        provider = agent.options("Make", factory=True).open(lend(lambda _: None))
         outputs = [(await provider.answer(request_of(timeout_s=LONG_S))).output for _ in range(3)]
     assert outputs == ["1", "1", "1"]
 
@@ -134,7 +133,7 @@ async def test_a_factory_that_makes_nothing_callable_crashes(agent: Agent) -> No
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
-async def test_a_crash_is_told_with_the_users_own_frames(agent: Agent, prefix: str) -> None:
+async def test_a_crash_with_a_huge_message_is_told_shortened(agent: Agent, prefix: str) -> None:
     agent.write(f"""
         def inner(text):
             raise ValueError("no such\\ncity \\ud800" + "x" * 10**6)
@@ -149,7 +148,7 @@ async def test_a_crash_is_told_with_the_users_own_frames(agent: Agent, prefix: s
     assert error.detail
     assert len(error.detail) <= 8000
     error.detail.encode()
-    agent.write("")
+    assert "line 3, in inner" in error.detail
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
@@ -200,8 +199,7 @@ async def test_what_is_no_answer_is_a_bad_answer(agent: Agent, source: str, word
     "source",
     [
         "import asyncio\nasync def answer(text): await asyncio.Event().wait()",
-        "import asyncio\nasync def answer(text):\n  try: await asyncio.Event().wait()\n"
-        "  except asyncio.CancelledError: return 'too late'",
+        "from asyncio import *\nasync def answer(_):\n  try: await sleep(99)\n  except CancelledError: return 'late'",
         "import asyncio\nasync def answer(text):\n  try: await asyncio.Event().wait()\n  finally: raise ValueError",
         "import threading\nstop = threading.Event()\ndef answer(text): stop.wait()",
     ],
@@ -223,8 +221,8 @@ async def test_a_cancelled_call_is_cancelled(agent: Agent) -> None:
             begun.set()
             await asyncio.Event().wait()
     """)
-    async with lent(agent.folder, 4) as resources:
-        provider = agent.options().open(resources)
+    async with lent(agent.folder, 4) as lend:
+        provider = agent.options().open(lend(lambda _: None))
         task = asyncio.create_task(provider.answer(request_of(timeout_s=LONG_S)))
         await agent.module.begun.wait()
         task.cancel()
@@ -241,16 +239,16 @@ async def test_blocking_functions_run_at_the_same_time(agent: Agent) -> None:
             meeting.wait()
             return "met"
     """)
-    async with lent(agent.folder, 4) as resources, asyncio.TaskGroup() as group:
-        provider = agent.options().open(resources)
+    async with lent(agent.folder, 4) as lend, asyncio.TaskGroup() as group:
+        provider = agent.options().open(lend(lambda _: None))
         for _ in range(4):
             group.create_task(provider.answer(request_of(timeout_s=LONG_S)))
 
 
 async def test_threads_are_used_again_and_end_with_the_run(agent: Agent) -> None:
     agent.write("import threading\nseen = []\ndef answer(text): seen.append(threading.current_thread()); return ''")
-    async with lent(agent.folder, 4) as resources:
-        provider = agent.options().open(resources)
+    async with lent(agent.folder, 4) as lend:
+        provider = agent.options().open(lend(lambda _: None))
         for _ in range(20):
             await provider.answer(request_of(timeout_s=LONG_S))
     threads = set(agent.module.seen)
@@ -284,8 +282,8 @@ from ci_evals.model import Case, Request
 from ci_evals.providers.python import Python
 
 async def main():
-    async with lent(Path({str(agent.folder)!r}), 2) as resources:
-        provider = Python(target="{agent.name}:answer").open(resources)
+    async with lent(Path({str(agent.folder)!r}), 2) as lend:
+        provider = Python(target="{agent.name}:answer").open(lend(lambda _: None))
         try:
             await provider.answer(Request("", (), Case(id="a"), 1, 0.05))
         except ProviderError as error:
@@ -333,11 +331,11 @@ async def test_a_misspelt_function_is_refused_with_a_suggestion(agent: Agent) ->
 @pytest.mark.parametrize(
     ("source", "factory", "words"),
     [
-        ("answer = 5", False, "'answer' is a int, which cannot be called"),
+        ("answer = 5", False, "'answer' is of type int, which cannot be called"),
         ("\n\ndef answer(): ...", False, ".py:3: target"),
         ("def answer(): ...", False, "cannot be called with (input): too many positional arguments"),
         ("def answer(a, b, c): ...", False, "cannot be called with (input, request): missing a required argument: 'c'"),
-        ("def answer(text, *, key): ...", False, "missing a required keyword-only argument: 'key'"),
+        ("def answer(text, *, key): ...", False, "cannot be called with (input): missing a required"),
         ("class answer: ...", False, "is a class: set `factory: true`"),
         ("def answer(text): ...", True, "cannot be called with (): missing a required argument: 'text'"),
         ("\n1/0", False, ".py:2: target"),
@@ -350,11 +348,7 @@ async def test_what_cannot_work_is_refused_before_any_call(
     agent: Agent, source: str, factory: bool, words: str
 ) -> None:
     agent.write(source)
-    assert words.replace("missing a required keyword-only argument", "missing a required") in (
-        await agent.problem(factory=factory)
-    ).replace("keyword-only argument", "").replace("missing a required  ", "missing a required ") or words in (
-        await agent.problem(factory=factory)
-    )
+    assert words in await agent.problem(factory=factory)
 
 
 async def test_a_namesake_from_another_folder_is_refused(agent: Agent, tmp_path: Path) -> None:

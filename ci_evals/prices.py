@@ -30,6 +30,14 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
     return cost_usd
 
 
+def has_price(options: ProviderOptions) -> bool:
+    """Whether the costs of a provider's answers will be known: by the config's `price` or the public list."""
+    if options.price is not None:
+        return True
+    api_url, model = options.api_url, getattr(options, "model", None)
+    return api_url is not None and model is not None and _by_list(api_url, model, Usage(1, 1)) is not None
+
+
 def _by_price(price: Price, usage: Usage) -> float:
     cached = price.input_per_mtok if price.cached_per_mtok is None else price.cached_per_mtok
     fresh_tokens = usage.input_tokens - usage.cached_tokens

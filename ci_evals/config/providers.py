@@ -1,0 +1,109 @@
+"""Entries of `providers` into options: those that were selected, with their keys."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ci_evals.config.decode import Decoder, unknown
+from ci_evals.config.environment import Interpolation
+from ci_evals.config.source import line_of
+from ci_evals.errors import Problem
+from ci_evals.providers import PROVIDERS
+from ci_evals.providers.base import ProviderOptions, Secret
+
+
+class ProviderReader:
+    """Reads `providers`; `names` has all of them afterwards, selected or not.
+
+    Args:
+        folder: where relative paths start.
+        decoder: decodes values of the suite's file, and gets all problems.
+        interpolation: fills in variables of the environment.
+    """
+
+    def __init__(self, folder: Path, decoder: Decoder, interpolation: Interpolation) -> None:
+        self.folder = folder
+        self.decoder = decoder
+        self.problems = decoder.problems
+        self.interpolation = interpolation
+        self.names: list[str] = []
+
+    def read(self, entries: Any, line: int | None, selected: Sequence[str] | None) -> tuple[ProviderOptions, ...]:
+        """The selected providers, or all of them; those that are left out need not be complete."""
+        if not isinstance(entries, list) or not entries:
+            self.decoder.problem(line, "providers", "expected a list with at least one provider")
+            return ()
+        found: dict[str, ProviderOptions] = {}
+        nameless: list[Problem] = []
+        for index, entry in enumerate(entries):
+            path, entry_line = f"providers[{index}]", line_of(entries, index) or line
+            before = len(self.problems)
+            provider = self.entry(entry, path, entry_line)
+            name = str(provider.name) if provider else _guess_name(entry)
+            self.names.append(name)
+            if selected is not None and name not in selected:
+                if provider is None and not (isinstance(entry, dict) and entry.get("name")):
+                    nameless += self.problems[before:]
+                del self.problems[before:]
+            elif name in found:
+                self.decoder.problem(entry_line, path, f"a second provider called {name!r}: give one of them a `name`")
+            elif provider is not None:
+                found[name] = provider
+        if selected is not None:
+            self._check_selection(selected, nameless, line)
+        return tuple(found.values())
+
+    def entry(self, entry: Any, path: str, line: int | None) -> ProviderOptions | None:
+        """Decode one provider; None if it is so wrong that it has no name."""
+        filled = self.interpolation.fill(entry, path, line)
+        kind = filled.get("type") if isinstance(filled, dict) else None
+        if kind is None:
+            self.decoder.problem(line, path, f"expected a mapping with a `type`: {', '.join(PROVIDERS)}")
+            return None
+        cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
+        if cls is None:
+            text = unknown("provider type", str(kind), PROVIDERS)
+            self.decoder.problem(line_of(entry, "type"), f"{path}.type", text)
+            return None
+        options = self.decoder.struct(filled, cls, path, line, also=("type",))
+        if options is None:
+            return None
+        for message in options.problems(self.folder):
+            self.decoder.problem(line, path, message)
+        try:
+            name = options.name or options.default_name
+        except ValueError:
+            return None  # what cannot be named is among the problems above
+        return msgspec.structs.replace(self._with_key(options, path, line), name=name)
+
+    def _with_key(self, options: ProviderOptions, path: str, line: int | None) -> ProviderOptions:
+        """Fill in the vendor's usual key variable where the config names none."""
+        variable = options.key_variable
+        if variable is None or self.interpolation.offline:
+            return options
+        value = self.interpolation.environ.get(variable)
+        if not value:
+            text = f"no key: set the variable {variable} (export it, or write it into {self.folder / '.env'})"
+            self.decoder.problem(line, f"{path}.api_key", text)
+            return options
+        self.interpolation.named[variable] = value
+        return msgspec.structs.replace(options, api_key=Secret(value, variable))
+
+    def _check_selection(self, selected: Sequence[str], nameless: list[Problem], line: int | None) -> None:
+        if not selected:
+            self.decoder.problem(line, "--providers", f"none is named; known: {', '.join(self.names)}")
+        strangers = [name for name in selected if name not in self.names]
+        for name in strangers:
+            self.decoder.problem(line, "--providers", unknown("provider", name, self.names))
+        if strangers:  # one of those without a name may be meant
+            self.problems.extend(nameless)
+
+
+def _guess_name(entry: Any) -> str:
+    """A name for a provider that could not be decoded, to tell whether it was selected."""
+    if not isinstance(entry, dict):
+        return "?"
+    model = entry.get("model")
+    return str(entry.get("name") or (f"{entry.get('type')}:{model}" if model else entry.get("type")))

@@ -1,0 +1,46 @@
+"""What an invocation has spent, and when that is enough."""
+
+from ci_evals.model import Allowance, Budget, Result
+
+
+class Spending:
+    """Adds up what results cost and says when a budget is used up."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.cost_usd = 0.0
+        self.tokens = 0
+        self._budget = budget
+
+    def add(self, result: Result) -> str | None:
+        """Count one finished run; returns why no further run may start, or None."""
+        if result.recorded:
+            return None
+        if result.cost_usd is not None:
+            self.cost_usd += result.cost_usd
+        usage = result.response.usage if result.response else None
+        if usage is not None:
+            self.tokens += usage.total_tokens
+        return self._reached(result)
+
+    def _reached(self, result: Result) -> str | None:
+        budget = self._budget
+        if budget.max_cost_usd is not None:
+            if result.cost_usd is None and result.response is not None:
+                return f"the budget counts USD, and {result.provider} does not say what its answers cost: set `price`"
+            if self.cost_usd >= budget.max_cost_usd:
+                return f"the budget of ${budget.max_cost_usd:g} is used up (${self.cost_usd:.4f})"
+        if budget.max_tokens is not None and self.tokens >= budget.max_tokens:
+            return f"the budget of {budget.max_tokens:,.0f} tokens is used up ({self.tokens:,})"
+        return None
+
+
+def violations(allowed: Allowance, cost_usd: float | None, tokens: int, duration_s: float) -> tuple[str, ...]:
+    """Which bounds a run exceeded, each with its figure and the bound."""
+    found = []
+    if allowed.max_cost_usd is not None and cost_usd is not None and cost_usd > allowed.max_cost_usd:
+        found.append(f"cost ${cost_usd:.6g} of ${allowed.max_cost_usd:g}")
+    if allowed.max_tokens is not None and tokens > allowed.max_tokens:
+        found.append(f"{tokens:,} tokens of {allowed.max_tokens:,.0f}")
+    if allowed.max_duration_s is not None and duration_s > allowed.max_duration_s:
+        found.append(f"{duration_s:.3g} s of {allowed.max_duration_s:g} s")
+    return tuple(found)

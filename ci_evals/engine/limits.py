@@ -1,0 +1,105 @@
+"""What providers say about their limits in HTTP headers."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)", re.ASCII)
+_DURATION = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})?(?:ms|us|µs|h|m|s|d))+", re.ASCII)
+_UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_EPOCH = 1e8  # a larger number is a date, not a duration: seconds since 1970, or milliseconds
+_EPOCH_MS = 1e11
+
+
+class Allowance(NamedTuple):
+    """What may still be sent, as one answer told it.
+
+    Args:
+        name: which of a provider's limits this is.
+        by_tokens: counts tokens, else requests.
+        refills: `limit` is filled up evenly until `reset_s` has passed, else at once when it has.
+        limit: the most there can be; None if not told.
+        remaining: what was left when the answer was sent.
+        reset_s: seconds until `limit` is there again.
+    """
+
+    name: str
+    by_tokens: bool
+    refills: bool
+    limit: float | None
+    remaining: float
+    reset_s: float
+
+
+class _Source(NamedTuple):
+    """Where one kind of allowance stands; `{}` is limit, remaining or reset."""
+
+    header: str
+    by_tokens: bool
+    refills: bool
+
+
+_SOURCES = (
+    _Source("x-ratelimit-{}-requests", by_tokens=False, refills=True),  # OpenAI and those who copy it
+    _Source("x-ratelimit-{}-tokens", by_tokens=True, refills=True),
+    _Source("anthropic-ratelimit-requests-{}", by_tokens=False, refills=True),
+    _Source("anthropic-ratelimit-tokens-{}", by_tokens=True, refills=True),
+    _Source("anthropic-ratelimit-input-tokens-{}", by_tokens=True, refills=True),
+    _Source("anthropic-ratelimit-output-tokens-{}", by_tokens=True, refills=True),
+    _Source("x-ratelimit-{}", by_tokens=False, refills=False),
+    _Source("ratelimit-{}", by_tokens=False, refills=False),  # IETF draft-ietf-httpapi-ratelimit-headers-06
+)
+_HEADERS = tuple(
+    (source, *(source.header.format(part) for part in ("remaining", "reset", "limit"))) for source in _SOURCES
+)
+
+
+def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]:
+    """Every allowance that the headers of one answer tell; what cannot be read is passed over.
+
+    Args:
+        headers: with names in any case if the mapping ignores it, else in lower case.
+        now: used where a reset is given as a date and the answer has no `Date` of its own.
+    """
+    for source, remaining_name, reset_name, limit_name in _HEADERS:
+        if (text := headers.get(remaining_name)) is None:
+            continue
+        remaining, reset_s = _number(text), _until(headers.get(reset_name, ""), _date(headers.get("date")) or now)
+        if remaining is not None and reset_s is not None:
+            limit = _number(headers.get(limit_name, ""))
+            yield Allowance(source.header, source.by_tokens, source.refills, limit, remaining, reset_s)
+
+
+def _until(text: str, now: datetime) -> float | None:
+    """Seconds until a reset: `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a date of RFC 3339."""
+    text = text.strip()
+    if (number := _number(text)) is not None:
+        if number < _EPOCH:
+            return number
+        return max(0.0, (number / 1000 if number > _EPOCH_MS else number) - now.timestamp())
+    if _DURATION.fullmatch(text):
+        return sum(float(amount) * _UNITS_S[unit] for amount, unit in _PART.findall(text))
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return max(0.0, ((date if date.tzinfo else date.replace(tzinfo=UTC)) - now).total_seconds())
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text or "")
+    except (ValueError, OverflowError):
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)

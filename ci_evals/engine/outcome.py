@@ -1,0 +1,52 @@
+"""What a call's end means for its run: passed, failed, or errored."""
+
+import traceback
+from typing import NamedTuple
+
+from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.graders.judge import grade_all, passes, score_of
+from ci_evals.model import Answer, Grade, Response, RunError, Status
+from ci_evals.providers.base import ProviderOptions
+
+# In the team's own code these are the change's fault; 401 and 429 say nothing about it.
+_OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
+
+
+class Outcome(NamedTuple):
+    """The part of a result that depends on how the call ended."""
+
+    status: Status
+    score: float | None = None
+    cost_usd: float | None = None
+    response: Response | None = None
+    grades: tuple[Grade, ...] = ()
+    error: RunError | None = None
+
+
+async def judged(answer: Answer) -> Outcome:
+    """Grade an answer; a grader that crashes leaves the run without a verdict."""
+    case = answer.request.case
+    try:
+        grades = await grade_all(case.expect, answer)
+    except Exception as raised:  # noqa: BLE001  a grader may be a user's code
+        error = RunError("grader", f"a grader crashed: {_named(raised)}", detail=traceback.format_exc())
+        return Outcome("errored", None, answer.cost_usd, answer.response, (), error)
+    status: Status = "passed" if passes(grades, case.threshold) else "failed"
+    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, grades)
+
+
+def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:
+    """Failed if the system under test broke, errored if nothing can be said of it."""
+    told = RunError(error.kind, error.message, error.status, error.detail)
+    own_fault = options.own_code and error.kind in _OWN_FAULTS
+    fails = own_fault if options.on_error is None else options.on_error == "fail"
+    return Outcome("failed", 0.0, error=told) if fails else Outcome("errored", error=told)
+
+
+def crash(raised: Exception) -> ProviderError:
+    """Whatever a provider raised that is no `ProviderError`."""
+    return ProviderError("crash", _named(raised), detail=traceback.format_exc())
+
+
+def _named(raised: Exception) -> str:
+    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__

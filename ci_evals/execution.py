@@ -1,0 +1,201 @@
+"""One run phase: the plan, what earlier journals hold of it, the engine, and the report of all of it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals import __version__
+from ci_evals.engine.cells import Cells
+from ci_evals.engine.journal import Header, Journal, decode, read_lines, scan
+from ci_evals.engine.replay import Recording
+from ci_evals.engine.resume import Resumer
+from ci_evals.engine.runner import Replay, Run
+from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
+from ci_evals.errors import StorageError, UsageError
+from ci_evals.model import Result
+from ci_evals.redaction import Redactor
+from ci_evals.report import Columns, Matrix, Report, Resumption, SuiteInfo
+from ci_evals.suite import Suite
+
+JOURNAL = "results.jsonl"
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What is to be done with a suite.
+
+    Args:
+        suite: what to run.
+        journal: where results are written.
+        resume: go on with that journal instead of starting anew.
+        sources: journals whose results are taken over.
+        merge: take over errored runs as well, and insist that the sources are of this very suite.
+        run_missing: run what has no result; else only report.
+        shard: run only this share of the cells.
+        durations_s: what shards are balanced by.
+        replay: a journal that answers before any provider is called.
+        replay_only: never call a provider.
+        revision: the commit that is checked out.
+    """
+
+    suite: Suite
+    journal: Path
+    resume: bool = False
+    sources: tuple[Path, ...] = ()
+    merge: bool = False
+    run_missing: bool = True
+    shard: Shard | None = None
+    durations_s: Mapping[CellKey, float] = {}
+    replay: Path | None = None
+    replay_only: bool = False
+    revision: str | None = None
+
+
+class Stop:
+    """Why a run phase was ended from outside; set before its task is cancelled."""
+
+    reason: str | None = None
+
+
+Watch = Callable[[Run], AbstractAsyncContextManager[None]]
+
+
+async def execute(
+    order: Order,
+    *,
+    on_result: Callable[[Result], None] | None = None,
+    watch: Watch = lambda _: nullcontext(),
+    stop: Stop | None = None,
+) -> Report:
+    """Carry out an order.
+
+    Args:
+        order: what to do.
+        on_result: called with each finished run.
+        watch: shows the progress of a run while its context lasts.
+        stop: when its reason is set, a cancellation ends the run phase and not this call.
+
+    Raises:
+        ConfigError: a provider cannot be opened; nothing was called.
+        StorageError: a journal cannot be read or written.
+        UsageError: a source is of another suite.
+    """
+    suite = order.suite
+    matrix = planned(order)
+    columns = Columns(matrix.total)
+    cells = Cells(suite, matrix)
+    info = describe(order)
+    started_at, start = time.time(), time.perf_counter()
+    replay = Replay(Recording(order.replay), order.replay_only) if order.replay else None
+    redactor = Redactor(suite.secrets)
+    there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
+    journal = (Journal if there else Journal.new)(order.journal, redactor)
+    stopped: str | None = None
+    try:
+        resumption = _take_over(order, Resumer(matrix, columns, cells, keep_errored=order.merge), journal, there=there)
+        journal.start(Header(suite=info, started_at=started_at))
+        if order.run_missing:
+            run = Run(suite, matrix, columns, journal, cells, on_result=on_result, replay=replay)
+            async with watch(run):
+                await run.finish()
+            stopped = run.stopped
+    except asyncio.CancelledError:
+        if stop is None or stop.reason is None:
+            raise
+        stopped = stop.reason
+    finally:
+        journal.close()
+    return Report(
+        info,
+        matrix,
+        columns,
+        read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
+        decode=decode,
+        started_at=started_at,
+        duration_s=time.perf_counter() - start,
+        interrupted=stopped,
+        resumption=resumption,
+    )
+
+
+def planned(order: Order) -> Matrix:
+    """The suite's matrix, or a shard's share of it."""
+    suite = order.suite
+    matrix = Matrix(suite.cases, suite.variants, suite.runs)
+    if order.shard is None:
+        return matrix
+    return Matrix(suite.cases, suite.variants, suite.runs, only=cells_of_shard(matrix, order.shard, order.durations_s))
+
+
+def describe(order: Order) -> SuiteInfo:
+    """What a journal and a report say of their suite."""
+    suite = order.suite
+    return SuiteInfo(
+        name=suite.name,
+        description=suite.description,
+        file=suite.file,
+        fingerprint=suite.fingerprint,
+        runs=suite.runs,
+        version=__version__,
+        revision=order.revision,
+        shard=str(order.shard) if order.shard else None,
+    )
+
+
+def _take_over(order: Order, resumer: Resumer, journal: Journal, *, there: bool) -> Resumption | None:
+    if there:
+        resumer.go_on(journal)
+    if order.merge:
+        for path in order.sources:
+            _check_suite(path, order.suite)
+    resumer.take_over(order.sources, journal)
+    return resumer.resumption if order.resume or order.sources else None
+
+
+def _check_suite(path: Path, suite: Suite) -> None:
+    for header in scan(path, lambda *_: None).headers:
+        if header.suite.fingerprint != suite.fingerprint:
+            other = f"another suite or version of it ({header.suite.name}), or of other --runs or --providers"
+            raise UsageError(f"{path}: is of {other} than {suite.file}")
+
+
+def missing_shards(sources: tuple[Path, ...]) -> list[str]:
+    """Which shards, as `3/5`, no journal is of."""
+    labels = {header.suite.shard for path in sources for header in scan(path, lambda *_: None).headers}
+    of = {label.partition("/")[2] for label in labels if label}
+    return [
+        f"{number}/{count}" for count in of for number in range(1, int(count) + 1) if f"{number}/{count}" not in labels
+    ]
+
+
+class _RecordedReport(Struct):
+    """The part of a report.json that durations are read from."""
+
+    results: list[Result]
+
+
+def known_durations(path: Path) -> Mapping[CellKey, float]:
+    """The mean duration of a run of each cell in an earlier journal or report.json, in seconds.
+
+    Raises:
+        StorageError: it is neither.
+    """
+    seen: dict[CellKey, list[float]] = {}
+
+    def note(result: Result, *_: object) -> None:
+        seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
+
+    path = path / JOURNAL if path.is_dir() else path
+    if path.suffix == ".json":
+        try:
+            for result in msgspec.json.decode(path.read_bytes(), type=_RecordedReport).results:
+                note(result)
+        except (OSError, msgspec.DecodeError) as error:
+            raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
+    else:
+        scan(path, note)
+    return {key: sum(latencies) / len(latencies) for key, latencies in seen.items()}

@@ -1,0 +1,103 @@
+"""The options that several commands of the command line share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ci_evals.engine.shards import Shard
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+
+
+config = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    envvar="CI_EVALS_CONFIG",
+    show_envvar=True,
+    help="The suite; default: evals.yaml here or in .github/.",
+)
+providers = click.option(
+    "--providers",
+    callback=to_names,
+    metavar="A,B",
+    envvar="CI_EVALS_PROVIDERS",
+    show_envvar=True,
+    help="Run only these providers, by name.",
+)
+runs = click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    envvar="CI_EVALS_RUNS",
+    show_envvar=True,
+    help="Executions of every cell; a case's own `runs` still wins.",
+)
+
+
+out = click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    envvar="CI_EVALS_OUT",
+    show_envvar=True,
+    help="Folder for results; default: the suite's, else ci-evals-results.",
+)
+max_concurrency = click.option(
+    "--max-concurrency",
+    type=click.IntRange(min=1),
+    envvar="CI_EVALS_MAX_CONCURRENCY",
+    show_envvar=True,
+    help="Calls under way at once, over all providers.",
+)
+timeout_s = click.option(
+    "--timeout-s",
+    type=click.FloatRange(min=0, min_open=True),
+    envvar="CI_EVALS_TIMEOUT_S",
+    show_envvar=True,
+    help="Seconds that one call may take.",
+)
+retries = click.option(
+    "--retries",
+    type=click.IntRange(min=0, max=20),
+    envvar="CI_EVALS_RETRIES",
+    show_envvar=True,
+    help="Further attempts after a refused or lost call.",
+)
+output = click.option(
+    "--format",
+    "output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    envvar="CI_EVALS_FORMAT",
+    show_envvar=True,
+    help="What is printed on stdout.",
+)
+quiet = click.option(
+    "-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr."
+)
+
+
+def overriding(command: Command) -> Command:
+    """Options that put other values in place of the suite's."""
+    for option in (retries, timeout_s, max_concurrency, runs, providers, out):
+        command = option(command)
+    return command
+
+
+def to_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> "Shard | None":
+    if value is None:
+        return None
+    number, slash, of = value.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise click.BadParameter(f"{value!r} is not a share such as 2/5")
+    from ci_evals.engine.shards import Shard
+
+    return Shard(int(number), int(of))

@@ -1,0 +1,333 @@
+from pathlib import Path
+
+import pytest
+from projects import Project
+
+from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
+from ci_evals.errors import ConfigError, UsageError
+
+TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
+
+
+def test_defaults_are_filled_in(project: Project) -> None:
+    project.suite(name=...)
+    suite = project.load()
+    assert (suite.name, suite.folder, suite.file) == (project.folder.name, project.folder, str(project.config))
+    assert (suite.runs, suite.max_concurrency, suite.timeout_s, suite.retries, suite.seed) == (1, 16, 60.0, 4, 0)
+    assert (suite.out, suite.formats) == (Path("ci-evals-results"), ("json", "junit", "markdown"))
+    assert suite.gate is None
+    assert [str(variant) for variant in suite.variants] == ["echo"]
+
+
+def test_overrides_win_over_the_file_and_none_leaves_it(project: Project) -> None:
+    project.suite(runs=2, retries=3, timeout_s=4, providers=TWO, report={"out": "file"})
+    suite = project.load(runs=5, retries=0, out=Path("line"), providers=("b",))
+    assert (suite.runs, suite.retries, suite.timeout_s, suite.out) == (5, 0, 4.0, Path("line"))
+    assert [provider.name for provider in suite.providers] == ["b"]
+    assert (project.load().runs, project.load().out) == (2, Path("file"))
+
+
+def test_a_cases_own_runs_are_kept_beside_an_override(project: Project) -> None:
+    project.suite(cases=[{"id": "a", "input": "q", "runs": 7, "expect": [{"contains": "x"}]}])
+    suite = project.load(runs=2)
+    assert (suite.runs, suite.cases[0].runs) == (2, 7)
+
+
+def test_a_loaded_suite_can_be_overridden(project: Project) -> None:
+    project.suite(runs=2, providers=TWO)
+    suite = overridden(project.load(), Overrides(runs=3, providers=("a",)))
+    assert (suite.runs, [str(variant) for variant in suite.variants]) == (3, ["a"])
+    with pytest.raises(UsageError, match=r"^unknown provider 'zz', known: a, b$"):
+        overridden(project.load(), Overrides(providers=("zz",)))
+
+
+@pytest.mark.parametrize(
+    ("selected", "problem"),
+    [
+        (("a", "zzz"), "--providers: unknown provider 'zzz', known: a, b"),
+        ((), "--providers: none is named; known: a, b"),
+    ],
+)
+def test_unknown_names_of_providers_are_refused_with_the_list(
+    project: Project, selected: tuple[str, ...], problem: str
+) -> None:
+    project.suite(providers=TWO)
+    assert project.problems(providers=selected) == [f"evals.yaml:1: {problem}"]
+
+
+def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(project: Project) -> None:
+    project.suite(providers=[*TWO, {"type": "python", "targte": "agent:answer"}])
+    assert project.problems(providers=("python:agent:answer",)) == [
+        "evals.yaml:1: --providers: unknown provider 'python:agent:answer', known: a, b, python",
+        "evals.yaml:1: providers[2]: unknown key 'targte', did you mean 'target'?",
+        "evals.yaml:1: providers[2]: the key 'target' is missing",
+    ]
+    assert len(project.load(providers=("a",)).providers) == 1
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "- a", "just text", "5"])
+def test_a_config_that_is_no_mapping_is_refused(project: Project, text: str) -> None:
+    project.write("evals.yaml", text)
+    assert project.problems() == ["evals.yaml:1: expected a mapping with the keys `providers` and `cases`"]
+
+
+def test_an_empty_mapping_lacks_providers_and_cases(project: Project) -> None:
+    project.write("evals.yaml", "{}")
+    assert project.problems() == [
+        "evals.yaml:1: the key 'providers' is missing",
+        "evals.yaml:1: the key 'cases' is missing",
+    ]
+
+
+def test_a_missing_config_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nope.yaml: no such file$"):
+        load_suite(tmp_path / "nope.yaml", {})
+
+
+WRONG = """\
+runs: 0
+runs: 2
+timout_s: 5
+providers:
+  - {type: opena}
+  - {type: python, target: "nope:answer"}
+  - {type: command, command: "agent 'x"}
+  - mock
+prompts:
+  - "{{ question"
+  - {file: nope.txt}
+cases:
+  - {id: a, input: x, expect: [contians: y]}
+  - {id: a, input: x, expect: [contains: y]}
+  - file: nope/*.csv
+gate: {min_pass_rate: 90, providers: {zz: 1}}
+"""
+
+
+def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(project: Project) -> None:
+    project.write("evals.yaml", WRONG)
+    problems = project.problems()
+    places = [problem.split(": ")[:2] for problem in problems]
+    assert places == [
+        ["evals.yaml:1", "runs"],
+        ["evals.yaml:2", "runs"],
+        ["evals.yaml:3", "unknown key 'timout_s', did you mean 'timeout_s'?"],
+        ["evals.yaml:5", "providers[0].type"],
+        ["evals.yaml:6", "providers[1]"],
+        ["evals.yaml:7", "providers[2]"],
+        ["evals.yaml:8", "providers[3]"],
+        ["evals.yaml:10", "prompts[0]"],
+        ["evals.yaml:11", "prompts[1].file"],
+        ["evals.yaml:13", "cases[0].expect[0]"],
+        ["evals.yaml:14", "cases[1].id"],
+        ["evals.yaml:15", "cases[2].file"],
+        ["evals.yaml:16", "gate.min_pass_rate"],
+    ]
+
+
+# Providers.
+
+
+@pytest.mark.parametrize("providers", [[], None, "mock", {"type": "mock"}])
+def test_providers_must_be_a_list_with_one_at_least(project: Project, providers: object) -> None:
+    project.suite(providers=providers)
+    assert project.problems() == ["evals.yaml:1: providers: expected a list with at least one provider"]
+
+
+@pytest.mark.parametrize("entry", [5, "mock", [], {}, {"name": "a"}, {"type": None}])
+def test_a_provider_must_have_a_type(project: Project, entry: object) -> None:
+    project.suite(providers=[entry])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,")
+
+
+@pytest.mark.parametrize("kind", ["opena", 5, ["openai"], {"a": 1}])
+def test_an_unknown_type_brings_the_closest_or_the_list(project: Project, kind: object) -> None:
+    project.suite(providers=[{"type": kind}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0].type: unknown provider type")
+
+
+def test_names_of_providers_are_taken_once(project: Project) -> None:
+    project.suite(providers=[{"type": "mock"}, {"type": "mock"}, {"type": "mock", "name": "x"}])
+    assert project.problems() == [
+        "evals.yaml:1: providers[1]: a second provider called 'mock': give one of them a `name`"
+    ]
+
+
+@pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
+def test_a_command_without_a_program_is_told_and_not_named(project: Project, command: object) -> None:
+    project.suite(providers=[{"type": "command", "command": command}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0]: command ")
+
+
+# Prompts.
+
+
+def test_prompts_come_as_text_from_files_or_as_turns(project: Project) -> None:
+    project.write("prompts/long.txt", "\ufeffline 1\r\n{{ q }}\r\n")
+    prompts = [
+        "{{ q }}",
+        {"name": "polite", "system": "Be polite.", "user": "{{ q }}"},
+        {"file": "prompts/long.txt"},
+        {"name": "talk", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "{{ q }}"}]},
+    ]
+    project.suite(prompts=prompts, cases=[{"id": "a", "vars": {"q": "?"}, "expect": [{"contains": "x"}]}])
+    suite = project.load()
+    assert {prompt.name: prompt.turns for prompt in suite.prompts} == {
+        "prompt 1": (("user", "{{ q }}"),),
+        "polite": (("system", "Be polite."), ("user", "{{ q }}")),
+        "long": (("user", "line 1\n{{ q }}\n"),),
+        "talk": (("user", "hi"), ("assistant", "{{ q }}")),
+    }
+    assert [str(variant) for variant in suite.variants][:2] == ["echo · prompt 1", "echo · polite"]
+
+
+@pytest.mark.parametrize("prompts", [None, []])
+def test_no_prompts_send_the_input_as_it_is(project: Project, prompts: object) -> None:
+    project.suite(prompts=prompts)
+    assert project.load().prompts == ()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        (5, "expected text, or a mapping with `user`, `file` or `messages`"),
+        ({}, "a prompt has one of `user`, `file` and `messages`"),
+        ({"system": "x"}, "a prompt has one of `user`, `file` and `messages`"),
+        ({"user": "x", "file": "y"}, "a prompt has one of `user`, `file` and `messages`"),
+        ({"usr": "x"}, "unknown key 'usr', did you mean 'user'?"),
+        ("{{ x", "not a valid template: unexpected end of template"),
+        ("a\n{% if x %}", "not a valid template: Unexpected end of template"),
+        ("{{ x | nofilter }}", "not a valid template: No filter named 'nofilter'"),
+        ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "not a valid template: "),
+    ],
+)
+def test_a_wrong_prompt_is_told(project: Project, prompt: object, problem: str) -> None:
+    project.suite(prompts=[prompt])
+    (found,) = project.problems()
+    assert found.startswith(f"evals.yaml:1: prompts[0]: {problem}")
+
+
+@pytest.mark.parametrize("name", ["nope.txt", ".", "a\0b", "x" * 5000])
+def test_a_prompt_file_that_cannot_be_read_is_told(project: Project, name: str) -> None:
+    project.suite(prompts=[{"file": name}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: prompts[0].file: ")
+    assert problem.endswith(f"(looked in {project.folder})")
+
+
+def test_prompts_must_be_a_list(project: Project) -> None:
+    project.suite(prompts={"user": "x"})
+    assert project.problems() == ['evals.yaml:1: prompts: expected a list of templates, as in `- "{{ question }}"`']
+
+
+def test_names_of_prompts_are_taken_once(project: Project) -> None:
+    project.suite(prompts=[{"name": "p", "user": "a"}, {"name": "p", "user": "b"}])
+    assert project.problems() == ["evals.yaml:1: prompts[1]: a second prompt called 'p': give it another `name`"]
+
+
+def test_tool_calls_in_a_prompt_are_refused_rather_than_lost(project: Project) -> None:
+    messages = [{"role": "assistant", "tool_calls": [{"name": "book"}]}]
+    project.suite(prompts=[{"messages": messages}])
+    assert project.problems() == ["evals.yaml:1: prompts[0].messages: tool calls belong to the `messages` of a case"]
+
+
+def test_a_case_that_a_prompt_does_not_fit_is_told_where_the_case_is(project: Project) -> None:
+    expect = "expect: [contains: x]"
+    project.write("c.yaml", f"- {{id: ok, vars: {{q: a}}, {expect}}}\n- {{id: bad, vars: {{question: a}}, {expect}}}\n")
+    project.suite(prompts=["{{ q }}", "constant"], cases={"file": "c.yaml"})
+    assert project.problems() == [
+        "c.yaml:2: case 'bad': the prompt 'prompt 1' does not fit this case: 'q' is undefined"
+    ]
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ 1 / 0 }}", "{{ q.__class__.__mro__ }}", "{{ 'x' * q }}", "{% include 'etc' %}"]
+)
+def test_whatever_a_template_raises_is_a_problem(project: Project, template: str) -> None:
+    project.suite(prompts=[template], cases=[{"id": "a", "vars": {"q": "v"}, "expect": [{"contains": "x"}]}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: case 'a': the prompt 'prompt 1' does not fit this case: ")
+
+
+def test_vars_alone_are_no_question_for_a_model(project: Project) -> None:
+    cases = [{"id": "a", "vars": {"q": "v"}, "expect": [{"contains": "x"}]}]
+    project.suite(cases=cases)
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: case 'a': has only `vars`: add `prompts`")
+    project.write("agent.py", "def answer(input): return input")
+    project.suite(cases=cases, providers=[{"type": "python", "target": "agent:answer"}])
+    assert project.load().cases[0].vars == {"q": "v"}
+
+
+# The gate.
+
+
+def test_a_bar_for_a_tag_or_provider_that_does_not_exist_is_told(project: Project) -> None:
+    project.write(
+        "evals.yaml",
+        "providers: [{type: mock, name: a}, {type: mock, name: b}]\n"
+        "cases: [{id: x, input: q, tags: [critical], expect: [contains: x]}]\n"
+        "gate:\n  tags:\n    critcal: 1\n    critical: 1\n  providers:\n    a: 1\n    c: 0.5\n",
+    )
+    assert project.problems() == [
+        "evals.yaml:5: gate.tags: unknown tag 'critcal', did you mean 'critical'?",
+        "evals.yaml:9: gate.providers: unknown provider 'c', known: a, b",
+    ]
+
+
+def test_tags_of_cases_that_could_not_be_read_are_not_called_unknown(project: Project) -> None:
+    project.suite(
+        cases=[{"id": "x", "input": "q", "tags": ["critical"], "runs": 0, "expect": [{"contains": "x"}]}],
+        gate={"tags": {"critical": 1}},
+    )
+    assert project.problems() == ["evals.yaml:1: cases[0].runs: expected a whole number >= 1, got 0"]
+
+
+def test_a_bar_for_an_unselected_provider_is_known(project: Project) -> None:
+    project.write("agent.py", "def answer(input): return input")
+    providers = [{"type": "mock"}, {"type": "python", "target": "agent:answer"}]
+    project.suite(providers=providers, gate={"providers": {"python:agent:answer": 0.5}})
+    assert len(project.load(providers=("mock",)).providers) == 1
+
+
+# Finding a config, and only its mock.
+
+
+@pytest.mark.parametrize("name", ["evals.yaml", "evals.yml", "evals.json", ".github/evals.yaml"])
+def test_a_config_is_found_by_its_name(project: Project, name: str) -> None:
+    path = project.write(name, "{}")
+    assert find_config(project.folder) == path
+
+
+def test_a_folder_without_a_config_is_told_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--config, or start with `ci-evals init`"):
+        find_config(tmp_path)
+
+
+def test_a_json_config_is_read(project: Project) -> None:
+    project.suite(name="tab\there \U0001f600")
+    text = project.config.read_text().replace(", ", ",\n\t")
+    assert load_suite(project.write("evals.json", text), {}).name == "tab\there \U0001f600"
+
+
+def test_a_mock_is_read_from_a_config_that_is_otherwise_wrong(project: Project) -> None:
+    project.write("evals.yaml", "bogus: 1\nproviders: [{type: nonsense}, {type: mock, answers: {a: b}}]")
+    assert load_mock(project.config, {}).answers == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("providers: [{type: openai}]", "none of them is a `mock`"),
+        ("cases: []", "none of them is a `mock`"),
+        ("providers: [{type: mock, flakiness: 2}]", "providers.0..flakiness: expected a number <= 1"),
+        ("[]", "expected a mapping"),
+    ],
+)
+def test_a_config_without_a_good_mock_is_told(project: Project, text: str, problem: str) -> None:
+    project.write("evals.yaml", text)
+    with pytest.raises(ConfigError, match=problem):
+        load_mock(project.config, {})

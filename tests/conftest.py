@@ -1,0 +1,32 @@
+"""Golden files: what a text format looks like, kept beside the tests and reviewed as prose."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+CompareGolden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> CompareGolden:
+    """`golden(name, text)` fails if tests/golden/NAME says otherwise, and leaves the text beside it as NAME.actual."""
+
+    def compare(name: str, text: str) -> None:
+        expected = GOLDEN / name
+        actual = expected.with_name(f"{expected.name}.actual")
+        if request.config.getoption("--renew-golden"):
+            expected.parent.mkdir(parents=True, exist_ok=True)
+            expected.write_text(text, encoding="utf-8", newline="")
+        if not expected.exists() or text != expected.read_bytes().decode():
+            actual.write_text(text, encoding="utf-8", newline="")
+            pytest.fail(f"{expected} is out of step, see {actual.name} beside it; `--renew-golden` takes it over")
+        actual.unlink(missing_ok=True)
+
+    return compare

@@ -1,0 +1,57 @@
+"""When a provider is no longer worth calling."""
+
+from ci_evals.engine.breaker import REFUSALS, Breaker
+from ci_evals.errors import ProviderError
+
+WRONG_KEY = ProviderError("auth", "401: wrong key", status=401)
+DOWN = ProviderError("network", "connection refused")
+
+
+def breaker() -> Breaker:
+    return Breaker(limit=8, attempts=3)
+
+
+def test_refusals_for_good_open_it_after_a_few() -> None:
+    watched = breaker()
+    for _ in range(REFUSALS - 1):
+        watched.gave_up(WRONG_KEY)
+    assert watched.state == "closed"
+    watched.gave_up(WRONG_KEY)
+    assert watched.state == "open"
+    assert "401: wrong key" in watched.reason
+
+
+def test_an_answer_in_between_starts_the_count_anew() -> None:
+    watched = breaker()
+    for _ in range(REFUSALS - 1):
+        watched.gave_up(WRONG_KEY)
+    watched.answered()
+    watched.gave_up(WRONG_KEY)
+    assert watched.state == "closed"
+
+
+def test_an_outage_is_probed_before_it_is_given_up() -> None:
+    watched = breaker()
+    for _ in range(8):
+        watched.gave_up(DOWN)
+    assert watched.state == "probing"
+    for _ in range(2):
+        watched.gave_up(DOWN)
+    assert watched.state == "probing"
+    watched.gave_up(DOWN)
+    assert watched.state == "open"
+
+
+def test_a_probe_that_is_answered_closes_it() -> None:
+    watched = breaker()
+    for _ in range(9):
+        watched.gave_up(DOWN)
+    watched.answered()
+    assert (watched.state, watched.probes) == ("closed", 0)
+
+
+def test_a_bad_question_says_nothing_about_the_provider() -> None:
+    watched = breaker()
+    for _ in range(100):
+        watched.gave_up(ProviderError("rejected", "400: too long", status=400))
+    assert watched.state == "closed"

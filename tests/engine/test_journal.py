@@ -1,0 +1,154 @@
+"""The append-only file of results: what it survives and what it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from factories import result_of
+
+from ci_evals.engine.journal import Header, Journal, decode, read_lines, scan
+from ci_evals.errors import StorageError
+from ci_evals.model import Response, Result
+from ci_evals.redaction import Redactor
+from ci_evals.report import SuiteInfo
+
+HEADER = Header(suite=SuiteInfo(name="s", file="evals.yaml", fingerprint="f", runs=1, version="0"), started_at=1.0)
+
+
+def journal_of(path: Path, *results: Result, secrets: tuple[str, ...] = ()) -> list[int]:
+    journal = Journal.new(path, Redactor(secrets))
+    journal.start(HEADER)
+    offsets = [journal.append(result)[1] for result in results]
+    journal.close()
+    return offsets
+
+
+def scanned(path: Path) -> list[str]:
+    found: list[str] = []
+    scan(path, lambda result, _line, _offset: found.append(result.case))
+    return found
+
+
+def test_results_come_back_by_their_offsets_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    results = [result_of(f"case {n}", "failed" if n % 2 else "passed") for n in range(5)]
+    offsets = journal_of(path, *results)
+    assert list(map(decode, read_lines(path, reversed(offsets)))) == results[::-1]
+
+
+def test_every_line_is_json_and_the_first_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal_of(path, result_of(response=Response('a\n"b"\x1b[31m\x00 ::error:: </details> ]]> é')))
+    header, result = map(json.loads, path.read_text("utf-8").splitlines())
+    assert (header["journal"], header["schema_version"], header["suite"]["name"]) == ("ci-evals", 1, "s")
+    assert result["response"]["output"] == 'a\n"b"\x1b[31m\x00 ::error:: </details> ]]> é'
+
+
+def test_a_lone_surrogate_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal_of(path, result_of(response=Response("a\ud800b")))
+    assert json.loads(path.read_text("utf-8").splitlines()[1])["response"]["output"] == "a?b"
+
+
+def test_secrets_are_masked_in_the_file_and_in_what_is_handed_on(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal = Journal.new(path, Redactor(["hunter2-and-more"]))
+    journal.start(HEADER)
+    written, _ = journal.append(result_of(response=Response("it is hunter2-and-more")))
+    journal.close()
+    assert written.response == Response("it is ***")
+    assert b"hunter2" not in path.read_bytes()
+
+
+def test_a_torn_last_line_is_found_and_what_is_before_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    *_, last = journal_of(path, *(result_of(f"case {n}") for n in range(3)))
+    with path.open("r+b") as file:
+        file.truncate(last + 20)
+    found: list[str] = []
+    outcome = scan(path, lambda result, _line, _offset: found.append(result.case))
+    assert (found, outcome.torn, outcome.end) == (["case 0", "case 1"], True, last)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is not a journal"),
+        (b'{"id": 1}\n', "is not a journal"),
+        (b"hello\n", "is not a journal"),
+        (b'{"journal":"ci-evals","schema_version":99,"suite":{}}\n', "not a header"),
+        (b"\xff\xfe\n", "is not a journal"),
+    ],
+)
+def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=words):
+        scanned(path)
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal_of(path)
+    path.write_bytes(path.read_bytes().replace(b'"schema_version":1', b'"schema_version":2'))
+    with pytest.raises(StorageError, match="version 2, and this ci-evals reads version 1"):
+        scanned(path)
+
+
+def test_a_damaged_line_in_the_midst_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal_of(path, result_of("one"), result_of("two"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"{damaged}\n" + lines[2])
+    with pytest.raises(StorageError, match=r"results\.jsonl:2: the line is damaged"):
+        scanned(path)
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal = Journal.new(path, Redactor([]))
+    with pytest.raises(StorageError, match="another ci-evals is writing to it"):
+        Journal(path, Redactor([]))
+    journal.close()
+    Journal(path, Redactor([])).close()
+
+
+def test_an_earlier_journal_is_kept_beside_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    journal_of(path, result_of("old"))
+    journal_of(path, result_of("new"))
+    assert scanned(path) == ["new"]
+    assert scanned(tmp_path / "results.previous.jsonl") == ["old"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX resource limits")
+def test_a_full_disk_is_an_error_and_the_journal_before_it_is_whole(tmp_path: Path) -> None:
+    """A limit on the file's size stands for the disk: the write that passes it is cut short, then refused."""
+    path = tmp_path / "results.jsonl"
+    script = f"""
+import resource, signal
+from pathlib import Path
+from factories import result_of
+from test_journal import HEADER
+from ci_evals.engine.journal import Journal
+from ci_evals.errors import StorageError
+from ci_evals.redaction import Redactor
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+journal = Journal.new(Path({str(path)!r}), Redactor([]))
+journal.start(HEADER)
+try:
+    for n in range(100):
+        journal.append(result_of(f"case {{n}}"))
+except StorageError as error:
+    print(n, error)
+"""
+    here = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(here), str(here.parent)))}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    count, _, message = ended.stdout.partition(" ")
+    assert "File too large" in message
+    assert scanned(path) == [f"case {n}" for n in range(int(count))]

@@ -1,0 +1,131 @@
+"""summary.md: the verdict in the first line, and nothing of what others wrote acts as Markdown."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from factories import report_of
+
+from ci_evals.model import Gate, Result, RunError, Variant
+from ci_evals.reports import markdown
+from ci_evals.reports.markdown_text import code, fence, plain
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.gate import decide
+
+FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"<code>[^<]*</code>")
+ACTIVE = ("@octocat", "#12", "GH-12", "https://", "www.evil", "<script", "<!--", "[a](b)", "**b**", "$x$", "0123456")
+
+
+def text_of(summary: Summary) -> str:
+    return b"".join(markdown.render(summary)).decode()
+
+
+def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -> Summary:
+    made = report_of(cells, **report)
+    return Summary(made, decide(made, gate), gate)
+
+
+def outside_of_code(text: str) -> str:
+    """What GitHub reads as Markdown: fences and code are taken out."""
+    return CODE.sub("CODE", FENCED.sub("FENCE", text))
+
+
+def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None]) -> None:
+    golden("summary.md", text_of(flights))
+
+
+def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, str], None]) -> None:
+    golden("summary-passing.md", text_of(passing))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "gate", "first"),
+    [
+        ("PPPP", None, "## ✅ Pass: 4 of 4 runs passed"),
+        ("PPPF", None, "## ❌ Fail: 1 of 4 runs failed, and every run must pass"),
+        ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 Borderline: pass rate 75 % is below the bar of 90 %, but within"),
+        ("EEEE", None, "## ⚠️ No verdict: no run was graded, 4 errored"),
+    ],
+)
+def test_the_first_line_is_the_verdict_and_its_reason(outcome: str, gate: Gate | None, first: str) -> None:
+    assert text_of(summary_of({"capital": outcome}, gate)).startswith(first)
+
+
+def test_hostile_text_is_only_text(hostile: Summary) -> None:
+    text = text_of(hostile)
+    rest = outside_of_code(text)
+    assert not [active for active in ACTIVE if active in re.sub(r"&#\d+;", "", rest)]
+    assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>") == rest.count("</summary>")
+    assert "`" not in rest
+    assert not re.search(r"^\s*::|##\[", rest, re.MULTILINE)
+    assert all(character.isprintable() or character in "\n\t\u200b" for character in text)
+    assert len(text) < 100_000
+
+
+def test_every_row_of_a_table_has_its_columns(hostile: Summary) -> None:
+    tables = re.findall(r"(?:^\|.*\|\n)+", text_of(hostile), re.MULTILINE)
+    assert tables
+    for table in tables:
+        assert len({row.count("|") for row in table.splitlines()}) == 1
+
+
+def test_a_details_block_is_left_open_for_markdown(flights: Summary) -> None:
+    text = text_of(flights)
+    assert re.findall(r"</summary>\n(.*)\n", text) == [""] * text.count("<details>")
+    assert re.findall(r"(.*)\n</details>", text) == [""] * text.count("<details>")
+
+
+def test_cases_that_fail_always_come_before_flaky_ones() -> None:
+    text = text_of(summary_of({"flaky": "PPPF", "often": "PFFF", "always": "FFFF"}, Gate(min_pass_rate=0.7)))
+    assert re.findall(r"<summary><code>(\w+)", text) == ["always", "often", "flaky"]
+    assert text.index("### Failing (2)") < text.index("### Flaky, but within the bar (1)")
+
+
+def test_a_summary_stays_below_the_limit_and_counts_what_it_leaves_out() -> None:
+    longest = "\U0001ffff`" * 1000
+    cells = {f"{number} {longest}": "F" for number in range(300)}
+    report = report_of(
+        cells,
+        variants=tuple(Variant(f"{n} {longest}") for n in range(8)),
+        cases={name: {"input": longest} for name in cells},
+    )
+    tags = {f"{number} {longest}": 1.0 for number in range(300)}
+    gate = Gate(min_pass_rate=0.5, tags=tags)
+    text = text_of(Summary(report, decide(report, gate), gate))
+    shown = text.count("<details>")
+    assert len(text.encode()) < markdown.MAX_BYTES
+    assert shown > 20
+    assert f"… and {2400 - shown:,} more cases in report.json and junit.xml." in text
+    assert "… and 251 more in report.json, none worse than these." in text
+
+
+def test_a_crash_shows_what_it_left_behind() -> None:
+    def crash(result: Result) -> Result:
+        error = RunError("crash", "ValueError: no such flight", detail="Traceback\n```\nValueError")
+        return msgspec.structs.replace(result, response=None, grades=(), score=0.0, error=error)
+
+    text = text_of(summary_of({"capital": "F"}, edit=crash))
+    assert "Why it failed:\n```text\nValueError: no such flight\n```\n" in text
+    assert "It left behind:\n````text\nTraceback\n```\nValueError\n````\n\n</details>\n" in text
+
+
+def test_an_interruption_is_said_with_what_it_left_undone() -> None:
+    text = text_of(summary_of({"capital": "PP.."}, interrupted="SIGTERM"))
+    assert "**Interrupted**: SIGTERM\n" in text
+    assert "2 not run" in text
+
+
+def test_a_fence_is_longer_than_any_run_of_backticks_inside() -> None:
+    assert fence("a ```` b") == "`````text\na ```` b\n`````"
+
+
+def test_code_holds_in_a_table_and_in_html() -> None:
+    assert code("a|b `c` </code> *d*") == "<code>a&#124;b &#96;c&#96; &#60;/code&#62; &#42;d&#42;</code>"
+
+
+def test_plain_text_notifies_nobody_and_links_to_nothing() -> None:
+    assert plain("by @octocat in #12, GH-7") == "by @\u200boctocat in #\u200b12, GH-\u200b7"
+    assert plain("https://x.y at deadbeef1") == "https:\u200b//x.y at d\u200beadbeef1"

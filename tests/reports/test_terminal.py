@@ -1,0 +1,114 @@
+"""What stands on stdout in the end."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from factories import report_of
+from rich.cells import cell_len
+
+from ci_evals.model import Gate, Result, RunError, Variant
+from ci_evals.reports import terminal
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.gate import decide
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)
+
+
+def text_of(summary: Summary, width: int = 80, *, color: bool = False) -> str:
+    return terminal.render(summary, width=width, color=color)
+
+
+def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -> Summary:
+    made = report_of(cells, **report)
+    return Summary(made, decide(made, gate), gate)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None], width: int) -> None:
+    golden(f"terminal-{width}.txt", text_of(flights, width))
+
+
+def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, str], None]) -> None:
+    golden("terminal-passing.txt", text_of(passing))
+
+
+def test_variants_that_do_not_fit_are_stacked(golden: Callable[[str, str], None]) -> None:
+    providers = ("gpt", "haiku", "flash", "local model")
+    variants = [Variant(provider, prompt) for prompt in ("short", "polite") for provider in providers]
+    outcomes = ["PPF", "PPP", "FFF", "PPP", "PEP", "PPP", "PFF", "FFP"]
+    text = text_of(summary_of({"capital": outcomes, "river": outcomes}, variants=variants))
+    golden("terminal-many-variants.txt", text)
+    assert all(str(variant) in text for variant in variants)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_no_line_is_wider_than_the_terminal(flights: Summary, hostile: Summary, width: int) -> None:
+    for summary in (flights, hostile):
+        assert max(map(cell_len, text_of(summary, width).split("\n"))) <= width
+
+
+def test_color_changes_nothing_but_color(flights: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.setenv(name, "1")
+    colored = text_of(flights, color=True)
+    assert "\x1b[1;31mFAIL" in colored
+    plain = [line.rstrip() for line in ESCAPE.sub("", colored).split("\n")]
+    assert "\n".join(plain) == text_of(flights)
+
+
+def test_hostile_text_moves_nothing_and_commands_nobody(hostile: Summary) -> None:
+    for width in (40, 80, 120):
+        for color in (False, True):
+            text = ESCAPE.sub("", text_of(hostile, width, color=color))
+            assert all(character.isprintable() or character == "\n" for character in text)
+            assert not COMMAND.search(text)
+            assert "[red]x[/red]" in text.replace("\n", "").replace("  ", "") or width == 40
+            assert len(text) < 50_000
+
+
+def test_best_and_worst_are_marked_without_color() -> None:
+    text = text_of(summary_of({"capital": ["PPP", "PFF"]}, variants=(Variant("good"), Variant("bad"))))
+    (row,) = (line for line in text.split("\n") if line.startswith("pass rate"))
+    assert row.index("▲") < row.index("▼")
+
+
+def test_variants_that_do_not_differ_are_not_marked() -> None:
+    text = text_of(summary_of({"capital": "PPF"}, variants=(Variant("a"), Variant("b"))))
+    assert "▲" not in text
+    assert "best" not in text
+
+
+def test_costs_are_unknown_partly_known_or_known() -> None:
+    def priced(result: Result) -> Result:
+        known = result.provider == "known" or (result.provider == "partly" and result.run == 1)
+        return msgspec.structs.replace(result, cost_usd=0.006 if known else None)
+
+    variants = tuple(map(Variant, ("known", "partly", "unknown")))
+    text = text_of(summary_of({"capital": "PPF"}, variants=variants, edit=priced), 120)
+    (row,) = (line for line in text.split("\n") if line.startswith("cost  "))
+    assert re.split(r"\s{2,}", row.strip()) == ["cost", "$0.018", "$0.0060 for 1 of 3 runs", "unknown"]
+
+
+def test_long_lists_end_with_what_was_left_out() -> None:
+    text = text_of(summary_of({f"case {number}": "F" for number in range(32)}))
+    assert text.count("✗ ") == terminal.MAX_FAILED
+    assert "… and 12 more failing cases in summary.md" in text
+
+
+def test_errors_are_counted_by_reason() -> None:
+    def numbered(result: Result) -> Result:
+        error = RunError("auth", f"401: invalid key (request req_{result.run})", 401)
+        return msgspec.structs.replace(result, error=error)
+
+    text = text_of(summary_of({"capital": "E" * 17}, edit=numbered))
+    assert "! 17 runs: 401: invalid key (request req_1) (agent)" in text
+
+
+def test_the_verdict_comes_last_with_what_to_do(flights: Summary) -> None:
+    *_, verdict, hint = text_of(summary_of({"capital": "PF"}), 120).rstrip().split("\n")
+    assert verdict.startswith("FAIL  1 of 2 runs failed")
+    assert hint.strip().startswith("to let some runs fail")
