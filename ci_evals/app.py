@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, TextIO
+from uuid import uuid4
 
 from ci_evals import progress
 from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
@@ -24,6 +25,8 @@ from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports import RENDERERS
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import without_commands
+from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
 from ci_evals.verdict.gate import decide, exit_code
 
@@ -117,30 +120,32 @@ def merge(
     if any(source.resolve() == order.journal.resolve() for source in order.sources):
         raise UsageError(f"{order.journal} is one of the journals to merge: choose another --out for the result")
     if missing := missing_shards(order.sources):
-        world.stderr.write(f"missing: shard {', '.join(missing)}\n")
+        say(world.stderr, f"missing: shard {', '.join(missing)}\n")
     return carry_out(order, world, appearance)
 
 
 def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     """Execute an order, report, and return the exit code."""
     suite = order.suite
-    if world.environ.get("GITHUB_ACTIONS") == "true":
-        world.stdout.write(mask_commands(suite.secrets))
-        world.stdout.flush()
-    report, stopped_by = _until_stopped(order, None if appearance.quiet else world.stderr)
-    if report.resumption:
-        world.stderr.write(f"resumed: {report.resumption}\n")
-    if order.shard:
-        world.stderr.write(f"shard {order.shard} of {suite.name}: {report.summary()}; `ci-evals merge` decides\n")
-        return EXIT_CODES[stopped_by] if stopped_by else 0
-    summary = Summary(report, decide(report, suite.gate), suite.gate)
     redactor = Redactor(suite.secrets)
-    written = write_reports(summary, suite.out, suite.formats)
-    append_step_summary(summary, world.environ)
-    show(summary, world, appearance.output, redactor)
-    if not appearance.quiet:
-        world.stderr.write(f"\nwritten: {', '.join(path.as_posix() for path in (*written, order.journal))}\n")
-    return EXIT_CODES[stopped_by] if stopped_by else exit_code(summary.verdict, suite.gate)
+    # With JSON, stdout is not the log but a file or another program.
+    log = world.stderr if appearance.output == "json" else world.stdout
+    with workflow_commands_stopped(suite.secrets, world.environ, log):
+        report, stopped_by = _until_stopped(order, world, redactor, quiet=appearance.quiet)
+        told: list[str] = [f"resumed: {report.resumption}"] if report.resumption else []
+        if order.shard:
+            told.append(f"shard {order.shard} of {suite.name}: {report.summary()}; `ci-evals merge` decides")
+            code = 0
+        else:
+            summary = Summary(report, decide(report, suite.gate), suite.gate)
+            written = write_reports(summary, suite.out, suite.formats)
+            append_step_summary(summary, world)
+            show(summary, world, appearance.output, redactor)
+            told.append(f"written: {', '.join(path.as_posix() for path in (*written, order.journal))}")
+            code = exit_code(summary.verdict, suite.gate)
+        if not appearance.quiet:
+            say(world.stderr, redactor.clean_text("".join(f"{line}\n" for line in told)))
+    return EXIT_CODES[stopped_by] if stopped_by else code
 
 
 async def evaluate(
@@ -172,25 +177,41 @@ def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
     from ci_evals.providers.mock_server import serve
 
     options = load_mock(config, world.environ) if config else Mock()
-
-    def log(line: str) -> None:
-        world.stdout.write(line + "\n")
-        world.stdout.flush()
-
-    asyncio.run(serve(options, host, port, log=log))
+    asyncio.run(serve(options, host, port, log=lambda line: say(world.stdout, line + "\n")))
 
 
-def _until_stopped(order: Order, stderr: TextIO | None) -> tuple[Report, signal.Signals | None]:
+@contextlib.contextmanager
+def workflow_commands_stopped(secrets: Iterable[str], environ: Mapping[str, str], log: TextIO) -> Iterator[None]:
+    """In GitHub Actions, mask the secrets, and then let nothing that a model wrote be taken for a workflow command."""
+    if environ.get("GITHUB_ACTIONS") != "true":
+        yield
+        return
+    token = uuid4().hex
+    say(log, f"{mask_commands(secrets)}::stop-commands::{token}\n")
+    try:
+        yield
+    finally:
+        say(log, f"::{token}::\n")
+
+
+def _until_stopped(
+    order: Order, world: World, redactor: Redactor, *, quiet: bool
+) -> tuple[Report, signal.Signals | None]:
     """Execute an order until it is done or a signal comes; either way there is a report."""
     reports: list[Report] = []
     stop = Stop()
+    in_actions = world.environ.get("GITHUB_ACTIONS") == "true"
+
+    def clean(printed: str) -> str:
+        text = redactor.clean_text(printed)
+        return without_commands(text.replace("\r", "\n")) if in_actions else text
 
     async def main() -> None:
-        task = asyncio.create_task(_watched(order, stop, stderr))
+        task = asyncio.create_task(_watched(order, stop, None if quiet else world.stderr))
         with _signals_stop(task, stop):
             reports.append(await task)
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with prints_go_to(world.stderr, clean), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
     return reports[0], next((which for which in EXIT_CODES if which.name == stop.reason), None)
 
@@ -271,11 +292,16 @@ def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[P
     return written
 
 
-def append_step_summary(summary: Summary, environ: Mapping[str, str]) -> None:
+def append_step_summary(summary: Summary, world: World) -> None:
     """Add the summary to the job's page when this runs in GitHub Actions."""
-    if path := environ.get("GITHUB_STEP_SUMMARY"):
+    path = world.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
         with Path(path).open("ab") as file:
             file.writelines(RENDERERS["summary.md"](summary))
+    except OSError as error:  # a page less, and no reason to lose the verdict
+        say(world.stderr, f"warning: GITHUB_STEP_SUMMARY: {path} cannot be written: {error.strerror}\n")
 
 
 def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:
@@ -289,8 +315,7 @@ def show(summary: Summary, world: World, output: str, redactor: Redactor) -> Non
 
         color = world.stdout.isatty() and "NO_COLOR" not in world.environ
         text = terminal.render(summary, width=terminal_width(world), color=color)
-    world.stdout.write(redactor.clean_text(text).rstrip("\n") + "\n")
-    world.stdout.flush()
+    say(world.stdout, redactor.clean_text(text).rstrip("\n") + "\n")
 
 
 def terminal_width(world: World) -> int:

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from io import TextIOWrapper
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import click
 
 from ci_evals import __version__, options
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
+from ci_evals.streams import let_go
 
 if TYPE_CHECKING:
     from ci_evals.app import World
@@ -22,7 +23,12 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def main() -> None:
     """The console script."""
-    sys.exit(_exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals")))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark for what it lacks
+    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"))
+    let_go(sys.stdout, sys.stderr)
+    sys.exit(code)
 
 
 def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line per kind of error
@@ -34,9 +40,8 @@ def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line pe
         return 2
     except (KeyboardInterrupt, click.Abort):
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at exit
-        return 1
+    except BrokenPipeError:  # as a shell has it of whom SIGPIPE ended
+        return 141
     except ConfigError as error:
         _print_problems(error)
         return 2
@@ -90,14 +95,14 @@ def group() -> None:
     show_envvar=True,
     help="Go on with the journal in the results folder: graded runs are kept, errored ones tried again.",
 )
-@click.option(
+@options.setting(
     "--resume-from",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
     help="Take over the results of another journal, or of the folder it is in; may be repeated.",
 )
-@click.option(
+@options.setting(
     "--shard",
     callback=options.to_shard,
     metavar="K/N",
@@ -105,7 +110,7 @@ def group() -> None:
     show_envvar=True,
     help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together and decides.",
 )
-@click.option(
+@options.setting(
     "--balance-by",
     type=click.Path(path_type=Path),
     metavar="PATH",
@@ -113,7 +118,7 @@ def group() -> None:
     show_envvar=True,
     help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
 )
-@click.option(
+@options.setting(
     "--replay",
     type=click.Path(path_type=Path),
     metavar="PATH",
@@ -151,8 +156,7 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
     continuation = app.Continuation(**{name: others.pop(name) for name in app.Continuation._fields})
     if continuation.replay_only and continuation.replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    with _commands_stopped():
-        return app.run(config, Overrides(**others), continuation, _world(), app.Appearance(output, quiet))
+    return app.run(config, Overrides(**others), continuation, _world(), app.Appearance(output, quiet))
 
 
 @group.command()
@@ -177,15 +181,8 @@ def merge(
     from ci_evals import app
     from ci_evals.config.load import Overrides
 
-    with _commands_stopped():
-        return app.merge(
-            folders,
-            config,
-            Overrides(**overrides),
-            _world(),
-            app.Appearance(output, quiet),
-            run_missing=run_missing,
-        )
+    appearance = app.Appearance(output, quiet)
+    return app.merge(folders, config, Overrides(**overrides), _world(), appearance, run_missing=run_missing)
 
 
 @group.command()
@@ -200,11 +197,12 @@ def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] |
     """
     from ci_evals.config.load import Overrides, find_config, load_suite
     from ci_evals.report import Matrix
+    from ci_evals.reports.figures import number_of
 
     suite = load_suite(config or find_config(Path()), os.environ, Overrides(runs=runs, providers=providers))
     total = Matrix(suite.cases, suite.variants, suite.runs).total
-    shape = f"{len(suite.cases)} cases × {len(suite.variants)} variants = {total} runs"
-    click.echo(f"{suite.file} is valid: {shape}")
+    shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.variants), 'variant')}"
+    click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
 
 
 @group.command()
@@ -256,19 +254,3 @@ def _world() -> "World":
     from ci_evals.app import World
 
     return World(os.environ, Path(), sys.stdout, sys.stderr)
-
-
-@contextmanager
-def _commands_stopped() -> Iterator[None]:
-    """In GitHub Actions, keep text that a model wrote from being read as workflow commands."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        yield
-        return
-    import secrets
-
-    token = secrets.token_hex(16)
-    click.echo(f"::stop-commands::{token}")
-    try:
-        yield
-    finally:
-        click.echo(f"::{token}::")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from ci_evals import __version__
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import Header, Journal, decode, read_lines, scan
-from ci_evals.engine.replay import Recording
+from ci_evals.engine.journal import Header, Journal, decode, headers, read_lines, scan
+from ci_evals.engine.replay import Recording, Replay
 from ci_evals.engine.resume import Resumer
-from ci_evals.engine.runner import Replay, Run
+from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.model import Result
@@ -90,25 +90,28 @@ async def execute(
     cells = Cells(suite, matrix)
     info = describe(order)
     started_at, start = time.time(), time.perf_counter()
-    replay = Replay(Recording(order.replay), order.replay_only) if order.replay else None
-    redactor = Redactor(suite.secrets)
+    if order.merge:
+        check_sources(order)
     there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
-    journal = (Journal if there else Journal.new)(order.journal, redactor)
     stopped: str | None = None
-    try:
+    with ExitStack() as open_files:
+        replay = None
+        if order.replay:
+            replay = Replay(open_files.enter_context(closing(Recording(order.replay))), order.replay_only)
+        journal = (Journal if there else Journal.new)(order.journal, Redactor(suite.secrets))
+        open_files.callback(journal.close)
         resumption = _take_over(order, Resumer(matrix, columns, cells, keep_errored=order.merge), journal, there=there)
         journal.start(Header(suite=info, started_at=started_at))
         if order.run_missing:
             run = Run(suite, matrix, columns, journal, cells, on_result=on_result, replay=replay)
-            async with watch(run):
-                await run.finish()
-            stopped = run.stopped
-    except asyncio.CancelledError:
-        if stop is None or stop.reason is None:
-            raise
-        stopped = stop.reason
-    finally:
-        journal.close()
+            try:
+                async with watch(run):
+                    await run.finish()
+                stopped = run.stopped
+            except asyncio.CancelledError:
+                if stop is None or stop.reason is None:
+                    raise
+                stopped = stop.reason
     return Report(
         info,
         matrix,
@@ -147,29 +150,36 @@ def describe(order: Order) -> SuiteInfo:
 
 
 def _take_over(order: Order, resumer: Resumer, journal: Journal, *, there: bool) -> Resumption | None:
+    """Take over earlier results. A merge is reported as one run, unless a line of a journal was lost."""
     if there:
         resumer.go_on(journal)
-    if order.merge:
-        for path in order.sources:
-            _check_suite(path, order.suite)
     resumer.take_over(order.sources, journal)
-    return resumer.resumption if order.resume or order.sources else None
+    found = resumer.resumption
+    return found if there or (order.sources and (found.torn or not order.merge)) else None
 
 
-def _check_suite(path: Path, suite: Suite) -> None:
-    for header in scan(path, lambda *_: None).headers:
-        if header.suite.fingerprint != suite.fingerprint:
-            other = f"another suite or version of it ({header.suite.name}), or of other --runs or --providers"
-            raise UsageError(f"{path}: is of {other} than {suite.file}")
+def check_sources(order: Order) -> None:
+    """Refuse to merge what does not belong together.
+
+    Raises:
+        StorageError: a journal cannot be read.
+        UsageError: one of them is of another suite, or the one that is written.
+    """
+    for path in order.sources:
+        if path.resolve() == order.journal.resolve():
+            raise UsageError(f"{path} is one of the journals to merge: choose another --out for the result")
+        for header in headers(path):
+            if header.suite.fingerprint != order.suite.fingerprint:
+                other = f"another suite than {order.suite.file} ({header.suite.name!r} at {header.suite.file})"
+                raise UsageError(f"{path} is of {other}, another version of it, or other --runs or --providers")
 
 
 def missing_shards(sources: tuple[Path, ...]) -> list[str]:
     """Which shards, as `3/5`, no journal is of."""
-    labels = {header.suite.shard for path in sources for header in scan(path, lambda *_: None).headers}
-    of = {label.partition("/")[2] for label in labels if label}
-    return [
-        f"{number}/{count}" for count in of for number in range(1, int(count) + 1) if f"{number}/{count}" not in labels
-    ]
+    labels = {header.suite.shard for path in sources for header in headers(path)}
+    counts = sorted({int(label.partition("/")[2]) for label in labels if label})
+    every = [f"{number}/{count}" for count in counts for number in range(1, count + 1)]
+    return [label for label in every if label not in labels]
 
 
 class _RecordedReport(Struct):

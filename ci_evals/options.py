@@ -1,6 +1,7 @@
 """The options that several commands of the command line share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,11 +13,24 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class Setting(click.Option):
+    """An option for which an empty value counts as not given: CI systems pass empty strings for inputs left out."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Take the value of this option; without one, its variable or its default."""
+        return super().handle_parse_result(ctx, {key: value for key, value in opts.items() if value != ""}, args)
+
+
+setting = partial(click.option, cls=Setting)
+
+
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
 
 
-config = click.option(
+config = setting(
     "-c",
     "--config",
     type=click.Path(path_type=Path),
@@ -24,7 +38,7 @@ config = click.option(
     show_envvar=True,
     help="The suite; default: evals.yaml here or in .github/.",
 )
-providers = click.option(
+providers = setting(
     "--providers",
     callback=to_names,
     metavar="A,B",
@@ -32,16 +46,14 @@ providers = click.option(
     show_envvar=True,
     help="Run only these providers, by name.",
 )
-runs = click.option(
+runs = setting(
     "--runs",
     type=click.IntRange(min=1),
     envvar="CI_EVALS_RUNS",
     show_envvar=True,
     help="Executions of every cell; a case's own `runs` still wins.",
 )
-
-
-out = click.option(
+out = setting(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
@@ -49,28 +61,28 @@ out = click.option(
     show_envvar=True,
     help="Folder for results; default: the suite's, else ci-evals-results.",
 )
-max_concurrency = click.option(
+max_concurrency = setting(
     "--max-concurrency",
     type=click.IntRange(min=1),
     envvar="CI_EVALS_MAX_CONCURRENCY",
     show_envvar=True,
     help="Calls under way at once, over all providers.",
 )
-timeout_s = click.option(
+timeout_s = setting(
     "--timeout-s",
     type=click.FloatRange(min=0, min_open=True),
     envvar="CI_EVALS_TIMEOUT_S",
     show_envvar=True,
     help="Seconds that one call may take.",
 )
-retries = click.option(
+retries = setting(
     "--retries",
     type=click.IntRange(min=0, max=20),
     envvar="CI_EVALS_RETRIES",
     show_envvar=True,
     help="Further attempts after a refused or lost call.",
 )
-output = click.option(
+output = setting(
     "--format",
     "output",
     type=click.Choice(["table", "json"]),
@@ -80,9 +92,7 @@ output = click.option(
     show_envvar=True,
     help="What is printed on stdout.",
 )
-quiet = click.option(
-    "-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr."
-)
+quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
 
 
 def overriding(command: Command) -> Command:

@@ -64,8 +64,15 @@ def _live(run: Watched, stream: TextIO, started: float) -> Iterator["Refresh"]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    console = Console(file=stream)
-    with Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True) as progress:
+    progress = Progress(
+        BarColumn(),
+        TextColumn("{task.description}"),
+        console=Console(file=stream),
+        transient=True,
+        redirect_stdout=False,  # what the code under test prints has a way of its own
+        redirect_stderr=False,
+    )
+    with progress:
         task = progress.add_task("", total=len(run.columns.status), auto_refresh=False)
 
         def refresh() -> None:

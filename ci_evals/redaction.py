@@ -17,22 +17,10 @@ T = TypeVar("T")
 MASK: Final = "***"
 SHORTEST: Final = 6  # characters; less than that stands in every other text
 _FEWEST_DIGITS = 8
-_DEEPEST = 40  # levels of nesting that are walked, a mapping being two; each takes three Python frames
+_DEEPEST = 40  # levels of nesting that are walked; each takes three Python frames
 
 _PLAIN_WORDS = frozenset(
-    [
-        "default",
-        "development",
-        "disabled",
-        "enabled",
-        "localhost",
-        "production",
-        "release",
-        "staging",
-        "testing",
-        "verbose",
-        "warning",
-    ]
+    ("default", "development", "disabled", "enabled", "localhost", "production", "staging", "verbose", "warning")
 )
 _NUMBER = re.compile(r"[+-]?[0-9][0-9.,_]*%?")
 _LINE_ENDS = re.compile(r"[\r\n]+")
@@ -45,7 +33,7 @@ _KEY = (
     r"|xox[a-z]-[A-Za-z0-9-]{16,}"  # Slack
     r"|hf_[A-Za-z0-9]{16,}"  # Hugging Face
 )
-_BEARER = r"[Bb]earer {1,3}[A-Za-z0-9._~%+/-]{16,}=*"
+_BEARER = r"[Bb]earer {1,3}(?:[A-Za-z0-9_+%-]{0,15}[./~]){0,3}[A-Za-z0-9_+%-]{16}[A-Za-z0-9_+%./~-]*=*"
 _LOGIN = r'(?<=://)[^\s/:@"<>]*:[^\s/"<>]+(?=@)'  # user:password@
 _PRIVATE_KEY = (
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
@@ -166,10 +154,12 @@ class Redactor:
         return self._clean_container(value, depth + 1)
 
     def _clean_container(self, value: Any, depth: int) -> Any:
-        old = list(value.items() if isinstance(value, dict) else value)
+        old = [*value, *value.values()] if isinstance(value, dict) else list(value)
         new = [self._clean(item, depth) for item in old]
         if all(after is before for after, before in zip(new, old, strict=True)):
             return value
+        if isinstance(value, dict):
+            return dict(zip(new[: len(value)], new[len(value) :], strict=True))
         return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
 
     def _clean_struct(self, value: Struct, depth: int) -> Struct:

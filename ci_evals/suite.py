@@ -121,7 +121,7 @@ class Templates:
         if len(turns) == 1 and turns[0].role == "user" and not case.messages:
             return Rendered(turns[0].content, turns)
         messages = turns + case.messages
-        return Rendered(msgspec.to_builtins(messages), messages)
+        return Rendered(msgspec.to_builtins(list(messages)), messages)
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
         """Render one template text."""
@@ -146,7 +146,7 @@ class Templates:
 
 def _unprompted(case: Case) -> Rendered:
     if case.messages:
-        return Rendered(msgspec.to_builtins(case.messages) if case.input is None else case.input, case.messages)
+        return Rendered(msgspec.to_builtins(list(case.messages)) if case.input is None else case.input, case.messages)
     value = dict(case.vars) if case.input is None else case.input
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return Rendered(value, (Message("user", text),))

@@ -1,6 +1,7 @@
 """Fingerprints and rendering."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -8,9 +9,14 @@ import pytest
 from projects import CASE, Project
 
 from ci_evals.model import Case, Message, Prompt
-from ci_evals.suite import Templates, cell_fingerprint, digest, provider_identity
+from ci_evals.suite import Templates, asked_fingerprint, digest, provider_identity
 
 MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
 
 
 def fingerprint(project: Project, environ: Mapping[str, str] | None = None, **settings: Any) -> str:
@@ -85,7 +91,7 @@ def test_the_fingerprint_of_a_cell_changes_with_the_rendered_prompt(project: Pro
     suite = project.load()
     identity, (case,) = provider_identity(suite.providers[0]), suite.cases
     texts = ["{{ input }}", "{{ input }}!", "{{ input ~ '' }}"]
-    prints = [cell_fingerprint(case, Templates().render(prompt(text), case), identity) for text in texts]
+    prints = [asked_fingerprint(case, Templates().render(prompt(text), case), identity) for text in texts]
     assert prints[0] == prints[2]
     assert prints[0] != prints[1]
 

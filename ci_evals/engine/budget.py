@@ -1,5 +1,6 @@
 """What an invocation has spent, and when that is enough."""
 
+from ci_evals.engine.outcome import Outcome
 from ci_evals.model import Allowance, Budget, Result
 
 
@@ -34,9 +35,12 @@ class Spending:
         return None
 
 
-def violations(allowed: Allowance, cost_usd: float | None, tokens: int, duration_s: float) -> tuple[str, ...]:
+def violations(allowed: Allowance, outcome: Outcome, duration_s: float) -> tuple[str, ...]:
     """Which bounds a run exceeded, each with its figure and the bound."""
     found = []
+    cost_usd = outcome.cost_usd
+    usage = outcome.response.usage if outcome.response else None
+    tokens = usage.total_tokens if usage else 0
     if allowed.max_cost_usd is not None and cost_usd is not None and cost_usd > allowed.max_cost_usd:
         found.append(f"cost ${cost_usd:.6g} of ${allowed.max_cost_usd:g}")
     if allowed.max_tokens is not None and tokens > allowed.max_tokens:

@@ -32,6 +32,7 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=repr)
+_OPENING = b'{"journal":'
 _HEADER = msgspec.json.Decoder(Header)
 decode = msgspec.json.Decoder(Result).decode
 
@@ -134,9 +135,8 @@ class Journal:
 
 
 class Scanned(NamedTuple):
-    """What was found in a journal: its headers, where its last whole line ends, and whether a torn one follows."""
+    """What was found in a journal: where its last whole line ends, and whether a torn one follows."""
 
-    headers: tuple[Header, ...]
     end: int
     torn: bool
 
@@ -151,28 +151,38 @@ def scan(path: Path, found: Callable[[Result, bytes, int], None]) -> Scanned:
     Raises:
         StorageError: there is no such file, it is not a journal, or a line in its midst is damaged.
     """
-    headers: list[Header] = []
     offset = 0
+    for number, line in _lines(path):
+        if not line.endswith(b"\n"):
+            return Scanned(offset, torn=True)
+        if line.startswith(_OPENING):
+            _header(line, path, number)
+        else:
+            found(_result(line, path, number), line[:-1], offset)
+        offset += len(line)
+    return Scanned(offset, torn=False)
+
+
+def headers(path: Path) -> tuple[Header, ...]:
+    """The headers of a journal, whatever stands between them.
+
+    Raises:
+        StorageError: there is no such file, or it is not a journal.
+    """
+    starting = ((number, line) for number, line in _lines(path) if line.startswith(_OPENING) and line.endswith(b"\n"))
+    return tuple(_header(line, path, number) for number, line in starting)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Every line of a journal with its number, from 1; the last one may be torn."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    return Scanned(_checked(headers, path), offset, torn=True)
-                if line.startswith(b'{"journal":'):
-                    headers.append(_header(line, path, number))
-                else:
-                    _checked(headers, path)
-                    found(_result(line, path, number), line[:-1], offset)
-                offset += len(line)
+                if number == 1 and not line.startswith(_OPENING[: len(line)]):
+                    raise StorageError(f"{path}: is not a journal of ci-evals: name another file, or move it away")
+                yield number, line
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-    return Scanned(_checked(headers, path), offset, torn=False)
-
-
-def _checked(headers: list[Header], path: Path) -> tuple[Header, ...]:
-    if not headers:
-        raise StorageError(f"{path}: is not a journal of ci-evals: choose another --out, or move the file away")
-    return tuple(headers)
 
 
 def _header(line: bytes, path: Path, number: int) -> Header:

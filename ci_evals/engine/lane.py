@@ -1,5 +1,6 @@
 """One provider's queue: its fresh runs, its retries, its pace, and whether it is worth calling at all."""
 
+import asyncio
 import heapq
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class Lane:
         limit: how many calls of this provider may be under way.
         retries: further attempts after a refused or lost call.
         pace: when it may be called; shared by a `limit_group`.
+        turn: held by the worker that asks `pace`; shared likewise.
         claim: its part in the global slots.
         clock: seconds from any starting point, never going back.
     """
@@ -43,6 +45,7 @@ class Lane:
         limit: int,
         retries: int,
         pace: Pace,
+        turn: asyncio.Lock,
         claim: Claim,
         clock: Callable[[], float],
     ) -> None:
@@ -51,6 +54,7 @@ class Lane:
         self.limit = limit
         self.retries = retries
         self.pace = pace
+        self.turn = turn
         self.claim = claim
         self.breaker = Breaker(limit=limit, attempts=retries + 1)
         self._fresh = fresh
@@ -89,22 +93,19 @@ class Lane:
             return 0.1  # somebody is trying it
         return self._probe_at - self._clock()
 
-    def put_back(self, attempt: Attempt) -> None:
-        """Return an attempt that was taken but not made."""
-        self._probing = False
-        heapq.heappush(self._retries, (0.0, attempt))
-
-    def answered(self, usage: Usage | None) -> None:
-        """A call brought an answer."""
+    def answered(self, usage: Usage | None, tokens: int) -> None:
+        """A call that was admitted with `tokens` brought an answer."""
         self._probing = False
         self.breaker.answered()
-        self.pace.answered(usage)
+        self.pace.answered(usage, tokens)
 
-    def lost(self, attempt: Attempt, error: ProviderError, draw: Callable[[], float]) -> bool:
+    def lost(self, attempt: Attempt, error: ProviderError, latency_s: float, draw: Callable[[], float]) -> bool:
         """Decide about a call that brought no answer; True if it will be tried again."""
         delay_s = retry.delay_s(attempt.number, error.retry_after_s, draw)
         if error.kind == "rate_limit" or error.retry_after_s is not None:
-            self.pace.refused(error.retry_after_s, delay_s)
+            self.pace.refused(error.retry_after_s, delay_s, latency_s)
+        else:
+            self.pace.failed()
         if error.retryable and attempt.number <= self.retries and self.breaker.state == "closed":
             heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
             return True

@@ -35,25 +35,30 @@ class Allowance(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """Where one kind of allowance stands; `{}` is limit, remaining or reset."""
+    """The headers that hold one kind of allowance."""
 
-    header: str
+    name: str
     by_tokens: bool
     refills: bool
+    limit: str
+    remaining: str
+    reset: str
+
+
+def _source(pattern: str, *, by_tokens: bool, refills: bool) -> _Source:
+    names = (pattern.format(part) for part in ("limit", "remaining", "reset"))
+    return _Source(pattern, by_tokens, refills, *names)
 
 
 _SOURCES = (
-    _Source("x-ratelimit-{}-requests", by_tokens=False, refills=True),  # OpenAI and those who copy it
-    _Source("x-ratelimit-{}-tokens", by_tokens=True, refills=True),
-    _Source("anthropic-ratelimit-requests-{}", by_tokens=False, refills=True),
-    _Source("anthropic-ratelimit-tokens-{}", by_tokens=True, refills=True),
-    _Source("anthropic-ratelimit-input-tokens-{}", by_tokens=True, refills=True),
-    _Source("anthropic-ratelimit-output-tokens-{}", by_tokens=True, refills=True),
-    _Source("x-ratelimit-{}", by_tokens=False, refills=False),
-    _Source("ratelimit-{}", by_tokens=False, refills=False),  # IETF draft-ietf-httpapi-ratelimit-headers-06
-)
-_HEADERS = tuple(
-    (source, *(source.header.format(part) for part in ("remaining", "reset", "limit"))) for source in _SOURCES
+    _source("x-ratelimit-{}-requests", by_tokens=False, refills=True),  # OpenAI and those who copy it
+    _source("x-ratelimit-{}-tokens", by_tokens=True, refills=True),
+    _source("anthropic-ratelimit-requests-{}", by_tokens=False, refills=True),
+    _source("anthropic-ratelimit-tokens-{}", by_tokens=True, refills=True),
+    _source("anthropic-ratelimit-input-tokens-{}", by_tokens=True, refills=True),
+    _source("anthropic-ratelimit-output-tokens-{}", by_tokens=True, refills=True),
+    _source("x-ratelimit-{}", by_tokens=False, refills=False),
+    _source("ratelimit-{}", by_tokens=False, refills=False),  # IETF draft-ietf-httpapi-ratelimit-headers-06
 )
 
 
@@ -64,13 +69,13 @@ def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]
         headers: with names in any case if the mapping ignores it, else in lower case.
         now: used where a reset is given as a date and the answer has no `Date` of its own.
     """
-    for source, remaining_name, reset_name, limit_name in _HEADERS:
-        if (text := headers.get(remaining_name)) is None:
+    for source in _SOURCES:
+        if (text := headers.get(source.remaining)) is None:
             continue
-        remaining, reset_s = _number(text), _until(headers.get(reset_name, ""), _date(headers.get("date")) or now)
+        remaining, reset_s = _number(text), _until(headers.get(source.reset, ""), _date(headers.get("date")) or now)
         if remaining is not None and reset_s is not None:
-            limit = _number(headers.get(limit_name, ""))
-            yield Allowance(source.header, source.by_tokens, source.refills, limit, remaining, reset_s)
+            limit = _number(headers.get(source.limit, ""))
+            yield Allowance(source.name, source.by_tokens, source.refills, limit, remaining, reset_s)
 
 
 def _until(text: str, now: datetime) -> float | None:

@@ -1,39 +1,16 @@
 """When a provider may be called next, by the limits that were declared, that it tells, and that it only enforces."""
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 
-from ci_evals.engine.limits import Allowance, allowances
+from ci_evals.engine.gates import PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing, Told
+from ci_evals.engine.limits import allowances
 from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
 from ci_evals.model import Usage
 
-CATCH_UP_S = 0.25  # what a late call may be made up for; far less than any quota's burst
-POLL_S = 0.005  # when to ask again if nobody can know
 DEFAULT_OUTPUT_TOKENS = 256
 TELLING_ANSWERS = 10  # a provider that says nothing about its limits in so many answers never does
-
-PROBE_CALLS = 16  # the calls that learn whether there is a tight limit before more follow
-PROBE_JOIN_S = 0.02
-PROBE_S = 0.25
-
-FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has doubled
-GROWTH_CALLS = 200  # answers after which a rate that was bounded from both sides reaches its upper bound
-LEAST_SPREAD = 0.05
-FORGET = 1.2  # how far bounds may have moved since the last refusal
-LONGEST_INTERVAL_S = 2.0  # between calls at a learnt rate, where the provider itself asks for no longer waits
-
-
-class Gate(Protocol):
-    """One reason to wait."""
-
-    def wait_s(self, now: float, tokens: int) -> float:
-        """Seconds until a call of so many tokens should ask again; 0 or less: it may go now."""
-
-    def take(self, now: float, tokens: int) -> None:
-        """A call goes now."""
 
 
 class Pace:
@@ -65,13 +42,13 @@ class Pace:
         self._since = clock()
         self._paused_until = self._since
         self._requests = Spacing(rpm / 60, self._since) if rpm else None
-        self._tokens = TokenSpacing(tpm / 60, self._since) if tpm else None
+        self._tokens = TokenSpacing(tpm / 60, self._since, self) if tpm else None
         self._learnt: LearntRate | None = None
         self._told: dict[str, Told] = {}
         self._untold = 0
         self._answers = self._input_tokens = self._output_tokens = 0
         declared: list[Gate] = [gate for gate in (self._requests, self._tokens) if gate]
-        self._gates: list[Gate] = declared or [Probe(self, limit, self._since)]
+        self._gates: list[Gate] = declared or [Probe(limit, self._since, self)]
 
     @property
     def counts_tokens(self) -> bool:
@@ -130,8 +107,8 @@ class Pace:
             told = True
             others = max(0, self.under_way - 1) * (self.estimate(0, None) if allowance.by_tokens else 1)
             if allowance.name not in self._told:
-                self._told[allowance.name] = gate = Told(allowance.by_tokens)
-                self._gates.append(gate)
+                self._told[allowance.name] = Told(allowance.by_tokens)
+                self._gates.append(self._told[allowance.name])
             self._told[allowance.name].renew(allowance, others, self._clock())
         self._untold = 0 if told else self._untold + (not self._told)
 
@@ -153,62 +130,3 @@ class Pace:
             self._output_tokens += usage.output_tokens
         if self._tokens:
             self._tokens.settle(tokens, usage.total_tokens if usage else tokens)
-
-
-class Probe:
-    """Holds a start back until it is known not to run into a tight limit, for a quarter of a second at most.
-
-    The first calls go at once, the other workers' first calls a moment later; nobody calls twice before the first
-    calls are back. Costs next to nothing where there is no limit, and saves a whole round of refusals where there is.
-    """
-
-    def __init__(self, pace: Pace, limit: int, now: float) -> None:
-        self._pace = pace
-        self._limit = limit
-        self._calls = min(PROBE_CALLS, limit)
-        self._started = now
-
-    def wait_s(self, now: float, tokens: int) -> float:  # noqa: ARG002
-        pace = self._pace
-        if pace.admitted < (self._calls if now < self._started + PROBE_JOIN_S else self._limit):
-            return 0.0
-        over = pace.admitted - pace.under_way >= self._calls or now >= self._started + PROBE_S
-        return 0.0 if over else POLL_S
-
-    def take(self, now: float, tokens: int) -> None:
-        pass
-
-
-class Spacing:
-    """Even spacing of requests: a token bucket of which one call may be taken ahead (the GCRA of ITU-T I.371)."""
-
-    def __init__(self, per_second: float, now: float) -> None:
-        self.per_second = per_second
-        self.free_at = now
-
-    def wait_s(self, now: float, tokens: int) -> float:  # noqa: ARG002
-        return self.free_at - now
-
-    def take(self, now: float, tokens: int) -> None:  # noqa: ARG002
-        self._space(now, 1)
-
-    def _space(self, now: float, amount: float) -> None:
-        self.free_at = max(self.free_at, now - CATCH_UP_S) + amount / self.per_second
-
-
-class TokenSpacing(Spacing):
-    """The same by tokens. They are known only afterwards, so the first call goes alone, to learn from."""
-
-    def __init__(self, per_second: float, now: float) -> None:
-        super().__init__(per_second, now)
-        self._first_out = self._calibrated = False
-
-    def wait_s(self, now: float, tokens: int) -> float:
-        return self.free_at - now
-
-    def take(self, now: float, tokens: int) -> None:
-        self._space(now, tokens)
-
-    def settle(self, expected: int, taken: int) -> None:
-        """Put right what was taken for a call, now that its tokens are known."""
-        self.free_at += (taken - expected) / self.per_second

@@ -1,25 +1,36 @@
 """A recorded journal that answers instead of the provider."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.journal import decode, read_lines, scan
-from ci_evals.model import Result
+from ci_evals.engine.journal import decode, scan
+from ci_evals.engine.outcome import Outcome, judged
+from ci_evals.errors import StorageError
+from ci_evals.model import Answer, Request, Result, RunError
+
+NOT_RECORDED = Outcome(
+    "errored", error=RunError("not_recorded", "not in the recording: what is asked is new or has changed")
+)
 
 
 class Recording:
-    """The graded runs of a journal, by what was asked.
+    """The answers in a journal, by what was asked; and what the system under test answered with a failure.
 
-    Only where each one is stands in memory. Graders take no part: a recorded answer is judged anew.
+    Only where each one is stands in memory. Graders take no part: a recorded answer is judged anew. The file stays
+    open until `close`, so that it may be moved away meanwhile.
 
     Raises:
         StorageError: the file is not a journal or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._offsets: dict[tuple[str, int], int] = {}
         scan(path, self._note)
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
     def _note(self, result: Result, _line: bytes, offset: int) -> None:
         if result.response is not None or (result.status == "failed" and result.error is not None):
@@ -30,8 +41,26 @@ class Recording:
         offset = self._offsets.get((cell.asked, run))
         if offset is None:
             return None
-        (line,) = read_lines(self._path, (offset,))
-        return decode(line)
+        self._file.seek(offset)
+        return decode(self._file.readline())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Replay(NamedTuple):
+    """Answer from a recording; `only` never calls a provider."""
+
+    recording: Recording
+    only: bool
+
+
+async def judged_anew(recorded: Result, cell: PreparedCell) -> Outcome:
+    """What the suite's graders now say of a recorded answer; a recorded failure stays one."""
+    if recorded.response is None:
+        return Outcome(recorded.status, recorded.score, error=recorded.error)
+    request = Request(cell.rendered.input, cell.rendered.messages, cell.case, recorded.run, timeout_s=0.0)
+    return await judged(Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd))
 
 
 def _asked(fingerprint: str) -> str:

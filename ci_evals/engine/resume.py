@@ -1,36 +1,18 @@
 """Results that are there already: which of a journal's runs still answer the suite as it is now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
-
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import Header, Journal, scan
-from ci_evals.engine.shards import key_of
+from ci_evals.engine.journal import Journal, decode, read_lines, scan
+from ci_evals.engine.shards import CellKey, key_of
 from ci_evals.model import Result
 from ci_evals.report import Columns, Matrix, Resumption
 
 
-class Earlier(Struct):
-    """What earlier journals hold, by slot."""
-
-    kept: set[int]
-    errored: set[int]
-    changed: set[int]
-
-    def counted(self, torn: Sequence[str]) -> Resumption:
-        retried = self.errored - self.kept
-        return Resumption(
-            kept=len(self.kept),
-            retried=len(retried),
-            changed=len(self.changed - self.kept - retried),
-            torn=tuple(torn),
-        )
-
-
 class Resumer:
-    """Takes over results of journals into columns.
+    """Takes over results of journals into columns; of several results of one run a graded one, and the first of them.
 
     Args:
         matrix: the plan.
@@ -42,22 +24,30 @@ class Resumer:
     def __init__(self, matrix: Matrix, columns: Columns, cells: Cells, *, keep_errored: bool) -> None:
         self._matrix = matrix
         self._columns = columns
+        self._cells = cells
         self._keep_errored = keep_errored
-        self._cells = {cells.cell(number).fingerprint: number for number in range(len(matrix))}
-        self._by_key = {key_of(matrix.case(number).id, matrix.variant(number)): number for number in range(len(matrix))}
-        self._earlier = Earlier(set(), set(), set())
+        self._fingerprints: dict[int, str] = {}
+        self._kept: set[int] = set()
+        self._errored: dict[int, tuple[Path, int]] = {}
+        self._changed: set[int] = set()
         self._torn: list[str] = []
 
     @property
     def resumption(self) -> Resumption:
         """How many runs were kept, are tried again, or run anew because something changed."""
-        return self._earlier.counted(self._torn)
+        retried = self._errored.keys() - self._kept
+        return Resumption(
+            kept=len(self._kept),
+            retried=len(retried),
+            changed=len(self._changed - self._kept - retried),
+            torn=tuple(self._torn),
+        )
 
     def go_on(self, journal: Journal) -> None:
         """Take over the results that `journal` itself holds; a torn last line is cut off."""
 
         def found(result: Result, _line: bytes, offset: int) -> None:
-            if (slot := self._slot_to_keep(result)) is not None:
+            if (slot := self._slot_to_keep(result, journal.path, offset)) is not None:
                 self._columns.record(slot, result, offset)
 
         scanned = scan(journal.path, found)
@@ -65,36 +55,46 @@ class Resumer:
             journal.cut(scanned.end)
             self._torn.append(journal.path.as_posix())
 
-    def take_over(self, paths: Iterable[Path], journal: Journal) -> list[Header]:
-        """Copy results of other journals into `journal`; returns their headers."""
-        headers: list[Header] = []
+    def take_over(self, paths: Iterable[Path], journal: Journal) -> None:
+        """Copy results of other journals into `journal`."""
         for path in paths:
 
-            def found(result: Result, line: bytes, _offset: int) -> None:
-                if (slot := self._slot_to_keep(result)) is not None:
+            def found(result: Result, line: bytes, offset: int, path: Path = path) -> None:
+                if (slot := self._slot_to_keep(result, path, offset)) is not None:
                     self._columns.record(slot, result, journal.copy(line))
 
-            scanned = scan(path, found)
-            headers.extend(scanned.headers)
-            if scanned.torn:
+            if scan(path, found).torn:
                 self._torn.append(path.as_posix())
-        return headers
+        if self._keep_errored:
+            for slot in sorted(self._errored.keys() - self._kept):
+                path, offset = self._errored[slot]
+                (line,) = read_lines(path, (offset,))
+                self._columns.record(slot, decode(line), journal.copy(line))
+                self._kept.add(slot)
 
-    def _slot_to_keep(self, result: Result) -> int | None:
-        """The slot that a result belongs to, or None if it is not taken over."""
-        number = self._cells.get(result.fingerprint)
-        if number is None:
-            number = self._by_key.get((result.case, result.provider, result.prompt))
-            if number is not None and result.run <= self._matrix.runs(number):
-                self._earlier.changed.add(self._matrix.first_slots[number] + result.run - 1)
-            return None
-        if result.run > self._matrix.runs(number):
+    def _slot_to_keep(self, result: Result, path: Path, offset: int) -> int | None:
+        """The slot that a result is taken over into, or None; an errored one is only noted."""
+        number = self._numbers.get((result.case, result.provider, result.prompt))
+        if number is None or not 1 <= result.run <= self._matrix.runs(number):
             return None
         slot = self._matrix.first_slots[number] + result.run - 1
-        if slot in self._earlier.kept:
+        if slot in self._kept:
             return None
-        if result.status == "errored" and not self._keep_errored:
-            self._earlier.errored.add(slot)
+        if result.fingerprint != self._fingerprint(number):
+            self._changed.add(slot)
             return None
-        self._earlier.kept.add(slot)
+        if result.status == "errored":
+            self._errored[slot] = path, offset
+            return None
+        self._kept.add(slot)
         return slot
+
+    @cached_property
+    def _numbers(self) -> dict[CellKey, int]:
+        matrix = self._matrix
+        return {key_of(matrix.case(number).id, matrix.variant(number)): number for number in range(len(matrix))}
+
+    def _fingerprint(self, number: int) -> str:
+        if (known := self._fingerprints.get(number)) is None:
+            known = self._fingerprints[number] = self._cells.cell(number).fingerprint
+        return known

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -12,25 +12,17 @@ from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
+from ci_evals.engine.lanes import open_lanes
 from ci_evals.engine.outcome import Outcome, crash, judged, unanswered
-from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.replay import Recording
+from ci_evals.engine.replay import NOT_RECORDED, Replay, judged_anew
 from ci_evals.engine.resources import lent
 from ci_evals.engine.slots import Slots
 from ci_evals.errors import ProviderError
-from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result
+from ci_evals.model import NO_ALLOWANCE, Answer, Request, Result
 from ci_evals.prices import pricer
-from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
-
-
-class Replay(NamedTuple):
-    """Answer from a recording; `only` never calls a provider."""
-
-    recording: Recording
-    only: bool
 
 
 class Run:
@@ -67,14 +59,14 @@ class Run:
         self._on_result = on_result
         self._replay = replay
         self._slots = Slots(suite.max_concurrency)
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: Sequence[Lane] = ()
         self._prices = {str(options.name): pricer(options) for options in suite.providers}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
 
     @property
     def retrying(self) -> int:
-        return sum(lane.retrying for lane in self._lanes.values())
+        return sum(lane.retrying for lane in self._lanes)
 
     def stop(self, reason: str) -> None:
         """Start no further run; those under way end."""
@@ -86,23 +78,21 @@ class Run:
         """Run everything that has no result yet.
 
         Raises:
-            ConfigError: a provider cannot be opened; nothing was called.
+            ConfigError: a provider or grader cannot be opened; nothing was called.
             StorageError: the journal cannot be written.
         """
-        only_recorded = self._replay is not None and self._replay.only
-        async with lent(self.suite.folder, self.suite.max_concurrency) as resources:
+        async with lent(self.suite.folder, self.suite.max_concurrency) as lend:
             for grader in {id(each.grader): each.grader for case in self.suite.cases for each in case.expect}.values():
                 grader.prepare()
-            paces = self._paces()
-            for options in self.suite.providers:
-                pace = paces[_limit_group(options)]
-                provider = _NotRecorded() if only_recorded else options.open(resources(pace.observe))
-                self._lanes[str(options.name)] = self._lane(options, provider, pace)
+            if self._replay is None or not self._replay.only:
+                self._lanes = open_lanes(self.suite, self.matrix, self.columns, self._slots, lend)
             try:
                 async with asyncio.TaskGroup() as group:
                     background = [group.create_task(self._sync()), group.create_task(self._watch_the_time())]
+                    if self._replay is not None:
+                        await self._play(self._replay)
                     async with asyncio.TaskGroup() as workers:
-                        for lane in self._lanes.values():
+                        for lane in self._lanes:
                             lane.claim.awake = lane.limit
                             for _ in range(lane.limit):
                                 workers.create_task(self._work(lane))
@@ -110,37 +100,6 @@ class Run:
                         task.cancel()
             except BaseExceptionGroup as failures:
                 raise _first(failures) from None
-
-    def _paces(self) -> Mapping[str, Pace]:
-        """One pace for each limit group; of several stated limits the lowest."""
-        members: dict[str, list[ProviderOptions]] = {}
-        for options in self.suite.providers:
-            members.setdefault(_limit_group(options), []).append(options)
-        return {
-            group: Pace(
-                rpm=min((each.rpm for each in providers if each.rpm is not None), default=None),
-                tpm=min((each.tpm for each in providers if each.tpm is not None), default=None),
-                limit=self.suite.max_concurrency,
-                clock=asyncio.get_running_loop().time,
-            )
-            for group, providers in members.items()
-        }
-
-    def _lane(self, options: ProviderOptions, provider: Provider, pace: Pace) -> Lane:
-        suite = self.suite
-        retries = suite.retries if options.retried else 0
-        return Lane(
-            options,
-            provider,
-            execution_order(self.matrix, str(options.name), suite.seed, self.columns.status),
-            limit=max(
-                1, min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, self.matrix.total)
-            ),
-            retries=retries if options.retries is None else options.retries,
-            pace=pace,
-            claim=self._slots.claim(),
-            clock=asyncio.get_running_loop().time,
-        )
 
     async def _sync(self) -> None:
         while True:
@@ -152,6 +111,30 @@ class Run:
             await asyncio.sleep(limit_s)
             self.stop(f"the budget of {limit_s:g} s is used up")
 
+    # Recorded runs: they need neither a slot nor a pace.
+
+    async def _play(self, replay: Replay) -> None:
+        """Judge what is recorded before anything is called; where nothing may be called, write the rest off."""
+        slots = chain.from_iterable(
+            execution_order(self.matrix, str(options.name), self.suite.seed, self.columns.status)
+            for options in self.suite.providers
+        )
+        async with asyncio.TaskGroup() as players:
+            for _ in range(min(self.suite.max_concurrency, self.matrix.total)):
+                players.create_task(self._play_each(slots, replay))
+
+    async def _play_each(self, slots: Iterator[int], replay: Replay) -> None:
+        while self.stopped is None and (slot := next(slots, None)) is not None:
+            cell = self._cells.of_slot(slot)
+            if (recorded := replay.recording.find(cell, slot - cell.first_slot + 1)) is not None:
+                attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell)
+                result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
+                self._record(attempt, msgspec.structs.replace(result, recorded=True))
+            elif replay.only:
+                attempt = Attempt(slot, 1)
+                self._record(attempt, self._result(cell, attempt, NOT_RECORDED, time.time(), 0.0))
+            await asyncio.sleep(0)
+
     # Workers.
 
     async def _work(self, lane: Lane) -> None:
@@ -161,100 +144,96 @@ class Run:
                 if isinstance(step, float):
                     await self._rest(lane, step)
                 elif lane.given_up:
-                    await self._give_up(lane, step)
-                elif await self._may_start(lane, step):
-                    await slots.acquire(claim)
+                    await self._write_off(lane, step)
+                elif (tokens := await self._admitted(lane, step)) is not None:
                     try:
-                        await self._attempt(lane, step)
+                        await self._attempt(lane, step, tokens)
                     finally:
                         slots.release(claim)
         finally:
             claim.awake -= 1
             slots.wake()
 
+    async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
+        """Write the result of a run whose provider was given up."""
+        outcome = unanswered(ProviderError("given_up", lane.breaker.reason), lane.options)
+        cell = self._cells.of_slot(attempt.slot)
+        self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
+        await asyncio.sleep(0)
+
+    async def _admitted(self, lane: Lane, attempt: Attempt) -> int | None:
+        """Wait for a slot and the provider's pace; one worker asks at a time, the others queue behind it.
+
+        Returns:
+            The tokens that the call was admitted with, or None if the run was stopped meanwhile.
+        """
+        tokens = self._tokens(lane, attempt) if lane.pace.counts_tokens else 0
+        if lane.turn.locked():
+            with lane.claim.asleep(self._slots):
+                await lane.turn.acquire()
+        else:
+            await lane.turn.acquire()
+        try:
+            await self._slots.acquire(lane.claim)
+            try:
+                while (wait_s := lane.pace.admit(tokens)) > 0 and self.stopped is None:
+                    await self._until_stopped(wait_s)
+            except BaseException:
+                self._slots.release(lane.claim)
+                raise
+        finally:
+            lane.turn.release()
+        if self.stopped is not None:
+            self._slots.release(lane.claim)
+            return None
+        return tokens
+
     async def _rest(self, lane: Lane, seconds: float) -> None:
-        """Wait without holding a slot, or until the run is stopped."""
-        lane.claim.awake -= 1
-        self._slots.wake()
+        """Wait without wanting a slot."""
+        with lane.claim.asleep(self._slots):
+            await self._until_stopped(seconds)
+
+    async def _until_stopped(self, seconds: float) -> None:
+        """Wait, at most until the run is stopped."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
         except TimeoutError:
             pass
-        finally:
-            lane.claim.awake += 1
-
-    async def _may_start(self, lane: Lane, attempt: Attempt) -> bool:
-        """Wait for the provider's pace; False if the attempt went back to the queue."""
-        wait_s = lane.pace.reserve(self._tokens(lane, attempt))
-        if wait_s is None:
-            lane.put_back(attempt)
-            await self._rest(lane, lane.pace.retry_in)
-            return False
-        if wait_s > 0:
-            await self._rest(lane, wait_s)
-            if self.stopped is not None:
-                return False
-        return True
 
     def _tokens(self, lane: Lane, attempt: Attempt) -> int:
-        if not lane.pace.counts_tokens:
-            return 0
         messages = self._cells.of_slot(attempt.slot).rendered.messages
         params = getattr(lane.options, "params", {})
-        limit = params.get("max_tokens") or params.get("max_completion_tokens")
-        return lane.pace.estimate(sum(len(message.content) for message in messages), limit)
+        most = params.get("max_tokens") or params.get("max_completion_tokens")
+        return lane.pace.estimate(sum(len(message.content) for message in messages), most)
 
     # One run.
 
-    async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
+    async def _attempt(self, lane: Lane, attempt: Attempt, tokens: int) -> None:
         """Make one call; write its result unless it is to be tried again."""
         cell = self._cells.of_slot(attempt.slot)
         run = attempt.slot - cell.first_slot + 1
         timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
         request = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
-        started_at = time.time()
-        if self._replay and (recorded := self._replay.recording.find(cell, run)):
-            await self._play(cell, attempt, request, recorded)
-            return
-        lane.pace.started()
-        start = time.perf_counter()
+        started_at, start = time.time(), time.perf_counter()
         try:
             response = await lane.provider.answer(request)
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
             latency_s = time.perf_counter() - start
             error = raised if isinstance(raised, ProviderError) else crash(raised)
-            if lane.lost(attempt, error, self._draw):
+            if lane.lost(attempt, error, latency_s, self._draw):
                 return
             outcome = unanswered(error, lane.options)
         else:
             latency_s = time.perf_counter() - start
-            lane.answered(response.usage)
+            lane.answered(response.usage, tokens)
             cost_usd = self._prices[cell.variant.provider](response)
             outcome = await judged(Answer(request, response, latency_s, cost_usd))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
 
-    async def _play(self, cell: PreparedCell, attempt: Attempt, request: Request, recorded: Result) -> None:
-        """Judge a recorded answer anew; a recorded failure stays one."""
-        if recorded.response is not None:
-            outcome = await judged(Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd))
-        else:
-            outcome = Outcome(recorded.status, recorded.score, error=recorded.error)
-        result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
-        self._record(attempt, msgspec.structs.replace(result, attempts=recorded.attempts, recorded=True))
-
-    async def _give_up(self, lane: Lane, attempt: Attempt) -> None:
-        """Write a run off without calling."""
-        error = ProviderError("given_up", lane.breaker.reason)
-        cell = self._cells.of_slot(attempt.slot)
-        outcome = unanswered(error, lane.options)
-        self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
-        await asyncio.sleep(0)
-
     def _result(
         self, cell: PreparedCell, attempt: Attempt, outcome: Outcome, started_at: float, latency_s: float
     ) -> Result:
-        usage = outcome.response.usage if outcome.response else None
         allowed = self.suite.budget.per_run
         return Result(
             fingerprint=cell.fingerprint,
@@ -271,9 +250,7 @@ class Run:
             response=outcome.response,
             grades=outcome.grades,
             error=outcome.error,
-            budget_violations=()
-            if allowed is NO_ALLOWANCE
-            else violations(allowed, outcome.cost_usd, usage.total_tokens if usage else 0, latency_s),
+            budget_violations=() if allowed is NO_ALLOWANCE else violations(allowed, outcome, latency_s),
         )
 
     def _record(self, attempt: Attempt, result: Result) -> None:
@@ -283,17 +260,6 @@ class Run:
             self.stop(reason)
         if self._on_result:
             self._on_result(result)
-
-
-def _limit_group(options: ProviderOptions) -> str:
-    return f"group {options.limit_group}" if options.limit_group else f"provider {options.name}"
-
-
-class _NotRecorded:
-    """Stands for every provider when only recorded answers are allowed."""
-
-    async def answer(self, request: Request) -> Response:
-        raise ProviderError("not_recorded", f"run {request.run} of this case is not in the recording")
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Claim:
@@ -16,6 +18,16 @@ class Claim:
         self.in_use = 0
         self.awake = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
+
+    @contextmanager
+    def asleep(self, slots: "Slots") -> Iterator[None]:
+        """While one of its workers wants no slot, its part of the share is lent to others."""
+        self.awake -= 1
+        slots.wake()
+        try:
+            yield
+        finally:
+            self.awake += 1
 
 
 class Slots:

@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request, Response
@@ -31,6 +31,8 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         cwd: the folder it runs in, relative to the config's folder, which is the default.
         env: added to the environment that ci-evals itself was given.
     """
+
+    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     command: tuple[str, ...] | str
     cwd: str | None = None

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
@@ -26,6 +27,8 @@ class Python(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         factory: the target takes nothing and makes a fresh agent for each run, which is then called. A plain
             function or class makes it in a thread; an `async def` on the event loop.
     """
+
+    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     target: str
     factory: bool = False

@@ -265,7 +265,8 @@ def test_a_template_that_does_not_fit_one_case_is_told_at_that_case(project: Pro
 def test_a_wrong_expectation_of_the_suite_is_told_once_at_its_line(project: Project) -> None:
     project.write(
         "evals.yaml",
-        "providers: [{type: mock}]\ncases: [{id: a, input: q}, {id: b, input: q}]\nexpect:\n  - not_empty: true\n  - contians: x\n",
+        "providers: [{type: mock}]\ncases: [{id: a, input: q}, {id: b, input: q}]\n"
+        "expect:\n  - not_empty: true\n  - contians: x\n",
     )
     assert project.problems() == ["evals.yaml:5: expect[1]: unknown grader 'contians', did you mean 'contains'?"]
 

@@ -33,7 +33,8 @@ def test_references_are_filled_in(project: Project, text: str, environ: dict[str
 def test_every_missing_variable_is_told_with_its_place(project: Project) -> None:
     project.write(
         "evals.yaml",
-        "description: ${A}\nproviders:\n  - type: mock\n    wrong: ${B}\ncases: [{id: a, input: x, expect: [contains: x]}]\n",
+        "description: ${A}\nproviders:\n  - type: mock\n    wrong: ${B}\n"
+        "cases: [{id: a, input: x, expect: [contains: x]}]\n",
     )
     assert project.problems() == [
         "evals.yaml:1: description: the variable A is not set: export it, or put it in .env beside the config",
@@ -46,7 +47,7 @@ def test_a_dotenv_file_beside_the_config_adds_to_the_environment_which_wins(proj
     project.suite(description="${A} ${B} ${C} ${D:-d}")
     suite = project.load({"A": "from environment"})
     assert suite.description == "from environment b$X # c c d"
-    assert suite.named_values == {"A": "from environment", "B": "b$X # c", "C": "c"}
+    assert suite.secrets == ("from environment", "from file", "b$X # c")
 
 
 def test_a_dotenv_file_that_is_not_utf8_is_a_problem(project: Project) -> None:
@@ -80,7 +81,7 @@ def test_nothing_is_filled_in_in_cases(project: Project) -> None:
     case = {"id": "${A}", "input": "${B}", "vars": {"v": "${C:-d}"}, "expect": [{"contains": "$${D}"}]}
     project.write("cases.yaml", "- {id: other, input: '${B}', expect: [contains: '${E}']}")
     project.suite(cases=[case, {"file": "cases.yaml"}], expect=[{"contains": "${F}"}])
-    first, second = project.load({name: "filled" for name in "ABCDEF"}).cases
+    first, second = project.load(dict.fromkeys("ABCDEF", "filled")).cases
     assert (first.id, first.input, first.vars) == ("${A}", "${B}", {"v": "${C:-d}"})
     assert second.input == "${B}"
     assert [str(e.grader) for e in first.expect] == [
@@ -105,10 +106,10 @@ def test_an_unselected_provider_needs_neither_its_variables_nor_its_settings(pro
 
 def test_a_key_comes_from_the_variable_that_the_config_names(project: Project) -> None:
     project.suite(providers=provider(api_key="${KEY}"))
-    suite = project.load({"KEY": "sk-1"})
-    assert suite.providers[0].api_key.reveal() == "sk-1"  # type: ignore[attr-defined]
-    assert suite.named_values == {"KEY": "sk-1"}
-    assert "sk-1" not in repr(suite.providers)
+    suite = project.load({"KEY": "sk-one-two"})
+    assert suite.providers[0].api_key.reveal() == "sk-one-two"  # type: ignore[attr-defined]
+    assert suite.secrets == ("sk-one-two",)
+    assert "sk-one-two" not in repr(suite.providers)
 
 
 def test_a_literal_key_is_refused_and_not_repeated(project: Project) -> None:
@@ -126,9 +127,9 @@ def test_a_vendors_key_comes_from_its_usual_variable(project: Project, kind: str
     project.suite(providers=[{"type": kind, "model": "m"}])
     (missing,) = project.problems()
     assert missing.startswith(f"evals.yaml:1: providers[0].api_key: no key: set the variable {variable} (export it")
-    suite = project.load({variable: "sk-2"})
-    assert suite.providers[0].api_key.reveal() == "sk-2"  # type: ignore[attr-defined]
-    assert suite.named_values == {variable: "sk-2"}
+    suite = project.load({variable: "sk-two-three"})
+    assert suite.providers[0].api_key.reveal() == "sk-two-three"  # type: ignore[attr-defined]
+    assert suite.secrets == ("sk-two-three",)
 
 
 def test_an_endpoint_of_ones_own_needs_no_key(project: Project) -> None:

@@ -94,73 +94,101 @@ def test_typical_mistakes_are_rejected_by_the_schema_and_by_the_loader(
     assert project.problems()
 
 
+Strategy = st.SearchStrategy[Any]
+
 SCALARS = (
     st.none() | st.booleans() | st.integers(-1, 30) | st.floats(0, 2) | st.sampled_from(["x", "", "${N}", "${T:-true}"])
 )
+KEYS = st.sampled_from("abc")
 JSON = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
-    max_leaves=4,
+    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2), max_leaves=4
 )
 
 
-def fields(**strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional=strategies)
+def mixed(strategy: Strategy) -> Strategy:
+    """Mostly right, now and then anything."""
+    return st.integers(0, 19).flatmap(lambda draw: SCALARS if draw == 0 else strategy)
 
 
-def mixed(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Mostly right, sometimes anything."""
-    return st.one_of(strategy, strategy, strategy, SCALARS)
+def fields(**strategies: Strategy) -> Strategy:
+    return st.fixed_dictionaries({}, optional={name: mixed(strategy) for name, strategy in strategies.items()})
 
 
-NUMBERS = mixed(st.integers(1, 5))
-SHARES = mixed(st.floats(0, 1))
-WORDS = mixed(st.sampled_from(["x", "y"]))
-GRADERS_GIVEN = st.tuples(
-    st.sampled_from([*GRADERS, *(f"not_{name}" for name in GRADERS)]),
-    st.one_of(
-        JSON,
-        st.just("x"),
-        st.just(["x", "y"]),
-        fields(
-            value=JSON,
-            schema=JSON,
-            path=WORDS,
-            name=WORDS,
-            pattern=WORDS,
-            ignore_case=JSON,
-            weight=NUMBERS,
-            threshold=SHARES,
-        ),
-    ),
-).map(lambda pair: {pair[0]: pair[1]})
-EXPECTED = mixed(st.lists(GRADERS_GIVEN, max_size=2))
-MESSAGES = mixed(st.lists(fields(role=st.sampled_from(["user", "tool"]), content=WORDS), max_size=2))
+NUMBERS = st.integers(1, 5)
+SHARES = st.floats(0, 1)
+WORDS = st.sampled_from(["x", "y"])
+OPTIONS = fields(
+    value=JSON, schema=JSON, path=WORDS, name=WORDS, pattern=WORDS, ignore_case=JSON, weight=NUMBERS, threshold=SHARES
+)
+ANY_GRADER = st.sampled_from([*GRADERS, *(f"not_{name}" for name in GRADERS)])
+GRADER = st.dictionaries(ANY_GRADER, st.one_of(JSON, WORDS, st.just(["x", "y"]), OPTIONS), min_size=1, max_size=1)
+RIGHT_GRADER = st.sampled_from([{"contains": "x"}, {"not_equals": {"a": 1}}, {"json_schema": {"type": "object"}}])
+EXPECT = st.lists(RIGHT_GRADER | RIGHT_GRADER | GRADER, max_size=2)
+MESSAGES = st.lists(fields(role=st.just("user"), content=WORDS).map(lambda given: {"role": "user"} | given), max_size=2)
 CASES = st.builds(
-    lambda given, more: given | more,
-    st.fixed_dictionaries({"id": st.sampled_from(["a", "b"]), "input": JSON, "expect": st.just([{"contains": "x"}])}),
-    fields(expect=EXPECTED, vars=mixed(st.dictionaries(st.sampled_from("abc"), JSON)), messages=MESSAGES, tags=mixed(st.lists(WORDS)),
-           runs=NUMBERS, min_pass_rate=SHARES, threshold=SHARES, timeout_s=NUMBERS, description=WORDS, metadata=JSON),
-)  # fmt: skip
-COMMON = {"name": WORDS, "max_concurrency": NUMBERS, "timeout_s": NUMBERS, "retries": NUMBERS,
-          "on_error": mixed(st.just("fail")), "price": mixed(fields(input_per_mtok=NUMBERS, output_per_mtok=NUMBERS))}  # fmt: skip
-PROVIDERS_GIVEN = st.one_of(
-    fields(**COMMON, flakiness=SHARES, wrong=WORDS, seed=NUMBERS,
-           answers=mixed(st.dictionaries(st.sampled_from("ab"), mixed(fields(output=WORDS))))).map(lambda f: f | {"type": "mock"}),
-    fields(**COMMON, api_key=mixed(st.just("${N}")), params=mixed(st.dictionaries(st.sampled_from("ab"), JSON)), headers=JSON).map(
-        lambda f: f | {"type": "openai", "model": "m", "base_url": "http://localhost"}
+    lambda needed, more: needed | more,
+    st.fixed_dictionaries({"id": st.uuids().map(str), "input": WORDS | JSON, "expect": st.just([{"contains": "x"}])}),
+    fields(
+        expect=EXPECT,
+        vars=st.dictionaries(KEYS, JSON),
+        messages=MESSAGES,
+        tags=st.lists(WORDS),
+        runs=NUMBERS,
+        min_pass_rate=SHARES,
+        threshold=SHARES,
+        timeout_s=NUMBERS,
+        description=WORDS,
+        metadata=st.dictionaries(KEYS, JSON),
     ),
-    fields(**COMMON, method=mixed(st.just("GET")), body=JSON).map(lambda f: f | {"type": "http", "url": "http://localhost"}),
-)  # fmt: skip
-GATES = mixed(fields(min_pass_rate=SHARES, confidence=SHARES, on_borderline=WORDS, prove=SCALARS, max_error_rate=SHARES,
-                     per_variant=SCALARS, tags=mixed(st.dictionaries(WORDS.map(str), SHARES))))  # fmt: skip
+)
+PRICES = st.fixed_dictionaries({"input_per_mtok": NUMBERS, "output_per_mtok": NUMBERS})
+COMMON = {
+    "max_concurrency": NUMBERS,
+    "timeout_s": NUMBERS,
+    "retries": NUMBERS,
+    "on_error": st.just("fail"),
+    "price": PRICES,
+}
+ANSWERS = st.dictionaries(KEYS, mixed(WORDS | fields(output=WORDS)))
+MOCKS = fields(**COMMON, flakiness=SHARES, wrong=WORDS, seed=NUMBERS, answers=ANSWERS)
+MODELS = fields(
+    **COMMON, api_key=st.just("${N}"), params=st.dictionaries(KEYS, JSON), headers=st.dictionaries(KEYS, WORDS)
+)
+SERVICES = fields(**COMMON, method=st.just("GET"), body=JSON)
+PROVIDER = st.one_of(
+    MOCKS.map(lambda given: given | {"type": "mock"}),
+    MODELS.map(lambda given: given | {"type": "openai", "model": "m", "base_url": "http://localhost"}),
+    SERVICES.map(lambda given: given | {"type": "http", "url": "http://localhost"}),
+)
+GATES = fields(
+    min_pass_rate=SHARES,
+    confidence=st.floats(0.6, 0.9),
+    on_borderline=st.just("warn"),
+    prove=st.booleans(),
+    max_error_rate=SHARES,
+    tags=st.just({}),
+)
+PROMPTS = st.lists(WORDS | fields(system=WORDS).map(lambda given: {"user": "x"} | given), max_size=2)
 CONFIGS = st.builds(
-    lambda given, more: given | more,
-    st.fixed_dictionaries({"providers": st.lists(PROVIDERS_GIVEN, min_size=1, max_size=2), "cases": st.lists(CASES, min_size=1, max_size=2)}),
-    fields(name=WORDS, description=WORDS, runs=NUMBERS, max_concurrency=NUMBERS, timeout_s=NUMBERS, retries=NUMBERS, seed=NUMBERS,
-           prompts=mixed(st.lists(WORDS | fields(name=WORDS, user=WORDS, system=WORDS, messages=MESSAGES), max_size=2)),
-           expect=EXPECTED, threshold=SHARES, gate=GATES, report=mixed(fields(out=WORDS, formats=mixed(st.just(["json"]))))),
-)  # fmt: skip
+    lambda needed, more: needed | more,
+    st.fixed_dictionaries(
+        {"providers": st.lists(PROVIDER, min_size=1, max_size=1), "cases": st.lists(CASES, min_size=1, max_size=2)}
+    ),
+    fields(
+        name=WORDS,
+        description=WORDS,
+        runs=NUMBERS,
+        max_concurrency=NUMBERS,
+        timeout_s=NUMBERS,
+        retries=NUMBERS,
+        seed=NUMBERS,
+        prompts=PROMPTS,
+        expect=EXPECT,
+        threshold=SHARES,
+        gate=GATES,
+        report=fields(out=WORDS, formats=st.just(["json"])),
+    ),
+)
 
 
 def test_what_the_loader_accepts_the_schema_accepts_too(project: Project) -> None:

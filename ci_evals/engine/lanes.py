@@ -1,0 +1,86 @@
+"""The lanes of a run: one for each provider, with the pace that its limit group shares."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from ci_evals.engine.lane import Lane
+from ci_evals.engine.pace import Pace
+from ci_evals.engine.plan import execution_order
+from ci_evals.engine.resources import EngineResources, Observe
+from ci_evals.engine.slots import Slots
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.report import Columns, Matrix
+from ci_evals.suite import Suite
+
+Lend = Callable[[Observe], EngineResources]
+
+
+class _Limits(NamedTuple):
+    """What the providers of one group share: its pace, and the queue of those who wait for it."""
+
+    pace: Pace
+    turn: asyncio.Lock
+
+
+def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, lend: Lend) -> list[Lane]:
+    """Open every provider of a suite and give it a lane.
+
+    Args:
+        suite: what is run.
+        matrix: its cells.
+        columns: what has a result already.
+        slots: the limit on calls under way.
+        lend: makes what a provider may use.
+
+    Raises:
+        ConfigError: a provider cannot be opened.
+    """
+    clock = asyncio.get_running_loop().time
+    limits = _limits(suite)
+    lanes = []
+    for options in suite.providers:
+        pace, turn = limits[_group(options)]
+        retries = suite.retries if options.retried else 0
+        most = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, matrix.total)
+        lanes.append(
+            Lane(
+                options,
+                options.open(lend(pace.observe)),
+                execution_order(matrix, str(options.name), suite.seed, columns.status),
+                limit=max(1, most),
+                retries=retries if options.retries is None else options.retries,
+                pace=pace,
+                turn=turn,
+                claim=slots.claim(),
+                clock=clock,
+            )
+        )
+    return lanes
+
+
+def _limits(suite: Suite) -> Mapping[str, _Limits]:
+    """Of several limits that members of a group state, the lowest holds."""
+    members: dict[str, list[ProviderOptions]] = {}
+    for options in suite.providers:
+        members.setdefault(_group(options), []).append(options)
+    return {
+        group: _Limits(
+            Pace(
+                rpm=_lowest(each.rpm for each in providers),
+                tpm=_lowest(each.tpm for each in providers),
+                limit=suite.max_concurrency,
+                clock=asyncio.get_running_loop().time,
+            ),
+            asyncio.Lock(),
+        )
+        for group, providers in members.items()
+    }
+
+
+def _lowest(stated: Iterable[float | None]) -> float | None:
+    return min((limit for limit in stated if limit is not None), default=None)
+
+
+def _group(options: ProviderOptions) -> str:
+    return f"group {options.limit_group}" if options.limit_group else f"provider {options.name}"

@@ -1,0 +1,110 @@
+"""The standard streams of a command: what is printed, and what becomes of what the code under test prints."""
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import TYPE_CHECKING, TextIO
+
+from ci_evals.errors import StorageError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_LONGEST_LINE = 1024 * 1024
+_OVER_THE_BAR = "\r\x1b[2K"
+
+
+def say(stream: TextIO, text: str) -> None:
+    """Print a text at once. That its reader is gone (`ci-evals run | head -1`) changes nothing else.
+
+    Raises:
+        StorageError: the stream is a file that cannot be written.
+    """
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        raise StorageError(f"{stream.name}: cannot be written: {error.strerror}") from error
+
+
+def let_go(*streams: TextIO) -> None:
+    """Flush for the last time, so that a reader who is gone is no news to the interpreter when it ends."""
+    for stream in streams:
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def prints_go_to(stderr: TextIO, clean: Callable[[str], str]) -> Iterator[None]:
+    """Send what code under test prints to `stderr`, a line at a time, each through `clean`.
+
+    Stdout has the outcome and nothing else. Programs that the code starts inherit stderr as their stdout, too.
+    """
+    lines = _Lines(stderr, clean)
+    printed = io.TextIOWrapper(io.BufferedWriter(lines), "utf-8", "backslashreplace", line_buffering=True)
+    with ExitStack() as stack:
+        stack.callback(lines.finish)
+        stack.callback(printed.flush)
+        stack.enter_context(_first_is_second())
+        stack.enter_context(redirect_stdout(printed))
+        stack.enter_context(redirect_stderr(printed))
+        yield
+
+
+class _Lines(io.RawIOBase):
+    """Passes on whole lines. It stays usable afterwards: loggers may keep it."""
+
+    def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
+        self._stream = stream
+        self._clean = clean
+        self._rest = b""
+        self._start = _OVER_THE_BAR if stream.isatty() else ""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, data: "ReadableBuffer") -> int:
+        new = bytes(data)
+        end = max(new.rfind(b"\n"), new.rfind(b"\r")) + 1
+        if end:
+            self._pass_on(self._rest + new[:end])
+        self._rest = new[end:] if end else self._rest + new
+        if len(self._rest) > _LONGEST_LINE:
+            self.finish()
+        return len(new)
+
+    def finish(self) -> None:
+        """Pass on what has no line end."""
+        if self._rest:
+            self._pass_on(self._rest + b"\n")
+            self._rest = b""
+
+    def _pass_on(self, lines: bytes) -> None:
+        say(self._stream, self._start + self._clean(lines.decode("utf-8", "replace")))
+
+
+@contextmanager
+def _first_is_second() -> Iterator[None]:
+    """Let file descriptor 1, which child processes inherit, be 2 for a while."""
+    sys.stdout.flush()
+    try:
+        stdout = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # one of them is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)

@@ -1,0 +1,368 @@
+"""Pace against simulated providers: a virtual clock, workers that come back for more, and a quota on the other side."""
+
+import heapq
+import math
+import random
+from collections.abc import Callable
+from itertools import count
+from time import perf_counter
+from typing import NamedTuple
+
+import pytest
+
+from ci_evals.engine.pace import Pace
+from ci_evals.model import Usage
+
+RATE = 10.0  # a second: 600 a minute
+RUNS = 600
+
+
+class Reply(NamedTuple):
+    latency_s: float
+    retry_after_s: float | None = None  # not None: refused
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Bucket:
+    """A token bucket; a call costs `tokens` where it counts them, else 1. It refuses within `refusal_s`."""
+
+    def __init__(
+        self, burst: float, latency_s: float, refusal_s: float = 0.005, *, rate: float = RATE, tokens: int = 0
+    ) -> None:
+        self.burst, self.rate, self.cost = burst, rate, max(tokens, 1)
+        self.latency_s, self.refusal_s = latency_s, refusal_s
+        self.level, self.then = burst, 0.0
+
+    def minimum_s(self, runs: int) -> float:
+        """The least time in which the quota lets so many calls through."""
+        return (runs * self.cost - self.burst) / self.rate + self.latency_s
+
+    def call(self, now: float) -> Reply:
+        self.level, self.then = min(self.burst, self.level + (now - self.then) * self.rate), now
+        if self.level < self.cost - 1e-9:
+            return Reply(self.refusal_s, math.ceil((self.cost - self.level) / self.rate))
+        self.level -= self.cost
+        return Reply(self.latency_s, headers=self.headers())
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def end(self) -> None:
+        pass
+
+
+class TellingBucket(Bucket):
+    """The same with OpenAI's headers."""
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        kind = "tokens" if self.cost > 1 else "requests"
+        return (
+            (f"x-ratelimit-limit-{kind}", str(int(self.burst))),
+            (f"x-ratelimit-remaining-{kind}", str(int(self.level))),
+            (f"x-ratelimit-reset-{kind}", f"{math.ceil((self.burst - self.level) / self.rate * 1000)}ms"),
+        )
+
+
+class Window(Bucket):
+    """A quota that is there again at once every so many seconds, told by generic headers or by refusals alone."""
+
+    def __init__(self, burst: float, latency_s: float, length_s: float, *, telling: bool) -> None:
+        super().__init__(burst, latency_s, rate=burst / length_s)
+        self.length_s, self.telling = length_s, telling
+        self.ends_at = length_s
+
+    def call(self, now: float) -> Reply:
+        if now >= self.ends_at:
+            self.ends_at += math.floor((now - self.ends_at) / self.length_s + 1) * self.length_s
+            self.level = self.burst
+        left_s = self.ends_at - now
+        if self.level < 1:
+            return Reply(self.refusal_s, math.ceil(left_s))
+        self.level -= 1
+        told = {"limit": self.burst, "remaining": self.level, "reset": math.ceil(left_s)} if self.telling else {}
+        return Reply(self.latency_s, headers=tuple((f"x-ratelimit-{name}", str(value)) for name, value in told.items()))
+
+
+class Seats:
+    """Refuses what is more than so many calls at once."""
+
+    def __init__(self, seats: int, latency_s: float) -> None:
+        self.seats, self.latency_s = seats, latency_s
+
+    def minimum_s(self, runs: int) -> float:
+        return runs * self.latency_s / self.seats
+
+    def call(self, now: float) -> Reply:
+        if not self.seats:
+            return Reply(0.005, 1)
+        self.seats -= 1
+        return Reply(self.latency_s)
+
+    def end(self) -> None:
+        self.seats += 1
+
+
+class Outcome(NamedTuple):
+    wall_s: float
+    refused: int
+    sent: int
+
+    @property
+    def refused_share(self) -> float:
+        return self.refused / self.sent
+
+
+def simulate(
+    server: Bucket | Seats,
+    workers: int,
+    *,
+    runs: int = RUNS,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    jitter: float = 0.1,
+) -> Outcome:
+    """Run a job to its end; latencies vary by the fraction `jitter`."""
+    job = Job(server, workers, runs, jitter)
+    job.pace = Pace(rpm=rpm, tpm=tpm, limit=workers, clock=lambda: job.now, wall_clock=lambda: job.now)
+    job.ask()
+    while job.done < runs:
+        job.step()
+    return Outcome(job.now, job.refused, runs + job.refused)
+
+
+class Job:
+    """Workers on a virtual clock. One asks, the others wait behind it; its sleeps end up to 2 ms late."""
+
+    pace: Pace
+
+    def __init__(self, server: Bucket | Seats, workers: int, runs: int, jitter: float) -> None:
+        self.now = 0.0
+        self.done = self.refused = 0
+        self._server, self._idle, self._todo, self._jitter = server, workers, runs, jitter
+        self._asleep = False
+        self._draw = random.Random(1).random
+        self._order = count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+
+    def step(self) -> None:
+        self.now, _, what = heapq.heappop(self._events)
+        what()
+        self.ask()
+
+    def ask(self) -> None:
+        while self._todo and self._idle and not self._asleep:
+            tokens = self.pace.estimate(400, None) if self.pace.counts_tokens else 0
+            if wait_s := self.pace.admit(tokens):
+                self._asleep = True
+                self._later(wait_s + 0.002 * self._draw(), self._wake)
+            else:
+                self._call(tokens)
+
+    def _later(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + seconds, next(self._order), what))
+
+    def _wake(self) -> None:
+        self._asleep = False
+
+    def _call(self, tokens: int) -> None:
+        self._todo, self._idle = self._todo - 1, self._idle - 1
+        reply, started = self._server.call(self.now), self.now
+        latency_s = reply.latency_s * (1 + self._jitter * (2 * self._draw() - 1))
+        self._later(latency_s, lambda: self._end(reply, started, tokens))
+
+    def _end(self, reply: Reply, started: float, tokens: int) -> None:
+        self._idle += 1
+        self.pace.observe(dict(reply.headers))
+        if reply.retry_after_s is None:
+            self._server.end()
+            self.done += 1
+            self.pace.answered(Usage(60, 40) if tokens else None, tokens)
+        else:
+            self.refused += 1
+            self.pace.refused(reply.retry_after_s, 1.0, self.now - started)
+            self._later(reply.retry_after_s + 0.1 * self._draw(), self._retry)
+
+    def _retry(self) -> None:
+        self._todo += 1
+
+
+LATENCIES = pytest.mark.parametrize("latency_s", [0.005, 0.05, 2.0])
+WORKERS = pytest.mark.parametrize("workers", [16, 64])
+
+
+def room(server: Bucket, workers: int) -> float:
+    """The least time of the quota, or of the workers where these are the tighter limit."""
+    return max(server.minimum_s(RUNS), RUNS / workers * server.latency_s)
+
+
+@LATENCIES
+@WORKERS
+@pytest.mark.parametrize("burst", [5, 10, 60])
+def test_a_declared_rpm_is_used_up_and_never_refused(latency_s: float, workers: int, burst: int) -> None:
+    server = Bucket(burst, latency_s)
+    outcome = simulate(server, workers, rpm=60 * RATE)
+    assert outcome.refused == 0
+    assert outcome.wall_s <= 1.05 * max(RUNS / RATE + latency_s if burst > 10 else 0.0, room(server, workers))
+
+
+@LATENCIES
+@WORKERS
+def test_a_declared_tpm_is_used_up_and_never_refused(latency_s: float, workers: int) -> None:
+    server = Bucket(1000, latency_s, rate=1000, tokens=100)
+    outcome = simulate(server, workers, tpm=60_000)
+    assert outcome.refused == 0
+    assert outcome.wall_s - latency_s <= 1.05 * room(server, workers)  # the first call goes alone
+
+
+@LATENCIES
+@WORKERS
+def test_an_undeclared_rate_is_found(latency_s: float, workers: int) -> None:
+    server = Bucket(10, latency_s)
+    outcome = simulate(server, workers)
+    assert outcome.wall_s <= 1.25 * room(server, workers)
+    assert outcome.refused_share <= 0.03
+
+
+def test_an_undeclared_rate_is_found_when_refusals_are_no_faster_than_answers() -> None:
+    server = Bucket(10, 0.05, 0.05)
+    outcome = simulate(server, 16)
+    assert outcome.wall_s <= 1.25 * room(server, 16)
+    assert outcome.refused_share <= 0.03
+
+
+@LATENCIES
+@WORKERS
+def test_an_undeclared_rate_by_tokens_is_found(latency_s: float, workers: int) -> None:
+    server = Bucket(1000, latency_s, rate=1000, tokens=100)
+    outcome = simulate(server, workers)
+    assert outcome.wall_s <= 1.25 * room(server, workers)
+    assert outcome.refused_share <= 0.03
+
+
+@pytest.mark.parametrize("refusal_s", [0.05, 0.3])
+def test_refusals_that_come_late_cost_one_round_of_all_workers(refusal_s: float) -> None:
+    server = Bucket(10, 2.0, refusal_s)
+    outcome = simulate(server, 64)
+    assert outcome.wall_s <= 1.25 * room(server, 64)
+    assert outcome.refused <= (64 - 10) + 0.03 * RUNS
+
+
+@LATENCIES
+@WORKERS
+@pytest.mark.parametrize(("burst", "wall", "share"), [(1, 1.6, 0.04), (60, 1.1, 0.08)])
+def test_other_bursts_are_found_too(latency_s: float, workers: int, burst: int, wall: float, share: float) -> None:
+    server = Bucket(burst, latency_s)
+    outcome = simulate(server, workers)
+    assert outcome.wall_s <= wall * room(server, workers)
+    assert outcome.refused_share <= share
+
+
+@pytest.mark.parametrize("length_s", [10, 30])
+def test_a_quota_that_comes_back_at_once_is_waited_for(length_s: int) -> None:
+    server = Window(10 * length_s, 0.05, length_s, telling=False)
+    outcome = simulate(server, 16)
+    assert outcome.wall_s <= 1.25 * RUNS / RATE
+    assert outcome.refused_share <= 0.03
+
+
+@pytest.mark.parametrize(("seats", "latency_s"), [(30, 1.0), (8, 2.0), (3, 1.0), (1, 1.0)])
+def test_a_limit_of_calls_at_once_is_found(seats: int, latency_s: float) -> None:
+    server = Seats(seats, latency_s)
+    minimum_s = server.minimum_s(RUNS)
+    outcome = simulate(server, 64)
+    assert outcome.wall_s <= 2 * minimum_s
+    assert outcome.refused <= 64 + 0.03 * RUNS
+
+
+@LATENCIES
+@pytest.mark.parametrize("burst", [30, 60, 200])
+def test_told_requests_are_never_overdrawn(latency_s: float, burst: int) -> None:
+    server = TellingBucket(burst, latency_s)
+    outcome = simulate(server, 16)
+    assert outcome.refused == 0
+    assert outcome.wall_s <= 1.1 * room(server, 16)
+
+
+@LATENCIES
+def test_told_tokens_are_never_overdrawn(latency_s: float) -> None:
+    server = TellingBucket(6000, latency_s, rate=1000, tokens=100)
+    outcome = simulate(server, 16)
+    assert outcome.refused == 0
+    assert outcome.wall_s <= 1.1 * room(server, 16)
+
+
+@pytest.mark.parametrize("length_s", [10, 60])
+def test_a_told_window_is_waited_for(length_s: int) -> None:
+    server = Window(10 * length_s, 0.05, length_s, telling=True)
+    outcome = simulate(server, 16)
+    assert outcome.refused == 0
+    assert outcome.wall_s <= 1.1 * RUNS / RATE
+
+
+@pytest.mark.parametrize(("workers", "runs", "bound"), [(16, 1000, 1.02), (64, 1000, 1.04), (100, 1000, 1.05)])
+def test_without_a_limit_only_the_start_is_a_little_later(workers: int, runs: int, bound: float) -> None:
+    free = Bucket(math.inf, 0.05)
+    rounds = math.ceil(runs / workers)
+    assert simulate(free, workers, runs=runs, jitter=0).wall_s <= bound * rounds * 0.05
+
+
+def test_without_a_limit_a_call_costs_next_to_nothing_once_the_start_is_over() -> None:
+    pace = Pace(rpm=None, tpm=None, limit=1, clock=perf_counter)
+    for _ in range(20):
+        while pace.admit():
+            pass
+        pace.answered(None)
+    assert not pace._gates  # the quick path: two counters
+
+
+def test_a_pause_is_for_everybody_and_as_long_as_asked_for() -> None:
+    now = [100.0]
+    pace = Pace(rpm=None, tpm=None, limit=4, clock=lambda: now[0])
+    assert [pace.admit() for _ in range(4)] == [0.0] * 4
+    pace.refused(7.0, 1.0, 0.1)
+    assert pace.admit() == 7.0
+    pace.refused(2.0, 1.0, 0.1)
+    now[0] += 3
+    assert pace.admit() == 4.0
+    pace.failed()
+    pace.failed()
+    now[0] += 4
+    assert (pace.admit(), pace.under_way) == (0.0, 1)
+
+
+def test_an_absurd_retry_after_is_cut() -> None:
+    pace = Pace(rpm=None, tpm=None, limit=1, clock=lambda: 0.0)
+    pace.admit()
+    pace.refused(1e9, 1.0, 0.1)
+    assert pace.admit() == 300.0
+
+
+def test_a_provider_that_refuses_everything_is_still_asked_now_and_then() -> None:
+    now = [0.0]
+    pace = Pace(rpm=None, tpm=None, limit=8, clock=lambda: now[0])
+    for _ in range(50):
+        while wait_s := pace.admit():
+            assert wait_s <= 3.0
+            now[0] += wait_s
+        now[0] += 0.1
+        pace.refused(None, 1.0, 0.1)
+
+
+def test_the_tokens_of_a_call_are_estimated_from_its_length_and_then_from_answers() -> None:
+    pace = Pace(rpm=None, tpm=1000, limit=1, clock=lambda: 0.0)
+    assert pace.estimate(400, None) == 100 + 256
+    assert pace.estimate(400, 50) == 150
+    pace.admit(150)
+    pace.answered(Usage(120, 10), 150)
+    assert pace.estimate(400, 50) == 120 + 10
+    assert pace.estimate(4000, 50) == 1000 + 10
+
+
+def test_with_a_declared_tpm_the_first_call_goes_alone_even_if_it_fails() -> None:
+    now = [0.0]
+    pace = Pace(rpm=None, tpm=60_000, limit=8, clock=lambda: now[0])
+    assert pace.admit(10) == 0.0
+    now[0] = 1.0
+    assert pace.admit(10) > 0
+    pace.failed()
+    assert pace.admit(10) == 0.0
