@@ -17,13 +17,14 @@ from ci_evals import progress
 from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError, UsageError
-from ci_evals.execution import JOURNAL, Order, Stop, execute, known_durations, missing_shards
+from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
 from ci_evals.model import Result
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.process import kill_all
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports import RENDERERS
+from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import without_commands
 from ci_evals.streams import prints_go_to, say
@@ -117,10 +118,10 @@ def merge(
         run_missing=run_missing,
         revision=revision(world),
     )
-    if any(source.resolve() == order.journal.resolve() for source in order.sources):
-        raise UsageError(f"{order.journal} is one of the journals to merge: choose another --out for the result")
+    check_sources(order)
     if missing := missing_shards(order.sources):
-        say(world.stderr, f"missing: shard {', '.join(missing)}\n")
+        then = "its runs are run now" if run_missing else "name its folder too, or have it run with --run-missing"
+        say(world.stderr, f"missing: shard {', '.join(missing)}: {then}\n")
     return carry_out(order, world, appearance)
 
 
@@ -132,8 +133,11 @@ def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     log = world.stderr if appearance.output == "json" else world.stdout
     with workflow_commands_stopped(suite.secrets, world.environ, log):
         report, stopped_by = _until_stopped(order, world, redactor, quiet=appearance.quiet)
-        told: list[str] = [f"resumed: {report.resumption}"] if report.resumption else []
+        told: list[str] = []
+        if order.resume and report.resumption is None:
+            told.append(f"nothing to resume: there was no {order.journal.as_posix()}")
         if order.shard:
+            told.extend(f"{label.lower()}: {text}" for label, text in notes(report))
             told.append(f"shard {order.shard} of {suite.name}: {report.summary()}; `ci-evals merge` decides")
             code = 0
         else:

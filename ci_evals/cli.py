@@ -2,16 +2,14 @@
 
 import os
 import sys
-from io import TextIOWrapper
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_evals import __version__, options
+from ci_evals import __version__, options, streams
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
-from ci_evals.streams import let_go
 
 if TYPE_CHECKING:
     from ci_evals.app import World
@@ -23,11 +21,9 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def main() -> None:
     """The console script."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark for what it lacks
+    streams.prepare()
     code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"))
-    let_go(sys.stdout, sys.stderr)
+    streams.let_go()
     sys.exit(code)
 
 
@@ -46,23 +42,25 @@ def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line pe
         _print_problems(error)
         return 2
     except CiEvalsError as error:
-        click.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         return 3 if isinstance(error, StorageError) else 2
     except Exception:  # noqa: BLE001  the last border: a bug must not look like a failed gate (exit 1)
         import traceback
 
-        traceback.print_exc()
-        click.echo("\nThis is a bug in ci-evals. Please report it with the lines above.", err=True)
+        _tell(f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above.")
         return 3
 
 
 def _print_problems(error: ConfigError) -> None:
-    for problem in error.problems[:MAX_PROBLEMS_SHOWN]:
-        click.echo(str(problem), err=True)
     count = len(error.problems)
+    lines = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
     if count > MAX_PROBLEMS_SHOWN:
-        click.echo(f"… and {count - MAX_PROBLEMS_SHOWN} more", err=True)
-    click.echo(f"\n{count} problem{'s' * (count != 1)}, nothing was run.", err=True)
+        lines.append(f"… and {count - MAX_PROBLEMS_SHOWN} more")
+    _tell("\n".join([*lines, "", f"{count} problem{'s' * (count != 1)}, nothing was run."]))
+
+
+def _tell(text: str) -> None:
+    streams.say(sys.stderr, text + "\n")
 
 
 @click.group(context_settings=_SETTINGS)

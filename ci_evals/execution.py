@@ -88,17 +88,16 @@ async def execute(
     matrix = planned(order)
     columns = Columns(matrix.total)
     cells = Cells(suite, matrix)
-    info = describe(order)
+    redactor = Redactor(suite.secrets)
+    info = redactor.clean(describe(order))
     started_at, start = time.time(), time.perf_counter()
-    if order.merge:
-        check_sources(order)
     there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
     stopped: str | None = None
     with ExitStack() as open_files:
         replay = None
         if order.replay:
             replay = Replay(open_files.enter_context(closing(Recording(order.replay))), order.replay_only)
-        journal = (Journal if there else Journal.new)(order.journal, Redactor(suite.secrets))
+        journal = (Journal if there else Journal.new)(order.journal, redactor)
         open_files.callback(journal.close)
         resumption = _take_over(order, Resumer(matrix, columns, cells, keep_errored=order.merge), journal, there=there)
         journal.start(Header(suite=info, started_at=started_at))

@@ -15,6 +15,9 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
     """
     own, api_url, named_model = options.price, options.api_url, getattr(options, "model", None)
 
+    if own is None and api_url is not None and named_model is not None:
+        _by_list(api_url, named_model, Usage(1, 1))  # load the list now, not while calls are under way
+
     def cost_usd(response: Response) -> float | None:
         if response.cost_usd is not None or response.usage is None:
             return response.cost_usd

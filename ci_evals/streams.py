@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ci_evals.errors import StorageError
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 1024 * 1024
 _OVER_THE_BAR = "\r\x1b[2K"
+
+
+def prepare() -> None:
+    """Make stdout and stderr such that printing does not fail for what they are."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed (`>&-`): the next file opened would get its number, and all that is printed
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark for what it lacks
 
 
 def say(stream: TextIO, text: str) -> None:
@@ -31,9 +42,9 @@ def say(stream: TextIO, text: str) -> None:
         raise StorageError(f"{stream.name}: cannot be written: {error.strerror}") from error
 
 
-def let_go(*streams: TextIO) -> None:
+def let_go() -> None:
     """Flush for the last time, so that a reader who is gone is no news to the interpreter when it ends."""
-    for stream in streams:
+    for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:

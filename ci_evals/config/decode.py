@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from ci_evals.config.environment import Interpolated
-from ci_evals.config.source import line_of, plain
+from ci_evals.config.source import line_of, plain, resolve
 from ci_evals.errors import Problem
 from ci_evals.providers.base import Secret
 
@@ -101,7 +101,7 @@ class Decoder:
     def leaf(self, data: Any, kind: Any, path: str, line: int | None) -> Any:
         """Decode one value; text that comes from the environment may stand for a number or a boolean."""
         try:
-            value = msgspec.convert(plain(data), kind, strict=not isinstance(data, Interpolated))
+            value = msgspec.convert(_typed(data), kind, strict=not isinstance(data, Interpolated))
         except msgspec.ValidationError as error:
             expected = _expected(kind, str(error))
             self.problem(line, path, f"{expected}, got {_shown(data)}{_hint(expected, data)}")
@@ -123,6 +123,19 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> str:
 @cache
 def _fields(cls: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
     return {field.encode_name: field for field in msgspec.structs.fields(cls)}
+
+
+def _typed(data: Any) -> Any:
+    """The value without line numbers; what stands for a number inside a free mapping or list becomes one."""
+    if isinstance(data, dict):
+        return {key: _typed_item(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_typed_item(item) for item in data]
+    return plain(data)
+
+
+def _typed_item(item: Any) -> Any:
+    return resolve(str(item)) if isinstance(item, Interpolated) else _typed(item)
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

@@ -213,7 +213,7 @@ class _Builder:
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
             _refuse(self.file, line, f"the tag {event.tag} is not supported: quote text, write anything else bare")
         is_key = self.at_key()
-        value = _resolve(event.value) if event.implicit[0] and not is_key else event.value
+        value = resolve(event.value) if event.implicit[0] and not is_key else event.value
         if isinstance(value, float) and not math.isfinite(value):
             self.problem(line, f"{event.value} is no number that JSON can hold: quote it if it is text")
         if event.anchor:
@@ -265,7 +265,8 @@ class _Builder:
                     container.lines[key] = -line  # negative: merged, so the key itself may still follow
 
 
-def _resolve(text: str) -> Any:
+def resolve(text: str) -> Any:
+    """A bare scalar by the YAML 1.2 core schema: null, a boolean, a number, or the text itself."""
     if text in _WORDS:
         return _WORDS[text]
     if _NOT_FINITE.fullmatch(text):

@@ -11,6 +11,7 @@ class Spending:
         self.cost_usd = 0.0
         self.tokens = 0
         self._budget = budget
+        self._counts_tokens = budget.max_tokens is not None or budget.per_run.max_tokens is not None
 
     def add(self, result: Result) -> str | None:
         """Count one finished run; returns why no further run may start, or None."""
@@ -25,13 +26,23 @@ class Spending:
 
     def _reached(self, result: Result) -> str | None:
         budget = self._budget
-        if budget.max_cost_usd is not None:
-            if result.cost_usd is None and result.response is not None:
-                return f"the budget counts USD, and {result.provider} does not say what its answers cost: set `price`"
-            if self.cost_usd >= budget.max_cost_usd:
-                return f"the budget of ${budget.max_cost_usd:g} is used up (${self.cost_usd:.4f})"
+        if (unknown := self._unknown(result)) is not None:
+            return unknown
+        if budget.max_cost_usd is not None and self.cost_usd >= budget.max_cost_usd:
+            return f"the budget of ${budget.max_cost_usd:g} is used up (${self.cost_usd:.4g})"
         if budget.max_tokens is not None and self.tokens >= budget.max_tokens:
             return f"the budget of {budget.max_tokens:,.0f} tokens is used up ({self.tokens:,})"
+        return None
+
+    def _unknown(self, result: Result) -> str | None:
+        """Why the budget cannot be held: an answer that does not say what it took would count as 0."""
+        if result.response is None:
+            return None
+        if self._budget.counts_cost and result.cost_usd is None:
+            what = "does not say what its answers cost: return `cost_usd`, or `usage` and set a `price`"
+            return f"the budget counts USD, and {result.provider} {what}"
+        if self._counts_tokens and result.response.usage is None:
+            return f"the budget counts tokens, and {result.provider} does not say how many it used: return `usage`"
         return None
 
 

@@ -54,5 +54,5 @@ class Cells:
         case, variant = self._matrix.case(number), self._matrix.variant(number)
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
         asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
-        fingerprint = f"{asked}-{judged_fingerprint(case)}"
+        fingerprint = f"{asked}.{judged_fingerprint(case)}"
         return PreparedCell(case, variant, rendered, asked, fingerprint, self._matrix.first_slots[number])

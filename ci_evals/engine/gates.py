@@ -15,6 +15,8 @@ PROBE_S = 0.25
 
 FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has doubled
 GROWTH_CALLS = 200  # answers after which a rate that is bounded from both sides has reached its upper bound
+CONTRADICTIONS = 5
+CONTRADICTION = 1.5  # how much slower than a rate that was let through
 LEAST_SPREAD = 0.05  # bounds this near to each other are as good as one
 DRIFT = 1.2  # how far bounds may have moved from one refusal to the next
 TRUST = 0.05  # how far one answer moves a count of what is left upwards
@@ -83,20 +85,23 @@ class Probe:
     there is.
     """
 
-    def __init__(self, limit: int, now: float, calls: Calls) -> None:
+    def __init__(self, limit: int, calls: Calls) -> None:
+        self._first = min(PROBE_CALLS, limit)
         self._limit = limit
-        self._started = now
         self._calls = calls
+        self._out_at = 0.0  # when the last of the first calls went
 
     def wait_s(self, now: float, tokens: int) -> float:  # noqa: ARG002
-        calls, first = self._calls, min(PROBE_CALLS, self._limit)
-        if calls.admitted < (first if now < self._started + PROBE_JOIN_S else self._limit):
+        calls, out_s = self._calls, now - self._out_at
+        if calls.admitted < self._first or calls.admitted - calls.under_way >= self._first:
             return 0.0
-        over = calls.admitted - calls.under_way >= first or now >= self._started + PROBE_S
-        return 0.0 if over else POLL_S
+        if calls.admitted < self._limit:
+            return 0.0 if out_s >= PROBE_JOIN_S else POLL_S
+        return 0.0 if out_s >= PROBE_S else POLL_S
 
-    def take(self, now: float, tokens: int) -> None:
-        pass
+    def take(self, now: float, tokens: int) -> None:  # noqa: ARG002
+        if self._calls.admitted < self._first:
+            self._out_at = now
 
 
 class LearntRate(Spacing):
@@ -124,6 +129,8 @@ class LearntRate(Spacing):
         self._span_s = 0.0
         self._lower_before = 0.0
         self._guessing = True
+        self._sustained = 0.0  # the highest rate that was let through from one refusal to the next
+        self._contradictions = 0
 
     def take(self, now: float, tokens: int) -> None:
         self._sent += 1
@@ -144,13 +151,21 @@ class LearntRate(Spacing):
         self._base = max(self._base, 1 / max(LONGEST_INTERVAL_S, wait_s))
         self.free_at = resume_at
 
+    @property
+    def refuted(self) -> bool:
+        """Whether refusals keep coming at rates far below one that was let through: then it is no rate that is kept."""
+        return self._contradictions >= CONTRADICTIONS
+
     def _turn(self, now: float, wait_s: float) -> None:
         """Begin anew at the first refusal of a burst."""
         if self._guessing:  # the quota lets so much through in the time until it is there again
             self._span_s = now - self._since + max(wait_s, POLL_S)
             self._guessing = False
         else:
+            if self._upper is not None:  # the span before was one from refusal to refusal, and is over now
+                self._sustained = max(self._sustained, self._let_through / self._span_s)
             self._span_s = max(now - self._since, POLL_S)
+            self._contradictions += self._sent / self._span_s < self._sustained / CONTRADICTION
             rate = self._rate()
             self._upper = rate if self._upper is None else min(rate, self._upper * DRIFT)
         self._lower_before = self._lower / DRIFT

@@ -37,18 +37,18 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
         ConfigError: a provider cannot be opened.
     """
     clock = asyncio.get_running_loop().time
-    limits = _limits(suite)
+    workers = {str(options.name): _workers(options, suite, matrix) for options in suite.providers}
+    limits = _limits(suite, workers)
     lanes = []
     for options in suite.providers:
         pace, turn = limits[_group(options)]
         retries = suite.retries if options.retried else 0
-        most = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, matrix.total)
         lanes.append(
             Lane(
                 options,
                 options.open(lend(pace.observe)),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
-                limit=max(1, most),
+                limit=workers[str(options.name)],
                 retries=retries if options.retries is None else options.retries,
                 pace=pace,
                 turn=turn,
@@ -59,7 +59,12 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
     return lanes
 
 
-def _limits(suite: Suite) -> Mapping[str, _Limits]:
+def _workers(options: ProviderOptions, suite: Suite, matrix: Matrix) -> int:
+    """How many calls of a provider may be under way."""
+    return max(1, min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, matrix.total))
+
+
+def _limits(suite: Suite, workers: Mapping[str, int]) -> Mapping[str, _Limits]:
     """Of several limits that members of a group state, the lowest holds."""
     members: dict[str, list[ProviderOptions]] = {}
     for options in suite.providers:
@@ -69,7 +74,7 @@ def _limits(suite: Suite) -> Mapping[str, _Limits]:
             Pace(
                 rpm=_lowest(each.rpm for each in providers),
                 tpm=_lowest(each.tpm for each in providers),
-                limit=suite.max_concurrency,
+                limit=min(suite.max_concurrency, sum(workers[str(each.name)] for each in providers)),
                 clock=asyncio.get_running_loop().time,
             ),
             asyncio.Lock(),

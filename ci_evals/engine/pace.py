@@ -10,7 +10,21 @@ from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
 from ci_evals.model import Usage
 
 DEFAULT_OUTPUT_TOKENS = 256
+SHORTEST_WAIT_S = 0.001  # event loops wake up to a clock tick early, and would only ask again at once
 TELLING_ANSWERS = 10  # a provider that says nothing about its limits in so many answers never does
+
+
+class _Open:
+    """A gate that is never closed, so that pauses are still kept."""
+
+    def wait_s(self, now: float, tokens: int) -> float:  # noqa: ARG002
+        return 0.0
+
+    def take(self, now: float, tokens: int) -> None:
+        pass
+
+
+_PAUSES = _Open()
 
 
 class Pace:
@@ -44,11 +58,12 @@ class Pace:
         self._requests = Spacing(rpm / 60, self._since) if rpm else None
         self._tokens = TokenSpacing(tpm / 60, self._since, self) if tpm else None
         self._learnt: LearntRate | None = None
+        self._no_rate = False
         self._told: dict[str, Told] = {}
         self._untold = 0
         self._answers = self._input_tokens = self._output_tokens = 0
         declared: list[Gate] = [gate for gate in (self._requests, self._tokens) if gate]
-        self._gates: list[Gate] = declared or [Probe(limit, self._since, self)]
+        self._gates: list[Gate] = declared or [Probe(limit, self)]
 
     @property
     def counts_tokens(self) -> bool:
@@ -64,7 +79,7 @@ class Pace:
             now = self._clock()
             wait_s = max(self._paused_until - now, *(gate.wait_s(now, tokens) for gate in self._gates))
             if wait_s > 0:
-                return wait_s
+                return max(wait_s, SHORTEST_WAIT_S)
             for gate in self._gates:
                 gate.take(now, tokens)
         self.under_way += 1
@@ -93,10 +108,15 @@ class Pace:
         now = self._clock()
         wait_s = min(default_wait_s if retry_after_s is None else retry_after_s, LONGEST_RETRY_AFTER_S)
         self._paused_until = max(self._paused_until, now + wait_s)
+        if self._no_rate:
+            return
         if self._learnt is None:
             self._learnt = LearntRate(self.admitted, self._since, now)
             self._gates = [gate for gate in self._gates if not isinstance(gate, Probe)] + [self._learnt]
         self._learnt.refused(now, now - latency_s, wait_s, self._paused_until)
+        if self._learnt.refuted:
+            self._gates = [gate for gate in self._gates if gate is not self._learnt] or [_PAUSES]
+            self._no_rate = True
 
     def observe(self, headers: Mapping[str, str]) -> None:
         """Take note of what an answer or a refusal says about limits; call this before reporting it."""

@@ -64,4 +64,4 @@ async def judged_anew(recorded: Result, cell: PreparedCell) -> Outcome:
 
 
 def _asked(fingerprint: str) -> str:
-    return fingerprint.partition("-")[0]
+    return fingerprint.partition(".")[0]

@@ -167,7 +167,6 @@ class Run:
         Returns:
             The tokens that the call was admitted with, or None if the run was stopped meanwhile.
         """
-        tokens = self._tokens(lane, attempt) if lane.pace.counts_tokens else 0
         if lane.turn.locked():
             with lane.claim.asleep(self._slots):
                 await lane.turn.acquire()
@@ -176,8 +175,10 @@ class Run:
         try:
             await self._slots.acquire(lane.claim)
             try:
+                tokens = self._tokens(lane, attempt)
                 while (wait_s := lane.pace.admit(tokens)) > 0 and self.stopped is None:
                     await self._until_stopped(wait_s)
+                    tokens = self._tokens(lane, attempt)
             except BaseException:
                 self._slots.release(lane.claim)
                 raise
@@ -202,6 +203,9 @@ class Run:
             pass
 
     def _tokens(self, lane: Lane, attempt: Attempt) -> int:
+        """What a call will probably take, for a pace that counts it."""
+        if not lane.pace.counts_tokens:
+            return 0
         messages = self._cells.of_slot(attempt.slot).rendered.messages
         params = getattr(lane.options, "params", {})
         most = params.get("max_tokens") or params.get("max_completion_tokens")
@@ -243,8 +247,8 @@ class Run:
             run=attempt.slot - cell.first_slot + 1,
             status=outcome.status,
             score=outcome.score,
-            started_at=started_at,
-            latency_s=latency_s,
+            started_at=round(started_at, 3),
+            latency_s=round(latency_s, 6),
             attempts=attempt.number,
             cost_usd=outcome.cost_usd,
             response=outcome.response,

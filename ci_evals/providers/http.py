@@ -66,6 +66,7 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ]
 
     def open(self, resources: Resources) -> Provider:
+        _ = resources.session  # made now, and not while calls are under way
         return Service(self, resources)
 
 

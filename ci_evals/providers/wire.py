@@ -29,6 +29,7 @@ _KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409:
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 _TOKEN = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([\d.]+)s"')  # Google's RetryInfo, which stands in the body
+_ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 
 T = TypeVar("T")
@@ -61,8 +62,8 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
         return f"{self.__struct_config__.tag}:{self.model}"
 
     @property
-    def api_url(self) -> str:
-        return self.base_url
+    def api_url(self) -> str | None:
+        return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
 
     @property
     def key_variable(self) -> str | None:
@@ -88,6 +89,7 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
         from multidict import CIMultiDict
         from yarl import URL
 
+        _ = resources.session  # made now, and not while calls are under way
         base = URL(self.base_url)
         merged = CIMultiDict({"Content-Type": "application/json", **headers})
         merged.update(self.headers)

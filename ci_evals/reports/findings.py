@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -134,6 +135,12 @@ def error_groups(report: Report) -> list[ErrorGroup]:
         runs = groups[key].runs if key in groups else 0
         groups[key] = ErrorGroup(runs + 1, variant, groups[key].message if runs else message)
     return sorted(groups.values(), key=lambda group: -group.runs)
+
+
+def over_budget(report: Report, limit: int) -> tuple[Result, ...]:
+    """The first `limit` runs, in plan order, that took more than `budget.per_run` allows."""
+    count = min(limit, report.columns.budget_violations)
+    return tuple(islice((result for result in report.results() if result.budget_violations), count)) if count else ()
 
 
 def input_text(case: Case) -> str:

@@ -9,10 +9,12 @@ from ci_evals.reports.findings import JudgedCell, error_groups, judged_cells, re
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
+    ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
     encode,
+    resumption_entry,
     totals_entry,
     variant_entries,
 )
@@ -43,6 +45,7 @@ class BriefDocument(Struct, frozen=True, kw_only=True):
     started_at: float
     duration_s: float
     interrupted: str | None
+    resumption: ResumptionEntry | None
     verdict: Verdict
     totals: TotalsEntry
     variants: tuple[VariantEntry, ...]
@@ -59,6 +62,7 @@ def render_json(summary: Summary) -> str:
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,
+        resumption=resumption_entry(report),
         verdict=summary.verdict,
         totals=totals_entry(report),
         variants=variant_entries(summary),

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ci_evals.report import Report
 from ci_evals.reports.findings import JudgedCell, Outcome
+from ci_evals.reports.notes import new_runs
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
 
@@ -25,10 +26,26 @@ class CountsEntry(Struct, frozen=True):
 
 
 class TotalsEntry(CountsEntry, frozen=True):
-    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score."""
+    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
+
+    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
+    than `budget.per_run` allows.
+    """
 
     pass_rate: float | None
     match_rate: float | None
+    recorded: int
+    budget_violations: int
+
+
+class ResumptionEntry(Struct, frozen=True):
+    """What a resumed run found in earlier journals, in runs; `torn` are journals whose last line was cut off."""
+
+    kept: int
+    retried: int
+    changed: int
+    new: int
+    torn: tuple[str, ...]
 
 
 class FiguresEntry(Struct, frozen=True):
@@ -76,7 +93,20 @@ class CellEntry(Struct, frozen=True, kw_only=True):
 
 def totals_entry(report: Report) -> TotalsEntry:
     """The counts and rates of the whole report."""
-    return TotalsEntry(*report.totals, pass_rate=report.pass_rate, match_rate=report.match_rate)
+    return TotalsEntry(
+        *report.totals,
+        pass_rate=report.pass_rate,
+        match_rate=report.match_rate,
+        recorded=report.columns.recorded,
+        budget_violations=report.columns.budget_violations,
+    )
+
+
+def resumption_entry(report: Report) -> ResumptionEntry | None:
+    """What was taken over from earlier journals; None if nothing was to be."""
+    if (found := report.resumption) is None:
+        return None
+    return ResumptionEntry(found.kept, found.retried, found.changed, new_runs(report), found.torn)
 
 
 def variant_entries(summary: Summary) -> tuple[VariantEntry, ...]:

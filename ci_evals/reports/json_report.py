@@ -12,10 +12,12 @@ from ci_evals.reports.findings import judged_cells
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
+    ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
     encode,
+    resumption_entry,
     totals_entry,
     variant_entries,
 )
@@ -33,6 +35,7 @@ class ReportDocument(Struct, frozen=True, kw_only=True):
     started_at: float
     duration_s: float
     interrupted: str | None
+    resumption: ResumptionEntry | None
     verdict: Verdict
     gate: Gate | None
     totals: TotalsEntry
@@ -72,6 +75,7 @@ def _document(summary: Summary) -> ReportDocument:
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,
+        resumption=resumption_entry(report),
         verdict=summary.verdict,
         gate=summary.gate,
         totals=totals_entry(report),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.reports import figures, templates
 from ci_evals.reports.findings import (
@@ -14,9 +15,11 @@ from ci_evals.reports.findings import (
     error_groups,
     findings,
     input_text,
+    over_budget,
     results_of,
 )
 from ci_evals.reports.markdown_text import Markdown, code, fence, finalize
+from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.reports.variants import variant_reports
@@ -53,9 +56,11 @@ def render(summary: Summary) -> Iterator[bytes]:
     yield template.render(
         report=report,
         verdict=verdict,
+        notes=tuple(notes(report)),
         scopes=sorted(verdict.scopes, key=_badness) if len(verdict.scopes) > 1 else (),
         variants=variant_reports(summary),
         sections=_sections(summary),
+        over_budget=over_budget(report, _MAX_ROWS),
         error_groups=error_groups(report) if report.errored else (),
         max_rows=_MAX_ROWS,
     ).encode()
@@ -110,5 +115,6 @@ def _environment() -> "Environment":
         "seconds": figures.seconds,
         "with_interval": figures.rate_with_interval,
         "number_of": figures.number_of,
+        "variant": lambda result: str(Variant(result.provider, result.prompt)),
     }
     return environment

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ci_evals.model import Case
+from ci_evals.model import Case, Variant
 from ci_evals.report import Report
 from ci_evals.reports.figures import number_of, rate, rate_with_interval, seconds
 from ci_evals.reports.findings import (
@@ -17,9 +17,11 @@ from ci_evals.reports.findings import (
     counted_reasons,
     error_groups,
     findings,
+    over_budget,
     results_of,
 )
 from ci_evals.reports.json_brief import render_json
+from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
@@ -31,6 +33,7 @@ __all__ = ["render", "render_json"]
 MAX_FAILED = 20
 MAX_FLAKY = 10
 MAX_ERROR_GROUPS = 10
+MAX_OVER_BUDGET = 10
 MAX_SCOPES = 10
 
 _MAX_REASONS = 3
@@ -89,6 +92,8 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
         yield _heading("Flaky, but within the bar", len(found.flaky))
         yield from (_headline("~", "yellow", report, cell) for cell in found.flaky[:MAX_FLAKY])
         yield from _more(len(found.flaky) - MAX_FLAKY, "flaky case")
+    if report.columns.budget_violations:
+        yield from _over_budget(report)
     if report.errored:
         yield from _errors(report)
     yield ""
@@ -134,6 +139,17 @@ def _headline(mark: str, style: str, report: Report, cell: JudgedCell) -> Text:
     )
 
 
+def _over_budget(report: Report) -> Iterator[RenderableType]:
+    count = report.columns.budget_violations
+    yield _heading("Over budget", count)
+    for result in over_budget(report, MAX_OVER_BUDGET):
+        several = len(report.matrix.variants) > 1
+        of = f" on {one_line(str(Variant(result.provider, result.prompt)), _NAME_CHARACTERS)}" if several else ""
+        text = f"{of}, run {result.run}: {', '.join(result.budget_violations)}"
+        yield Text.assemble(("! ", "yellow"), (one_line(result.case, _NAME_CHARACTERS), "bold"), text)
+    yield from _more(count - MAX_OVER_BUDGET, "run")
+
+
 def _errors(report: Report) -> Iterator[RenderableType]:
     groups = error_groups(report)
     yield _heading("Errored", report.errored)
@@ -144,8 +160,8 @@ def _errors(report: Report) -> Iterator[RenderableType]:
 
 
 def _ending(report: Report, verdict: Verdict) -> Iterator[RenderableType]:
-    if report.interrupted:
-        yield Text(f"Interrupted: {one_line(report.interrupted, _NAME_CHARACTERS)}")
+    for label, text in notes(report):
+        yield Text(f"{label}: {one_line(text, _SENTENCE_CHARACTERS)}")
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
     word, style = _WORDS[verdict.status]
     sentence = Table.grid(padding=(0, 2, 0, 0))

@@ -138,6 +138,7 @@ def test_an_endpoint_of_ones_own_needs_no_key(project: Project) -> None:
 
 
 def test_values_of_the_environment_can_be_sent_as_json(project: Project) -> None:
-    project.suite(providers=provider(params={"user": "${WHO}"}, headers={"X-Team": "${WHO}"}))
-    options = project.load({"WHO": "me"}).providers[0]
-    assert msgspec.json.encode([options.params, options.headers]) == b'[{"user":"me"},{"X-Team":"me"}]'  # type: ignore[attr-defined]
+    project.suite(providers=provider(params={"user": "${WHO}", "top_p": "${P}"}, headers={"X-Team": "${WHO}-${P}"}))
+    options = project.load({"WHO": "me", "P": "0.5"}).providers[0]
+    sent = msgspec.json.encode([options.params, options.headers])  # type: ignore[attr-defined]
+    assert sent == b'[{"user":"me","top_p":0.5},{"X-Team":"me-0.5"}]'

@@ -76,7 +76,6 @@ def test_a_torn_last_line_is_found_and_what_is_before_it_is_whole(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is not a journal"),
         (b'{"id": 1}\n', "is not a journal"),
         (b"hello\n", "is not a journal"),
         (b'{"journal":"ci-evals","schema_version":99,"suite":{}}\n', "not a header"),

@@ -102,6 +102,18 @@ class Seats:
         self.seats += 1
 
 
+class Moody(Bucket):
+    """Refuses one call in ten, however slowly it is asked."""
+
+    def __init__(self, latency_s: float, retry_after_s: float) -> None:
+        super().__init__(math.inf, latency_s)
+        self.retry_after_s = retry_after_s
+        self.draw = random.Random(0).random
+
+    def call(self, now: float) -> Reply:
+        return Reply(self.refusal_s, self.retry_after_s) if self.draw() < 0.1 else Reply(self.latency_s)
+
+
 class Outcome(NamedTuple):
     wall_s: float
     refused: int
@@ -272,6 +284,15 @@ def test_a_limit_of_calls_at_once_is_found(seats: int, latency_s: float) -> None
     outcome = simulate(server, 64)
     assert outcome.wall_s <= 2 * minimum_s
     assert outcome.refused <= 64 + 0.03 * RUNS
+
+
+@pytest.mark.parametrize("retry_after_s", [0.0, 0.05, 1.0])
+def test_refusals_that_slowing_down_does_not_help_against_do_not_slow_down_the_rest(retry_after_s: float) -> None:
+    """Only the start is spent on looking for a rate: then nothing but the pauses that were asked for is kept."""
+    spent = [simulate(Moody(0.05, retry_after_s), 16, runs=runs).wall_s for runs in (1000, 4000)]
+    pauses_s = 3000 * 0.1 * retry_after_s
+    assert spent[1] - spent[0] <= 3 * 3000 * 0.05 / 16 + pauses_s
+    assert spent[0] <= 60 + 100 * retry_after_s
 
 
 @LATENCIES

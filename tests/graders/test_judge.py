@@ -90,6 +90,9 @@ async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
         def grade(self, answer: Answer) -> Finding:
             raise ZeroDivisionError
 
+        def prepare(self) -> None:
+            pass
+
     with pytest.raises(ZeroDivisionError):
         await grade_all([Expectation("broken", Broken())], answer_of())
 

@@ -1,0 +1,214 @@
+"""What is on disk, and what is still running, after somebody ended a run."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from aiohttp import web
+from fakes.chat import ChatServer, chatting
+from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start
+from suites import chat, write_suite
+
+from ci_evals.engine.journal import scan
+from ci_evals.model import Result
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+
+CASES = 20
+ANSWERED = 8
+both_loops = pytest.mark.parametrize("command", [COMMAND, WITHOUT_UVLOOP], ids=["uvloop", "asyncio"])
+both_signals = pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+
+
+class Holding(ChatServer):
+    """Answers the first so many questions and holds the others; `stuck` is set when it holds `hold_at_once`."""
+
+    def __init__(self, answered: int, hold_at_once: int) -> None:
+        super().__init__()
+        self.stuck = asyncio.Event()
+        self._left = answered
+        self._hold_at_once = hold_at_once
+        self._held = 0
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        if self._left:
+            self._left -= 1
+            return await super().complete(request)
+        self._held += 1
+        if self._held == self._hold_at_once:
+            self.stuck.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+
+def echoes(folder: Path, url: str) -> None:
+    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+    write_suite(folder, cases, providers=[chat(url)], max_concurrency=4)
+
+
+def journaled(folder: Path) -> list[Result]:
+    """The results in the journal, which must be whole."""
+    results: list[Result] = []
+    scanned = scan(folder / "ci-evals-results" / "results.jsonl", lambda result, *_: results.append(result))
+    assert not scanned.torn
+    return results
+
+
+@both_loops
+@both_signals
+async def test_the_first_signal_ends_the_run_with_everything_on_disk(
+    which: signal.Signals, code: int, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with chatting(Holding(ANSWERED, 4)) as server:
+        echoes(tmp_path, server.url)
+        process = await start(tmp_path, "run", command=command)
+        await server.stuck.wait()
+        process.send_signal(which)
+        ended = await finished(process)
+    assert ended.code == code
+    assert len(journaled(tmp_path)) == ANSWERED
+    out = tmp_path / "ci-evals-results"
+    report = json.loads((out / "report.json").read_bytes())
+    assert report["interrupted"] == which.name
+    assert len(report["results"]) == ANSWERED
+    left_out = f"{CASES - ANSWERED} not run"
+    summary = (out / "summary.md").read_text()
+    assert f"**Interrupted**: {which.name}" in summary
+    assert left_out in summary
+    assert f"Interrupted: {which.name}" in ended.out
+    assert left_out in ended.out
+    assert ET.parse(out / "junit.xml").getroot().get("skipped") == str(CASES - ANSWERED)
+    assert "Traceback" not in ended.err
+
+
+@both_loops
+async def test_an_interrupted_run_is_resumed_and_nothing_is_asked_twice(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with chatting(Holding(ANSWERED, 4)) as server:
+        echoes(tmp_path, server.url)
+        process = await start(tmp_path, "run", command=command)
+        await server.stuck.wait()
+        process.send_signal(signal.SIGINT)
+        await finished(process)
+        answered = set(server.asked)
+    async with chatting(ChatServer()) as server:
+        echoes(tmp_path, server.url)
+        resumed = await ci_evals(tmp_path, "run", "--resume", command=command)
+    assert resumed.code == 0
+    assert "20 of 20 runs passed" in resumed.out
+
+
+STUBBORN = """
+import os, pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lasting = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", lasting], stdout=subprocess.PIPE)
+child.stdout.readline()
+path = pathlib.Path(f"{os.getpid()}.pids")
+path.with_suffix(".partial").write_text(f"{os.getpid()} {child.pid}")
+path.with_suffix(".partial").rename(path)
+time.sleep(600)
+"""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Files and processes tell nobody about their changes."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie that waits for its parent does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+@both_loops
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_programs_and_what_they_started_are_gone_afterwards(
+    signals: int, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    provider = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
+    cases = [{"id": f"case-{n}", "input": "hi", "expect": [{"equals": "hi"}]} for n in range(3)]
+    write_suite(tmp_path, cases, providers=[provider], max_concurrency=3)
+    process = await start(tmp_path, "run", command=command)
+    await until(lambda: len(list(tmp_path.glob("*.pids"))) == 3)
+    pids = [int(pid) for path in tmp_path.glob("*.pids") for pid in path.read_text().split()]
+    assert all(map(alive, pids))
+    for _ in range(signals):
+        process.send_signal(signal.SIGTERM)
+    ended = await finished(process)
+    assert ended.code == 143
+    await until(lambda: not any(map(alive, pids)))
+    assert journaled(tmp_path) == []
+
+
+@both_loops
+@both_signals
+async def test_the_second_signal_ends_at_once_and_the_journal_is_whole(
+    which: signal.Signals, code: int, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The run cannot end in order: its function catches the cancellation and goes on."""
+    (tmp_path / "agent.py").write_text(STUBBORN_FUNCTION)
+    cases = [{"id": f"case-{n}", "input": n, "expect": [{"equals": "ok"}]} for n in range(3)]
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, cases, providers=[provider], max_concurrency=3, timeout_s=600)
+    process = await start(tmp_path, "run", command=command)
+    await until((tmp_path / "started").exists)
+    process.send_signal(which)
+    await until((tmp_path / "cancelled").exists)
+    assert process.returncode is None
+    process.send_signal(which)
+    ended = await finished(process)
+    assert ended.code == code
+    assert [result.status for result in journaled(tmp_path)] == ["passed", "passed"]
+    assert not (tmp_path / "ci-evals-results" / "report.json").exists()
+
+
+STUBBORN_FUNCTION = """
+import asyncio, pathlib
+
+answered = 0
+
+async def answer(number):
+    global answered
+    if number:
+        answered += 1
+        return "ok"
+    while answered < 2:
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    pathlib.Path("started").touch()
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pathlib.Path("cancelled").touch()
+"""
+
+
+async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "evals.yaml")
+    process = await start(tmp_path, "run", "--config", "evals.yaml")
+    writer = await asyncio.to_thread(os.open, tmp_path / "evals.yaml", os.O_WRONLY)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    os.close(writer)
+    assert ended.code == 130
+    assert ended.err == ""
