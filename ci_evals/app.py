@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from uuid import uuid4
 from ci_evals import progress
 from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
 from ci_evals.engine.shards import Shard
-from ci_evals.errors import StorageError, UsageError
+from ci_evals.errors import StorageError
 from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
 from ci_evals.model import Result
 from ci_evals.providers.mock import Mock
@@ -215,6 +216,7 @@ def _until_stopped(
         with _signals_stop(task, stop):
             reports.append(await task)
 
+    gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
     with prints_go_to(world.stderr, clean), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
     return reports[0], next((which for which in EXIT_CODES if which.name == stop.reason), None)

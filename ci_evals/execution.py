@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
+from copy import copy
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from ci_evals.engine.resume import Resumer
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
 from ci_evals.errors import StorageError, UsageError
-from ci_evals.model import Result
+from ci_evals.model import Case, Result
 from ci_evals.redaction import Redactor
 from ci_evals.report import Columns, Matrix, Report, Resumption, SuiteInfo
 from ci_evals.suite import Suite
@@ -113,7 +114,7 @@ async def execute(
                 stopped = stop.reason
     return Report(
         info,
-        matrix,
+        _without_secrets(matrix, redactor),
         columns,
         read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
         decode=decode,
@@ -131,6 +132,21 @@ def planned(order: Order) -> Matrix:
     if order.shard is None:
         return matrix
     return Matrix(suite.cases, suite.variants, suite.runs, only=cells_of_shard(matrix, order.shard, order.durations_s))
+
+
+def _without_secrets(matrix: Matrix, redactor: Redactor) -> Matrix:
+    """The matrix as reports may show it: a case may hold what the suite elsewhere takes from a variable."""
+    shown = copy(matrix)
+    shown.cases = [redactor.clean(case) if _tells_secrets(case, redactor) else case for case in matrix.cases]
+    return shown
+
+
+def _tells_secrets(case: Case, redactor: Redactor) -> bool:
+    told = (case.id, case.vars, case.input, case.messages, case.tags, case.description, case.metadata)
+    try:
+        return redactor.finds(msgspec.json.encode(told, enc_hook=repr))
+    except UnicodeEncodeError:  # lone surrogates
+        return True
 
 
 def describe(order: Order) -> SuiteInfo:

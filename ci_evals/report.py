@@ -14,6 +14,7 @@ from msgspec import Struct
 from ci_evals.model import Case, Result, Status, Variant
 
 STATUSES: tuple[Status | None, ...] = (None, "passed", "failed", "errored")
+_MOST_TOKENS = 2**53  # whatever a provider claims
 _CODES = {status: code for code, status in enumerate(STATUSES)}
 
 
@@ -69,12 +70,12 @@ class Columns:
         self.score = array("f", [nan]) * total
         self.latency_s = array("d", [nan]) * total
         self.cost_usd = array("d", [nan]) * total
-        self.input_tokens = array("L", [0]) * total
-        self.output_tokens = array("L", [0]) * total
+        self.input_tokens = array("Q", [0]) * total
+        self.output_tokens = array("Q", [0]) * total
         self.offset = array("q", [-1]) * total
         self.recorded = 0
         self.budget_violations = 0
-        self.grader_scores: dict[tuple[Variant, str], tuple[int, float]] = {}
+        self.grader_scores: dict[tuple[str, str | None, str], list[float]] = {}  # by variant and grader: count, total
 
     def record(self, slot: int, result: Result, offset: int) -> None:
         """Note the result of one slot; `offset` is where its line starts in the journal, in bytes."""
@@ -90,13 +91,12 @@ class Columns:
         if result.budget_violations:
             self.budget_violations += 1
         if result.response is not None and (usage := result.response.usage) is not None:
-            self.input_tokens[slot] = usage.input_tokens
-            self.output_tokens[slot] = usage.output_tokens
-        if result.grades:
-            variant = Variant(result.provider, result.prompt)
-            for grade in result.grades:
-                count, total = self.grader_scores.get((variant, grade.grader), (0, 0.0))
-                self.grader_scores[variant, grade.grader] = (count + 1, total + grade.score)
+            self.input_tokens[slot] = min(max(usage.input_tokens, 0), _MOST_TOKENS)
+            self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
+        for grade in result.grades:
+            sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
+            sums[0] += 1
+            sums[1] += grade.score
 
 
 class Counts(NamedTuple):
@@ -290,8 +290,8 @@ class Report:
         """The mean score of each grader on one variant, by the grader's YAML name."""
         return {
             grader: total / count
-            for (of, grader), (count, total) in self.columns.grader_scores.items()
-            if of == variant
+            for (provider, prompt, grader), (count, total) in self.columns.grader_scores.items()
+            if (provider, prompt) == (variant.provider, variant.prompt)
         }
 
     # Reading results back.
@@ -327,7 +327,7 @@ class Report:
     def summary(self) -> str:
         """One line for a person: `38 of 40 runs passed (95.0 %), 1 failed, 1 errored`."""
         counts = self.totals
-        rate = "no graded runs" if self.pass_rate is None else f"{self.pass_rate:.1%}"
+        rate = "no graded runs" if self.pass_rate is None else f"{100 * self.pass_rate:.1f} %"
         text = f"{counts.passed} of {counts.planned} runs passed ({rate})"
         parts = (("failed", counts.failed), ("errored", counts.errored), ("not run", counts.missing))
         return ", ".join([text, *(f"{count} {word}" for word, count in parts if count)])

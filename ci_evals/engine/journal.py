@@ -31,6 +31,8 @@ class Header(Struct, frozen=True, kw_only=True):
     started_at: float
 
 
+_OWN_BYTES = len('{"fingerprint":"') + 49  # of a result's line, before what a provider could have written
+
 _ENCODER = msgspec.json.Encoder(enc_hook=repr)
 _OPENING = b'{"journal":'
 _HEADER = msgspec.json.Decoder(Header)
@@ -56,7 +58,7 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise StorageError(f"{path}: cannot be written: {error.strerror}: choose another --out") from error
         if not lock(self._fd):
             os.close(self._fd)
             raise StorageError(f"{path}: another ci-evals is writing to it: wait for it, or choose another --out")
@@ -91,7 +93,7 @@ class Journal:
         except UnicodeEncodeError:  # a lone surrogate somewhere in an answer: JSON in UTF-8 has no way to say it
             result = _without_surrogates(result)
             line = _ENCODER.encode(result)
-        if self._redactor.finds(line):
+        if self._redactor.finds(line[_OWN_BYTES:]):
             result = self._redactor.clean(result)
             line = _ENCODER.encode(result)
         return result, self._append(line + b"\n")
@@ -147,6 +149,8 @@ def scan(path: Path, found: Callable[[Result, bytes, int], None]) -> Scanned:
     Args:
         path: the file.
         found: called with each result, its line without newline, and the line's offset in bytes.
+
+    An empty file is a journal whose first line was never written.
 
     Raises:
         StorageError: there is no such file, it is not a journal, or a line in its midst is damaged.

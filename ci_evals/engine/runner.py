@@ -167,27 +167,31 @@ class Run:
         Returns:
             The tokens that the call was admitted with, or None if the run was stopped meanwhile.
         """
-        if lane.turn.locked():
-            with lane.claim.asleep(self._slots):
-                await lane.turn.acquire()
-        else:
+        if not lane.turn.locked() and self._slots.acquire_now(lane.claim):
+            tokens = self._tokens(lane, attempt)
+            if lane.pace.admit(tokens) <= 0:
+                return tokens
+            self._slots.release(lane.claim)
+        with lane.claim.asleep(self._slots):
             await lane.turn.acquire()
         try:
             await self._slots.acquire(lane.claim)
             try:
-                tokens = self._tokens(lane, attempt)
-                while (wait_s := lane.pace.admit(tokens)) > 0 and self.stopped is None:
-                    await self._until_stopped(wait_s)
-                    tokens = self._tokens(lane, attempt)
+                return await self._at_its_pace(lane, attempt)
             except BaseException:
                 self._slots.release(lane.claim)
                 raise
         finally:
             lane.turn.release()
-        if self.stopped is not None:
-            self._slots.release(lane.claim)
-            return None
-        return tokens
+
+    async def _at_its_pace(self, lane: Lane, attempt: Attempt) -> int | None:
+        while self.stopped is None:
+            tokens = self._tokens(lane, attempt)
+            if (wait_s := lane.pace.admit(tokens)) <= 0:
+                return tokens
+            await self._until_stopped(wait_s)
+        self._slots.release(lane.claim)
+        return None
 
     async def _rest(self, lane: Lane, seconds: float) -> None:
         """Wait without wanting a slot."""

@@ -47,10 +47,16 @@ class Slots:
         self.claims.append(claim)
         return claim
 
+    def acquire_now(self, claim: Claim) -> bool:
+        """Take a slot if one is to be had without waiting."""
+        if claim.waiting or not self._available(claim):
+            return False
+        self._grant(claim)
+        return True
+
     async def acquire(self, claim: Claim) -> None:
         """Take a slot, waiting for one if need be."""
-        if not claim.waiting and self._available(claim):
-            self._grant(claim)
+        if self.acquire_now(claim):
             return
         ticket = asyncio.get_running_loop().create_future()
         claim.waiting.append(ticket)

@@ -24,6 +24,8 @@ async def grade_all(expectations: Iterable[Expectation], answer: Answer) -> tupl
 
 def score_of(grades: Sequence[Grade]) -> float:
     """The mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
+    if len(grades) == 1:
+        return grades[0].score
     if not grades:
         return 1.0
     total = sum(grade.weight for grade in grades)
@@ -35,5 +37,8 @@ def score_of(grades: Sequence[Grade]) -> float:
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
     """Whether the run is good: all graders that have a weight passed, or the score reaches the threshold if given."""
     if threshold is None:
-        return all(grade.passed for grade in grades if grade.weight > 0)
+        for grade in grades:
+            if not grade.passed and grade.weight > 0:
+                return False
+        return True
     return score_of(grades) >= threshold - _TOLERANCE

@@ -10,7 +10,6 @@ from ci_evals.model import Result, Status, Variant
 from ci_evals.report import Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, judged_cells, reasons, results_of, why
-from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
 
@@ -42,8 +41,7 @@ def render(summary: Summary) -> Iterator[bytes]:
 def _test_suite(report: Report, variant: Variant, cases: "list[TestCase]") -> ET.Element:
     from junit_xml import TestSuite
 
-    told = {label.lower(): _attribute(text) for label, text in notes(report)}
-    suite: ET.Element = TestSuite(_class_name(report, variant), cases, properties=told).build_xml_doc()
+    suite: ET.Element = TestSuite(_class_name(report, variant), cases).build_xml_doc()
     suite.set("time", f"{float(suite.get('time', 0)):.3f}")
     return suite
 

@@ -160,8 +160,8 @@ def _errors(report: Report) -> Iterator[RenderableType]:
 
 
 def _ending(report: Report, verdict: Verdict) -> Iterator[RenderableType]:
-    for label, text in notes(report):
-        yield Text(f"{label}: {one_line(text, _SENTENCE_CHARACTERS)}")
+    for note in notes(report):
+        yield Text(f"{note.label}: {one_line(note.text, _SENTENCE_CHARACTERS)}")
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
     word, style = _WORDS[verdict.status]
     sentence = Table.grid(padding=(0, 2, 0, 0))

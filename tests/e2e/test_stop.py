@@ -5,13 +5,15 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from aiohttp import web
-from fakes.chat import ChatServer, chatting
+from fakes.chat import completion
+from fakes.http_server import FakeServer, never, serving
 from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start
 from suites import chat, write_suite
 
@@ -28,25 +30,33 @@ both_signals = pytest.mark.parametrize(
 )
 
 
-class Holding(ChatServer):
-    """Answers the first so many questions and holds the others; `stuck` is set when it holds `hold_at_once`."""
+async def echo(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=completion(json.loads(await request.read())["messages"][-1]["content"]))
 
-    def __init__(self, answered: int, hold_at_once: int) -> None:
-        super().__init__()
+
+class Holding:
+    """Answers the first so many questions with themselves and holds the others; `stuck` is set when it holds four."""
+
+    def __init__(self) -> None:
         self.stuck = asyncio.Event()
-        self._left = answered
-        self._hold_at_once = hold_at_once
-        self._held = 0
+        self._asked = 0
 
-    async def complete(self, request: web.Request) -> web.StreamResponse:
-        if self._left:
-            self._left -= 1
-            return await super().complete(request)
-        self._held += 1
-        if self._held == self._hold_at_once:
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self._asked += 1
+        if self._asked <= ANSWERED:
+            return await echo(request)
+        if self._asked == ANSWERED + 4:
             self.stuck.set()
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
+        return await never(request)
+
+
+@asynccontextmanager
+async def holding() -> AsyncIterator[tuple[FakeServer, asyncio.Event]]:
+    """A server that gets stuck, and the event of its being so."""
+    held = Holding()
+    async with serving() as server:
+        server.answers(held.respond)
+        yield server, held.stuck
 
 
 def echoes(folder: Path, url: str) -> None:
@@ -67,10 +77,10 @@ def journaled(folder: Path) -> list[Result]:
 async def test_the_first_signal_ends_the_run_with_everything_on_disk(
     which: signal.Signals, code: int, command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    async with chatting(Holding(ANSWERED, 4)) as server:
+    async with holding() as (server, stuck):
         echoes(tmp_path, server.url)
         process = await start(tmp_path, "run", command=command)
-        await server.stuck.wait()
+        await stuck.wait()
         process.send_signal(which)
         ended = await finished(process)
     assert ended.code == code
@@ -89,27 +99,25 @@ async def test_the_first_signal_ends_the_run_with_everything_on_disk(
     assert "Traceback" not in ended.err
 
 
-@both_loops
-async def test_an_interrupted_run_is_resumed_and_nothing_is_asked_twice(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
-    async with chatting(Holding(ANSWERED, 4)) as server:
+async def test_an_interrupted_run_is_resumed_where_it_was(tmp_path: Path) -> None:
+    async with holding() as (server, stuck):
         echoes(tmp_path, server.url)
-        process = await start(tmp_path, "run", command=command)
-        await server.stuck.wait()
+        process = await start(tmp_path, "run")
+        await stuck.wait()
         process.send_signal(signal.SIGINT)
         await finished(process)
-        answered = set(server.asked)
-    async with chatting(ChatServer()) as server:
-        echoes(tmp_path, server.url)
-        resumed = await ci_evals(tmp_path, "run", "--resume", command=command)
+        server.answers(echo)
+        asked_before = len(server.seen)
+        resumed = await ci_evals(tmp_path, "run", "--resume")
+        assert len(server.seen) - asked_before == CASES - ANSWERED
     assert resumed.code == 0
     assert "20 of 20 runs passed" in resumed.out
 
 
 STUBBORN = """
 import os, pathlib, signal, subprocess, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+asked = pathlib.Path(f"{os.getpid()}.asked")
+signal.signal(signal.SIGTERM, lambda *_: asked.touch())
 lasting = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
 child = subprocess.Popen([sys.executable, "-c", lasting], stdout=subprocess.PIPE)
 child.stdout.readline()
@@ -123,7 +131,7 @@ time.sleep(600)
 async def until(condition: Callable[[], bool]) -> None:
     """Files and processes tell nobody about their changes."""
     async with asyncio.timeout(30):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  as above
             await asyncio.sleep(0.01)
 
 
@@ -134,6 +142,10 @@ def alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def noted_pids(folder: Path) -> list[int]:
+    return [int(pid) for path in folder.glob("*.pids") for pid in path.read_text().split()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
@@ -148,14 +160,17 @@ async def test_programs_and_what_they_started_are_gone_afterwards(
     write_suite(tmp_path, cases, providers=[provider], max_concurrency=3)
     process = await start(tmp_path, "run", command=command)
     await until(lambda: len(list(tmp_path.glob("*.pids"))) == 3)
-    pids = [int(pid) for path in tmp_path.glob("*.pids") for pid in path.read_text().split()]
+    pids = noted_pids(tmp_path)
     assert all(map(alive, pids))
-    for _ in range(signals):
+    process.send_signal(signal.SIGTERM)
+    if signals == 2:
+        await until(lambda: len(list(tmp_path.glob("*.asked"))) == 3)
         process.send_signal(signal.SIGTERM)
     ended = await finished(process)
     assert ended.code == 143
     await until(lambda: not any(map(alive, pids)))
     assert journaled(tmp_path) == []
+    assert (tmp_path / "ci-evals-results" / "report.json").exists() == (signals == 1)
 
 
 @both_loops
@@ -211,4 +226,4 @@ async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:
     ended = await finished(process)
     os.close(writer)
     assert ended.code == 130
-    assert ended.err == ""
+    assert ended.err.strip() == ""

@@ -1,0 +1,232 @@
+"""A key is nowhere in what a run writes or prints, wherever it came from."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+from fakes.http_server import Scripted, serving
+from processes import Finished, ci_evals
+from suites import chat, write_suite
+
+NAMED = 'Zx9/"quoted" pass+word%41'  # every encoding of it differs
+DOTENV = "dotenv-value-Qm77xK2p"
+SHAPED = "sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWx"
+IN_URL = "AIzaSyB1c2D3e4F5g6H7i8J9k0"
+
+PLANTED = (NAMED, quote(NAMED, safe=""), quote(NAMED), json.dumps(NAMED)[1:-1], DOTENV, SHAPED, IN_URL)
+FORMS = (*PLANTED, *(json.dumps(planted)[1:-1] for planted in PLANTED))
+
+
+def written(folder: Path, ended: Finished) -> Iterator[tuple[str, bytes]]:
+    """Everything that a run wrote, by where it is."""
+    yield "stdout", ended.stdout
+    yield "stderr", ended.stderr
+    yield "step summary", (folder / "step-summary.md").read_bytes()
+    for path in sorted((folder / "ci-evals-results").rglob("*")):
+        yield path.name, path.read_bytes()
+
+
+def check_clean(folder: Path, ended: Finished) -> None:
+    assert ended.code in (1, 3), ended.err
+    places = dict(written(folder, ended))
+    assert places.keys() >= {"results.jsonl", "report.json", "junit.xml", "summary.md"}
+    found = [(place, form) for place, content in places.items() for form in FORMS if form.encode() in content]
+    assert found == []
+
+
+async def run(folder: Path, **environ: str) -> Finished:
+    (folder / ".env").write_text(f"UNRELATED={DOTENV}\n")
+    return await ci_evals(
+        folder, "run", NAMED_KEY=NAMED, URL_KEY=IN_URL, GITHUB_STEP_SUMMARY=str(folder / "step-summary.md"), **environ
+    )
+
+
+def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
+    """Cases that fail, because what fails is shown everywhere; one of them with an expectation of its own."""
+    expect = [{"equals": "something else"}, {"tool_call": {"name": "other"}}, {"is_json": True}]
+    cases = [{"id": f"case-{n}", "input": "hi", "expect": expect} for n in range(2)]
+    provider = {"retries": 0, **provider}
+    write_suite(folder, cases, providers=[provider])
+
+
+def everything() -> str:
+    """A text with every secret in every form."""
+    return " | ".join(
+        [*PLANTED, f"https://host/?key={quote(NAMED, safe='')}", f"Bearer {DOTENV}", f"user:{SHAPED}@host"]
+    )
+
+
+async def test_in_an_answer_and_its_tool_calls(tmp_path: Path) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "send", "arguments": json.dumps({"to": everything()})}}
+    message = {"role": "assistant", "content": everything(), "tool_calls": [call]}
+    async with serving() as server:
+        server.answers(Scripted({"model": SHAPED, "choices": [{"message": message, "finish_reason": DOTENV}]}))
+        failing_suite(tmp_path, chat(server.url, api_key="${NAMED_KEY}"))
+        check_clean(tmp_path, await run(tmp_path))
+        assert server.seen[0].headers["Authorization"] == f"Bearer {NAMED}"
+
+
+async def test_in_an_error_that_echoes_what_was_sent(tmp_path: Path) -> None:
+    async def echo(request: web.Request) -> web.StreamResponse:
+        told = f"wrong key: {request.headers['Authorization']} {request.headers['X-Extra']} {everything()}"
+        return web.json_response({"error": {"message": told}}, status=400, reason=SHAPED)
+
+    async with serving() as server:
+        server.answers(echo)
+        failing_suite(tmp_path, chat(server.url, api_key="${NAMED_KEY}", headers={"X-Extra": "a ${URL_KEY}"}))
+        check_clean(tmp_path, await run(tmp_path))
+
+
+async def test_in_the_address_of_a_service_and_where_it_redirects(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.answers(
+            Scripted(status=302, headers={"Location": f"/{IN_URL}/{quote(NAMED, safe='')}?key={IN_URL}"}),
+            Scripted(f"You asked for /?key={IN_URL}", status=500),
+        )
+        failing_suite(
+            tmp_path, {"type": "http", "url": f"{server.url}/?key=${{URL_KEY}}", "headers": {"X": "${NAMED_KEY}"}}
+        )
+        use_vars(tmp_path)
+        check_clean(tmp_path, await run(tmp_path))
+        assert IN_URL in server.seen[0].path
+
+
+def use_vars(folder: Path) -> None:
+    """Put a secret among the vars of all cases, where a report shows it as the input."""
+    config = json.loads((folder / "evals.yaml").read_text())
+    for case in config["cases"]:
+        case["vars"] = {"x": everything()}
+        del case["input"]
+    (folder / "evals.yaml").write_text(json.dumps(config))
+
+
+async def test_when_nobody_listens_at_an_address_with_a_key(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9/?key=${URL_KEY}"
+    failing_suite(tmp_path, {"type": "http", "url": url, "headers": {"X": "${NAMED_KEY}"}})
+    use_vars(tmp_path)
+    check_clean(tmp_path, await run(tmp_path))
+
+
+PRINTING = f"""
+import os, subprocess, sys
+
+def answer(text):
+    secrets = {everything()!r}
+    print(secrets)
+    print(secrets, file=sys.stderr)
+    sys.stdout.buffer.write(secrets.encode() + b"\\n")
+    for part in (secrets[:7], secrets[7:]):
+        print(part, end="")
+    raise RuntimeError(secrets)
+"""
+
+
+async def test_in_what_a_function_prints_and_raises(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(PRINTING)
+    failing_suite(tmp_path, {"name": "agent", "type": "python", "target": "agent:answer"})
+    name_keys(tmp_path)
+    check_clean(tmp_path, await run(tmp_path))
+
+
+async def test_in_the_stderr_of_a_program(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(f"import sys; sys.exit({everything()!r})")
+    command = [sys.executable, "agent.py"]
+    failing_suite(tmp_path, {"name": "agent", "type": "command", "command": command, "env": {"KEY": "${NAMED_KEY}"}})
+    check_clean(tmp_path, await run(tmp_path))
+
+
+async def test_in_the_crash_of_a_grader(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text(f"def judge(answer): raise RuntimeError({everything()!r})")
+    cases = [{"id": "case", "input": "hi", "expect": [{"python": "judge:judge"}]}]
+    write_suite(tmp_path, cases, description="${NAMED_KEY} of ${URL_KEY}")
+    check_clean(tmp_path, await run(tmp_path))
+
+
+async def test_json_on_stdout(tmp_path: Path) -> None:
+    failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": everything()})
+    name_keys(tmp_path)
+    ended = await run(tmp_path, CI_EVALS_FORMAT="json")
+    check_clean(tmp_path, ended)
+    json.loads(ended.stdout)
+
+
+# In GitHub Actions.
+
+COMMANDS = "\n::error::pwned\n  ::set-output name=x::y\r::warning::cr\n##[error]old ##[group]x\n\x1b[0m::notice::ansi"
+
+
+def log_lines(text: bytes) -> list[str]:
+    """The lines that a runner sees: a lone CR may start one."""
+    return text.decode().replace("\r", "\n").split("\n")
+
+
+async def test_secrets_are_masked_before_commands_are_stopped_for_all_that_follows(tmp_path: Path) -> None:
+    failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS + everything()})
+    name_keys(tmp_path)
+    ended = await run(tmp_path, GITHUB_ACTIONS="true")
+    lines = ended.out.splitlines()
+    first = next(number for number, line in enumerate(lines) if not line.startswith("::add-mask::"))
+    masked = {line.removeprefix("::add-mask::") for line in lines[:first]}
+    assert masked >= {NAMED.replace("%", "%25"), IN_URL, DOTENV}
+    assert lines[first].startswith("::stop-commands::")
+    token = lines[first].removeprefix("::stop-commands::")
+    assert len(token) >= 32
+    assert lines[-1] == f"::{token}::"
+    body = "\n".join(lines[first + 1 : -1])
+    assert len(body) > 100
+    assert token not in body
+    check_harmless(body.encode())
+    assert not any(form in body for form in FORMS)
+
+
+def name_keys(folder: Path) -> None:
+    config = json.loads((folder / "evals.yaml").read_text())
+    config["description"] = "${NAMED_KEY} ${URL_KEY}"
+    (folder / "evals.yaml").write_text(json.dumps(config))
+
+
+async def test_what_a_function_prints_is_no_workflow_command(tmp_path: Path) -> None:
+    printing = "import os, sys\n" + f"text = {COMMANDS!r}\n" + PRINTS_COMMANDS
+    (tmp_path / "agent.py").write_text(printing)
+    failing_suite(tmp_path, {"name": "agent", "type": "python", "target": "agent:answer"})
+    ended = await run(tmp_path, GITHUB_ACTIONS="true")
+    check_harmless(ended.stderr)
+    assert "pwned" in ended.err
+    assert "pwned" not in ended.out.partition("::stop-commands::")[0]
+
+
+PRINTS_COMMANDS = """
+def answer(_):
+    print(text)
+    print(text, file=sys.stderr)
+    print(":", ":error::split", sep="")
+    print("a", "::error::split", sep="\\r")
+    raise RuntimeError(text)
+"""
+
+
+async def test_with_json_the_commands_go_where_the_log_is(tmp_path: Path) -> None:
+    failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS})
+    name_keys(tmp_path)
+    ended = await run(tmp_path, GITHUB_ACTIONS="true", CI_EVALS_FORMAT="json")
+    json.loads(ended.stdout)
+    assert ended.err.startswith("::add-mask::")
+    assert "##[" not in ended.out
+
+
+def check_harmless(text: bytes) -> None:
+    for line in log_lines(text):
+        bare = line.replace("\x1b[0m", "").lstrip()
+        assert not bare.startswith("::"), line
+        assert "##[" not in line
+
+
+async def test_a_config_error_quotes_no_secret(tmp_path: Path) -> None:
+    write_suite(tmp_path, runs="${NAMED_KEY}", timeout_s="${URL_KEY}", providers=[chat("${NAMED_KEY}", typo=SHAPED)])
+    ended = await run(tmp_path)
+    assert ended.code == 2
+    assert [form for form in FORMS if form in ended.out + ended.err] == []

@@ -1,0 +1,128 @@
+"""A folder that cannot be written and a disk that is full: said in one line, and nothing is lost."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from processes import Finished, ci_evals
+from suites import write_suite
+
+from ci_evals.engine.journal import scan
+from ci_evals.model import Result
+
+CASES = 200
+posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits and permissions")
+
+
+def echoes(folder: Path) -> None:
+    text = "x" * 500
+    write_suite(folder, [{"id": f"case-{n}", "input": text, "expect": [{"equals": text}]} for n in range(CASES)])
+
+
+def check_error(ended: Finished, *words: str) -> None:
+    """Exit 3 and one line."""
+    assert ended.code == 3
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1
+    for word in words:
+        assert word in ended.err
+
+
+async def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    (tmp_path / "results").write_text("mine")
+    check_error(
+        await ci_evals(tmp_path, "run", "--out", "results"), "results", "cannot be written", "choose another --out"
+    )
+    assert (tmp_path / "results").read_text() == "mine"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+async def test_a_folder_that_nobody_can_make(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    check_error(await ci_evals(tmp_path, "run", "--out", "/proc/results"), "/proc/results", "choose another --out")
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_read_only_folder(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    (tmp_path / "results").mkdir(mode=0o500)
+    check_error(await ci_evals(tmp_path, "run", "--out", "results"), "Permission denied", "choose another --out")
+
+
+async def test_a_report_that_cannot_be_written_leaves_the_journal(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    out = tmp_path / "ci-evals-results"
+    (out / "report.json").mkdir(parents=True)
+    check_error(await ci_evals(tmp_path, "run", "--quiet"), "report.json", "cannot be written")
+    assert len(journaled(out)) == CASES
+    assert [path.name for path in out.iterdir() if path.name.endswith(".partial")] == []
+
+
+async def test_a_step_summary_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    ended = await ci_evals(tmp_path, "run", GITHUB_STEP_SUMMARY=str(tmp_path))
+    assert ended.code == 0
+    assert "warning: GITHUB_STEP_SUMMARY" in ended.err
+
+
+@posix
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+async def test_an_outcome_that_cannot_be_printed_is_no_pass(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    command = ("sh", "-c", f'exec "{sys.executable}" -m ci_evals run --quiet > /dev/full')
+    check_error(await ci_evals(tmp_path, command=command), "stdout", "No space left on device")
+    assert (tmp_path / "ci-evals-results" / "report.json").exists()
+
+
+@posix
+async def test_what_was_written_before_the_disk_was_full_is_whole_and_is_resumed(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    out = tmp_path / "ci-evals-results"
+    check_error(await ci_evals(tmp_path, "run", preexec=at_most(50_000)), "results.jsonl", "--resume")
+    kept = journaled(out)
+    assert 0 < len(kept) < CASES
+    resumed = await ci_evals(tmp_path, "run", "--resume")
+    assert resumed.code == 0
+    report = json.loads((out / "report.json").read_bytes())
+    assert (report["resumption"]["kept"], report["totals"]["passed"]) == (len(kept), CASES)
+    assert len(journaled(out)) == CASES
+
+
+@posix
+async def test_a_disk_that_is_too_full_for_the_report_has_the_journal(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    out = tmp_path / "ci-evals-results"
+    first = await ci_evals(tmp_path, "run")
+    assert first.code == 0
+    size = (out / "results.jsonl").stat().st_size
+    assert size < (out / "report.json").stat().st_size
+    check_error(await ci_evals(tmp_path, "run", "--quiet", preexec=at_most(size + 1000)), "report.json")
+    assert len(journaled(out)) == CASES
+    again = await ci_evals(tmp_path, "run", "--resume")
+    assert again.code == 0
+    assert json.loads((out / "report.json").read_bytes())["resumption"]["kept"] == CASES
+
+
+def journaled(out: Path) -> list[Result]:
+    """The results in the journal, which must be whole."""
+    results: list[Result] = []
+    assert not scan(out / "results.jsonl", lambda result, *_: results.append(result)).torn
+    return results
+
+
+def at_most(file_bytes: int) -> Callable[[], None]:
+    """What makes a process unable to write more than that into any one file, as on a full disk."""
+
+    def limit() -> None:
+        import resource
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    return limit

@@ -1,0 +1,35 @@
+"""What a run leaves behind in its folder, read back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def journal_lines(folder: Path) -> list[dict[str, Any]]:
+    """Every whole line of a journal, headers too."""
+    lines = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def journaled(folder: Path) -> list[dict[str, Any]]:
+    """The results in a journal, in the order of finishing."""
+    return [line for line in journal_lines(folder) if "journal" not in line]
+
+
+def report_in(folder: Path) -> dict[str, Any]:
+    document = json.loads((folder / "report.json").read_bytes())
+    assert isinstance(document, dict)
+    return document
+
+
+def comparable(folder: Path) -> dict[str, Any]:
+    """A report without what differs between two runs that saw the same: times, revision, and what was resumed."""
+    report = report_in(folder)
+    del report["started_at"], report["duration_s"], report["resumption"]
+    report["suite"].pop("revision", None)
+    for variant in report["variants"]:
+        for figure in ("latency_mean_s", "latency_p50_s", "latency_p95_s"):
+            del variant["figures"][figure]
+    for result in report["results"]:
+        del result["started_at"], result["latency_s"]
+    return report
