@@ -100,8 +100,11 @@ async def execute(
             replay = Replay(open_files.enter_context(closing(Recording(order.replay))), order.replay_only)
         journal = (Journal if there else Journal.new)(order.journal, redactor)
         open_files.callback(journal.close)
-        resumption = _take_over(order, Resumer(matrix, columns, cells, keep_errored=order.merge), journal, there=there)
+        resumer = Resumer(matrix, columns, cells, keep_errored=order.merge)
+        if there:
+            resumer.go_on(journal)
         journal.start(Header(suite=info, started_at=started_at))
+        resumer.take_over(order.sources, journal)
         if order.run_missing:
             run = Run(suite, matrix, columns, journal, cells, on_result=on_result, replay=replay)
             try:
@@ -121,7 +124,7 @@ async def execute(
         started_at=started_at,
         duration_s=time.perf_counter() - start,
         interrupted=stopped,
-        resumption=resumption,
+        resumption=_told(order, resumer.resumption) if there or order.sources else None,
     )
 
 
@@ -164,13 +167,9 @@ def describe(order: Order) -> SuiteInfo:
     )
 
 
-def _take_over(order: Order, resumer: Resumer, journal: Journal, *, there: bool) -> Resumption | None:
-    """Take over earlier results. A merge is reported as one run, unless a line of a journal was lost."""
-    if there:
-        resumer.go_on(journal)
-    resumer.take_over(order.sources, journal)
-    found = resumer.resumption
-    return found if there or (order.sources and (found.torn or not order.merge)) else None
+def _told(order: Order, found: Resumption) -> Resumption | None:
+    """A merge is reported as one run, unless a line of a journal was lost."""
+    return None if order.merge and not found.torn else found
 
 
 def check_sources(order: Order) -> None:

@@ -32,7 +32,7 @@ class Finished(NamedTuple):
         return self.stderr.decode()
 
 
-def environment(**changes: str) -> Mapping[str, str]:
+def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
     """This process's environment without what would change a run, and with `changes`."""
     inherited = {
         name: value
@@ -47,14 +47,14 @@ async def start(
     *arguments: str,
     command: tuple[str, ...] = COMMAND,
     preexec: Callable[[], None] | None = None,
-    **environ: str,
+    environ: Mapping[str, str] = {},
 ) -> Process:
     """Start a command in a folder; its stdin is empty."""
     return await asyncio.create_subprocess_exec(
         *command,
         *arguments,
         cwd=folder,
-        env=environment(**environ),
+        env=environment(environ),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE,
         stderr=PIPE,
@@ -74,7 +74,7 @@ async def ci_evals(
     *arguments: str,
     command: tuple[str, ...] = COMMAND,
     preexec: Callable[[], None] | None = None,
-    **environ: str,
+    environ: Mapping[str, str] = {},
 ) -> Finished:
     """Run a command to its end."""
-    return await finished(await start(folder, *arguments, command=command, preexec=preexec, **environ))
+    return await finished(await start(folder, *arguments, command=command, preexec=preexec, environ=environ))

@@ -38,11 +38,15 @@ def check_clean(folder: Path, ended: Finished) -> None:
     assert found == []
 
 
-async def run(folder: Path, **environ: str) -> Finished:
+async def run(folder: Path, *, format: str = "table", in_actions: bool = False) -> Finished:  # noqa: A002
     (folder / ".env").write_text(f"UNRELATED={DOTENV}\n")
-    return await ci_evals(
-        folder, "run", NAMED_KEY=NAMED, URL_KEY=IN_URL, GITHUB_STEP_SUMMARY=str(folder / "step-summary.md"), **environ
-    )
+    environ = {
+        "NAMED_KEY": NAMED,
+        "URL_KEY": IN_URL,
+        "GITHUB_STEP_SUMMARY": str(folder / "step-summary.md"),
+        "GITHUB_ACTIONS": "true" if in_actions else "",
+    }
+    return await ci_evals(folder, "run", "--format", format, environ=environ)
 
 
 def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
@@ -149,7 +153,7 @@ async def test_in_the_crash_of_a_grader(tmp_path: Path) -> None:
 async def test_json_on_stdout(tmp_path: Path) -> None:
     failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": everything()})
     name_keys(tmp_path)
-    ended = await run(tmp_path, CI_EVALS_FORMAT="json")
+    ended = await run(tmp_path, format="json")
     check_clean(tmp_path, ended)
     json.loads(ended.stdout)
 
@@ -167,7 +171,7 @@ def log_lines(text: bytes) -> list[str]:
 async def test_secrets_are_masked_before_commands_are_stopped_for_all_that_follows(tmp_path: Path) -> None:
     failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS + everything()})
     name_keys(tmp_path)
-    ended = await run(tmp_path, GITHUB_ACTIONS="true")
+    ended = await run(tmp_path, in_actions=True)
     lines = ended.out.splitlines()
     first = next(number for number, line in enumerate(lines) if not line.startswith("::add-mask::"))
     masked = {line.removeprefix("::add-mask::") for line in lines[:first]}
@@ -193,7 +197,7 @@ async def test_what_a_function_prints_is_no_workflow_command(tmp_path: Path) -> 
     printing = "import os, sys\n" + f"text = {COMMANDS!r}\n" + PRINTS_COMMANDS
     (tmp_path / "agent.py").write_text(printing)
     failing_suite(tmp_path, {"name": "agent", "type": "python", "target": "agent:answer"})
-    ended = await run(tmp_path, GITHUB_ACTIONS="true")
+    ended = await run(tmp_path, in_actions=True)
     check_harmless(ended.stderr)
     assert "pwned" in ended.err
     assert "pwned" not in ended.out.partition("::stop-commands::")[0]
@@ -212,7 +216,7 @@ def answer(_):
 async def test_with_json_the_commands_go_where_the_log_is(tmp_path: Path) -> None:
     failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS})
     name_keys(tmp_path)
-    ended = await run(tmp_path, GITHUB_ACTIONS="true", CI_EVALS_FORMAT="json")
+    ended = await run(tmp_path, format="json", in_actions=True)
     json.loads(ended.stdout)
     assert ended.err.startswith("::add-mask::")
     assert "##[" not in ended.out
