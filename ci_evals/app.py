@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import signal
@@ -10,7 +11,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple, TextIO
 from uuid import uuid4
 
@@ -19,9 +19,9 @@ from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, 
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
 from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
+from ci_evals.interruption import EXIT_CODES, until_stopped
 from ci_evals.model import Result
 from ci_evals.providers.mock import Mock
-from ci_evals.providers.process import kill_all
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports import RENDERERS
@@ -32,7 +32,6 @@ from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
 from ci_evals.verdict.gate import decide, exit_code
 
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
 
 
@@ -133,7 +132,7 @@ def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     # With JSON, stdout is not the log but a file or another program.
     log = world.stderr if appearance.output == "json" else world.stdout
     with workflow_commands_stopped(suite.secrets, world.environ, log):
-        report, stopped_by = _until_stopped(order, world, redactor, quiet=appearance.quiet)
+        report, stopped_by = _report_of(order, world, redactor, quiet=appearance.quiet)
         told: list[str] = []
         if order.resume and report.resumption is None:
             told.append(f"nothing to resume: there was no {order.journal.as_posix()}")
@@ -172,8 +171,13 @@ async def evaluate(
         return report
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
-    report = await execute(Order(suite=suite, journal=Path(name)), on_result=on_result)
-    weakref.finalize(report, Path(name).unlink, missing_ok=True)
+    remove = functools.partial(Path(name).unlink, missing_ok=True)
+    try:
+        report = await execute(Order(suite=suite, journal=Path(name)), on_result=on_result)
+    except BaseException:
+        remove()
+        raise
+    weakref.finalize(report, remove)
     return report
 
 
@@ -199,63 +203,22 @@ def workflow_commands_stopped(secrets: Iterable[str], environ: Mapping[str, str]
         say(log, f"::{token}::\n")
 
 
-def _until_stopped(
-    order: Order, world: World, redactor: Redactor, *, quiet: bool
-) -> tuple[Report, signal.Signals | None]:
-    """Execute an order until it is done or a signal comes; either way there is a report."""
-    reports: list[Report] = []
-    stop = Stop()
+def _report_of(order: Order, world: World, redactor: Redactor, *, quiet: bool) -> tuple[Report, signal.Signals | None]:
+    """Execute an order until it is done or a signal comes, with its progress on stderr."""
     in_actions = world.environ.get("GITHUB_ACTIONS") == "true"
 
     def clean(printed: str) -> str:
         text = redactor.clean_text(printed)
         return without_commands(text.replace("\r", "\n")) if in_actions else text
 
-    async def main() -> None:
-        task = asyncio.create_task(_watched(order, stop, None if quiet else world.stderr))
-        with _signals_stop(task, stop):
-            reports.append(await task)
+    async def phase(stop: Stop) -> Report:
+        if quiet:
+            return await execute(order, stop=stop)
+        return await execute(order, stop=stop, watch=lambda run: progress.shown(run, world.stderr))
 
     gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
-    with prints_go_to(world.stderr, clean), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main())
-    return reports[0], next((which for which in EXIT_CODES if which.name == stop.reason), None)
-
-
-async def _watched(order: Order, stop: Stop, stderr: TextIO | None) -> Report:
-    if stderr is None:
-        return await execute(order, stop=stop)
-    return await execute(order, stop=stop, watch=lambda run: progress.shown(run, stderr))
-
-
-@contextlib.contextmanager
-def _signals_stop(task: asyncio.Task[Report], stop: Stop) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM end the run phase in order, and the second one end the process."""
-    loop = asyncio.get_running_loop()
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        which = signal.Signals(number)
-        if stop.reason is not None:
-            kill_all()
-            os._exit(EXIT_CODES[which])  # the journal is whole at any moment
-        stop.reason = which.name
-        loop.call_soon_threadsafe(task.cancel)
-
-    before = {which: signal.signal(which, handle) for which in EXIT_CODES}
-    try:
-        yield
-    finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    with prints_go_to(world.stderr, clean):
+        return until_stopped(phase)
 
 
 def revision(world: World) -> str | None:

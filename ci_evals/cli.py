@@ -60,6 +60,10 @@ def _print_problems(error: ConfigError) -> None:
 
 
 def _tell(text: str) -> None:
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from ci_evals.reports.text import without_commands
+
+        text = without_commands(text.replace("\r", "\n"))  # an error may quote a dataset or an answer
     streams.say(sys.stderr, text + "\n")
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
 from copy import copy
+from math import fsum
 from pathlib import Path
 
 import msgspec
@@ -115,6 +116,8 @@ async def execute(
                 if stop is None or stop.reason is None:
                     raise
                 stopped = stop.reason
+        elif missing := missing_shards(order.sources):
+            stopped = f"shard {', '.join(missing)} is missing"
     return Report(
         info,
         _without_secrets(matrix, redactor),
@@ -182,7 +185,7 @@ def check_sources(order: Order) -> None:
     for path in order.sources:
         if path.resolve() == order.journal.resolve():
             raise UsageError(f"{path} is one of the journals to merge: choose another --out for the result")
-        for header in headers(path):
+        for header in headers(path)[-1:]:  # earlier invocations may have been of an earlier version
             if header.suite.fingerprint != order.suite.fingerprint:
                 other = f"another suite than {order.suite.file} ({header.suite.name!r} at {header.suite.file})"
                 raise UsageError(f"{path} is of {other}, another version of it, or other --runs or --providers")
@@ -222,4 +225,5 @@ def known_durations(path: Path) -> Mapping[CellKey, float]:
             raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
     else:
         scan(path, note)
-    return {key: sum(latencies) / len(latencies) for key, latencies in seen.items()}
+    # exact, so that all shards agree whatever the order of the file they were given
+    return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}

@@ -16,7 +16,8 @@ LINE_INTERVAL_S = 5.0
 class Watched(Protocol):
     """A run phase as its watcher sees it."""
 
-    columns: "Columns"
+    @property
+    def columns(self) -> "Columns": ...
 
     @property
     def spending(self) -> "Spending": ...

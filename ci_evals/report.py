@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from math import isnan, nan
+from math import fsum, isnan, nan
 from typing import NamedTuple, overload
 
 from msgspec import Struct
@@ -254,7 +254,7 @@ class Report:
     @property
     def match_rate(self) -> float | None:
         """The mean score of all graded runs; None without any."""
-        scores = [score for score in self.columns.score if not isnan(score)]
+        scores = array("d", (score for score in self.columns.score if not isnan(score)))
         return statistics.fmean(scores) if scores else None
 
     @property
@@ -273,14 +273,14 @@ class Report:
         """Latency, cost and tokens of some cells, or of all."""
         columns = self.columns
         chosen = range(len(self.matrix)) if cells is None else cells
-        slots = [slot for cell in chosen for slot in self.matrix.slots(cell) if columns.status[slot]]
-        latencies = sorted(columns.latency_s[slot] for slot in slots)
-        costs = [cost for slot in slots if not isnan(cost := columns.cost_usd[slot])]
+        slots = array("Q", (slot for cell in chosen for slot in self.matrix.slots(cell) if columns.status[slot]))
+        latencies = sorted(array("d", (columns.latency_s[slot] for slot in slots)))
+        costs = array("d", (cost for slot in slots if not isnan(cost := columns.cost_usd[slot])))
         return Figures(
             latency_mean_s=statistics.fmean(latencies) if latencies else None,
             latency_p50_s=_quantile(latencies, 0.5),
             latency_p95_s=_quantile(latencies, 0.95),
-            cost_usd=sum(costs),
+            cost_usd=fsum(costs),
             priced_runs=len(costs),
             input_tokens=sum(columns.input_tokens[slot] for slot in slots),
             output_tokens=sum(columns.output_tokens[slot] for slot in slots),

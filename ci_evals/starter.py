@@ -25,13 +25,13 @@ def write_starter(folder: Path, *, overwrite: bool) -> list[Path]:
     taken = [name for name in FILES if (folder / name).exists()]
     if taken and not overwrite:
         raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
-    written = []
-    for name, template in FILES.items():
-        path = folder / name
-        try:
+    paths = {folder / name: templates.folder() / template for name, template in FILES.items()}
+    path = folder
+    try:
+        for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text((templates.folder() / template).read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-        written.append(path)
-    return written
+        for path, template in paths.items():
+            path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    return list(paths)

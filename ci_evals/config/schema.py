@@ -10,6 +10,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import Secret
+from ci_evals.schema_text import schema_text
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _WITHOUT_REFERENCES = frozenset({"CaseEntry", "CaseFiles", "Message", "ToolCall"})
@@ -18,7 +19,7 @@ _FROM_ENVIRONMENT = {**_REFERENCE, "description": "The value of an environment v
 
 def suite_schema_text() -> str:
     """The schema as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(suite_schema()), indent=2).decode()
+    return schema_text(suite_schema()).decode()
 
 
 def suite_schema() -> dict[str, Any]:

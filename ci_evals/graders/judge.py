@@ -37,8 +37,5 @@ def score_of(grades: Sequence[Grade]) -> float:
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
     """Whether the run is good: all graders that have a weight passed, or the score reaches the threshold if given."""
     if threshold is None:
-        for grade in grades:
-            if not grade.passed and grade.weight > 0:
-                return False
-        return True
+        return all(grade.passed or grade.weight == 0 for grade in grades)
     return score_of(grades) >= threshold - _TOLERANCE

@@ -22,6 +22,7 @@ from ci_evals.reports.json_entries import (
     variant_entries,
 )
 from ci_evals.reports.summary import Summary
+from ci_evals.schema_text import schema_text
 from ci_evals.verdict.gate import Verdict
 
 CHUNK_BYTES = 256 * 1024
@@ -59,12 +60,13 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 def schema() -> bytes:
     """The JSON Schema of report.json."""
-    described = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "ci-evals report, schema version 1",
-        **msgspec.json.schema(ReportDocument),
-    }
-    return msgspec.json.format(msgspec.json.encode(described, order="sorted"), indent=2) + b"\n"
+    return schema_text(
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "ci-evals report, schema version 1",
+            **msgspec.json.schema(ReportDocument),
+        }
+    )
 
 
 def _document(summary: Summary) -> ReportDocument:

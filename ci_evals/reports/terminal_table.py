@@ -92,7 +92,11 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
             for grader in dict.fromkeys(grader for variant in variants for grader in variant.grader_means)
         ),
         row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd) if same_work else None),
-        row("cost per run", lambda of: usd(of.cost_per_run_usd), _priced(lambda of: of.cost_per_run_usd)),
+        row(
+            "cost per run",
+            lambda of: usd(of.cost_per_run_usd, of.unknown_cost),
+            _priced(lambda of: of.cost_per_run_usd),
+        ),
         row("tokens", _tokens, _token_sum if same_work else None),
         row("latency mean", lambda of: seconds(of.figures.latency_mean_s), lambda of: of.figures.latency_mean_s),
         row("latency p50", lambda of: seconds(of.figures.latency_p50_s), lambda of: of.figures.latency_p50_s),

@@ -1,6 +1,7 @@
 """What a report says of each variant, as every format shows it."""
 
 import statistics
+from array import array
 from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import NamedTuple
@@ -16,7 +17,8 @@ class VariantReport(NamedTuple):
     """One column of the matrix. Rates and scores are fractions in [0, 1]; None where no run was graded.
 
     `pass_rate` is the mean over cells of their share of passed runs, as the gate sees it; `lower` and `upper` bound
-    it, each at the gate's confidence. `unpriced_runs` are graded runs whose price is not known.
+    it, each at the gate's confidence. `unpriced_runs` are graded runs whose price is not known; `unknown_cost` is the
+    word for a cost that nobody can tell.
     """
 
     variant: Variant
@@ -28,6 +30,7 @@ class VariantReport(NamedTuple):
     figures: Figures
     grader_means: Mapping[str, float]
     unpriced_runs: int
+    unknown_cost: str
 
     @property
     def cost_usd(self) -> float | None:
@@ -40,8 +43,8 @@ class VariantReport(NamedTuple):
 
     @property
     def cost_text(self) -> str:
-        """`$0.012`, `$0.012 for 30 of 40 runs` or `unknown`."""
-        text, priced = usd(self.cost_usd), self.figures.priced_runs
+        """`$0.012`, `$0.012 for 30 of 40 runs`, `unknown`, or `recorded` when nothing was called."""
+        text, priced = usd(self.cost_usd, self.unknown_cost), self.figures.priced_runs
         if self.cost_usd is None or not self.unpriced_runs:
             return text
         return f"{text} for {priced:,} of {priced + self.unpriced_runs:,} runs"
@@ -55,7 +58,7 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
 def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
     report = summary.report
     cells = report.cells_of(variant)
-    slots = [slot for cell in cells for slot in report.matrix.slots(cell)]
+    slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
     by_cell = [report.counts((cell,)) for cell in cells]
     rate = pass_rate((counts.passed, counts.graded) for counts in by_cell)
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
@@ -69,11 +72,12 @@ def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
         figures=report.figures(cells),
         grader_means=report.grader_means(variant),
         unpriced_runs=_unpriced_runs(report, slots),
+        unknown_cost="recorded" if 0 < report.totals.graded <= report.columns.recorded else "unknown",
     )
 
 
 def _mean_score(report: Report, slots: Sequence[int]) -> float | None:
-    scores = [score for slot in slots if not isnan(score := report.columns.score[slot])]
+    scores = array("d", (score for slot in slots if not isnan(score := report.columns.score[slot])))
     return statistics.fmean(scores) if scores else None
 
 

