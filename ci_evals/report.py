@@ -163,17 +163,6 @@ class Resumption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     changed: int = 0
     torn: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        """`120 runs kept, 3 errored ones tried again, 8 changed ones run anew`."""
-        parts = [f"{self.kept} runs kept"]
-        if self.retried:
-            parts.append(f"{self.retried} errored ones tried again")
-        if self.changed:
-            parts.append(f"{self.changed} changed ones run anew")
-        if self.torn:
-            parts.append(f"a torn last line dropped from {', '.join(self.torn)}")
-        return ", ".join(parts)
-
 
 class Report:
     """All results of one invocation, with settings and revision.

@@ -60,7 +60,7 @@ class Lane:
         self._fresh = fresh
         self._clock = clock
         self._retries: list[tuple[float, Attempt]] = []
-        self._probing = False
+        self._probe: Attempt | None = None
         self._probe_at = 0.0
 
     @property
@@ -85,17 +85,17 @@ class Lane:
         else:
             return self._retries[0][0] - now if self._retries else None
         if state == "probing":
-            self._probing = True
+            self._probe = attempt
         return attempt
 
     def _until_probe(self) -> float:
-        if self._probing:
+        if self._probe:
             return 0.1  # somebody is trying it
         return self._probe_at - self._clock()
 
     def answered(self, usage: Usage | None, tokens: int) -> None:
         """A call that was admitted with `tokens` brought an answer."""
-        self._probing = False
+        self._probe = None
         self.breaker.answered()
         self.pace.answered(usage, tokens)
 
@@ -109,7 +109,15 @@ class Lane:
         if error.retryable and attempt.number <= self.retries and self.breaker.state == "closed":
             heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
             return True
-        self.breaker.gave_up(error)
-        self._probing = False
-        self._probe_at = self._clock() + retry.delay_s(self.breaker.probes + 1, None, lambda: 1.0)
+        self._note_end(attempt, error)
         return False
+
+    def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
+        """Tell the breaker of a run that ended without an answer."""
+        if self.options.own_code and error.kind in ("server", "rejected"):
+            self._probe = None
+            self.breaker.answered()  # the system under test is there, and how it fails is what is judged
+        elif self.breaker.state == "closed" or attempt == self._probe:  # not what was under way before the outage
+            self._probe = None
+            self.breaker.gave_up(error)
+            self._probe_at = self._clock() + retry.delay_s(self.breaker.probes + 1, None, lambda: 1.0)
