@@ -107,8 +107,8 @@ async def test_runs_keep_the_report_alive(tmp_path: Path, temporary: Path) -> No
 
 
 async def test_without_out_nothing_is_left_of_a_run_that_broke(tmp_path: Path, temporary: Path) -> None:
-    (tmp_path / "agent.py").write_text("raise RuntimeError('broken')")
-    suite = write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    (tmp_path / "broken_agent.py").write_text("raise RuntimeError('broken')")
+    suite = write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "broken_agent:answer"}])
     with pytest.raises(ConfigError, match="RuntimeError: broken"):
         await evaluate(suite)
     assert files(temporary) == set()

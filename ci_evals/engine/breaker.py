@@ -37,12 +37,16 @@ class Breaker:
 
     def gave_up(self, error: ProviderError) -> None:
         """A run ended without an answer."""
+        if self.state == "open":
+            return
         if error.status in _FOR_GOOD:
             self._refused += 1
             if self._refused >= REFUSALS:
                 self._open(error)
             return
         if error.kind not in ("server", "network", "timeout", "rate_limit"):
+            if self.state == "probing":
+                self.answered()  # not well, but it is there
             return
         if self.state == "probing":
             self.probes += 1

@@ -124,7 +124,7 @@ async def test_half_a_body_is_no_answer(tmp_path: Path) -> None:
     assert len(outcome.of("broken", "errored")) == CASES
     assert all("no answer from 127.0.0.1" in reason for reason in outcome.reasons("broken"))
     assert outcome.finished.code == 3
-    assert len(broken.seen) < CASES
+    assert len(broken.seen) < 2 * CASES
 
 
 async def test_a_login_page_with_status_200_is_no_answer(tmp_path: Path) -> None:
@@ -152,3 +152,14 @@ async def test_a_provider_that_refuses_for_good_is_asked_a_handful_of_times(
     kinds = {each["error"]["kind"] for each in outcome.of("broken", "errored")}
     assert "given_up" in kinds
     assert outcome.finished.code == 3
+
+
+async def test_the_teams_own_service_is_judged_by_its_errors_run_by_run(tmp_path: Path) -> None:
+    async with serving() as service:
+        service.answers(Scripted("oops", status=500))
+        cases = [{"id": f"case-{n}", "input": "hi", "expect": [{"equals": "hi"}]} for n in range(CASES)]
+        write_suite(tmp_path, cases, providers=[{"type": "http", "url": service.url}], max_concurrency=4, retries=0)
+        ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1
+    assert "30 of 30 runs failed" in ended.out
+    assert len(service.seen) == CASES

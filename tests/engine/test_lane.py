@@ -1,0 +1,141 @@
+"""What a provider's queue hands out, and when it stops doing so."""
+
+import asyncio
+
+import pytest
+
+from ci_evals.engine.breaker import State
+from ci_evals.engine.lane import Attempt, Lane
+from ci_evals.engine.pace import Pace
+from ci_evals.engine.slots import Slots
+from ci_evals.errors import ProviderError
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.http import Http
+from ci_evals.providers.mock import Mock, MockProvider
+from ci_evals.providers.openai import OpenAI
+
+LIMIT = 8
+DOWN = ProviderError("server", "503: maintenance", status=503)
+GONE = ProviderError("network", "connection refused")
+WRONG_KEY = ProviderError("auth", "401: wrong key", status=401)
+API = OpenAI(name="api", model="m", base_url="http://127.0.0.1")
+SERVICE = Http(name="service", url="http://127.0.0.1")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Calls:
+    """A lane with its clock, and the calls that are under way."""
+
+    def __init__(self, options: ProviderOptions = API, *, retries: int = 0, fresh: int = 1000) -> None:
+        self.clock = Clock()
+        pace = Pace(rpm=None, tpm=None, limit=LIMIT, clock=self.clock)
+        self.lane = Lane(
+            options,
+            MockProvider(Mock()),
+            iter(range(fresh)),
+            limit=LIMIT,
+            retries=retries,
+            pace=pace,
+            turn=asyncio.Lock(),
+            claim=Slots(LIMIT).claim(),
+            clock=self.clock,
+        )
+
+    def state(self) -> State:
+        return self.lane.breaker.state
+
+    def start(self) -> Attempt:
+        """Take the next attempt, waiting as long as the lane asks for."""
+        while isinstance(step := self.lane.take(), float):
+            self.clock.now += step
+        assert step is not None
+        self.lane.pace.admit()
+        return step
+
+    def lose(self, attempt: Attempt, error: ProviderError) -> bool:
+        return self.lane.lost(attempt, error, 0.1, lambda: 0.5)
+
+
+def test_calls_that_were_under_way_when_an_outage_was_noticed_are_no_probes() -> None:
+    calls = Calls()
+    under_way = [calls.start() for _ in range(3 * LIMIT)]
+    for attempt in under_way:
+        calls.lose(attempt, DOWN)
+    assert calls.state() == "probing"
+    probe = calls.start()
+    calls.lane.answered(None, 0)
+    assert calls.state() == "closed"
+    assert probe.slot == 3 * LIMIT
+
+
+def test_there_is_one_probe_at_a_time_whatever_else_comes_back() -> None:
+    calls = Calls()
+    under_way = [calls.start() for _ in range(LIMIT + 2)]
+    for attempt in under_way[:LIMIT]:
+        calls.lose(attempt, DOWN)
+    calls.start()
+    assert isinstance(calls.lane.take(), float)
+    calls.lose(under_way[-1], DOWN)
+    assert isinstance(calls.lane.take(), float)
+
+
+def test_probes_are_further_and_further_apart() -> None:
+    calls = Calls(retries=3)
+    while calls.state() == "closed":
+        calls.lose(calls.start(), GONE)
+    waits = []
+    while calls.state() == "probing":
+        before = calls.clock.now
+        probe = calls.start()
+        waits.append(calls.clock.now - before)
+        calls.lose(probe, GONE)
+    assert waits == [0.5, 1.0, 2.0, 4.0]
+    assert calls.lane.given_up
+
+
+@pytest.mark.parametrize("late", [DOWN, GONE, WRONG_KEY])
+def test_what_was_given_up_stays_so(late: ProviderError) -> None:
+    calls = Calls()
+    under_way = [calls.start() for _ in range(LIMIT)]
+    for attempt in under_way[:5]:
+        calls.lose(attempt, WRONG_KEY)
+    reason = calls.lane.breaker.reason
+    for attempt in under_way[5:] * LIMIT:
+        calls.lose(attempt, late)
+    assert calls.lane.given_up
+    assert calls.lane.breaker.reason == reason
+
+
+def test_a_probe_that_is_answered_with_nonsense_shows_that_somebody_is_there() -> None:
+    calls = Calls()
+    while calls.state() == "closed":
+        calls.lose(calls.start(), GONE)
+    calls.lose(calls.start(), ProviderError("bad_answer", "HTML, not JSON"))
+    assert calls.state() == "closed"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DOWN, ProviderError("rejected", "404: no such page", status=404)],
+    ids=["server error", "no such page"],
+)
+def test_how_the_teams_own_service_fails_is_judged_run_by_run(error: ProviderError) -> None:
+    calls = Calls(SERVICE)
+    for _ in range(100):
+        calls.lose(calls.start(), error)
+    assert calls.state() == "closed"
+
+
+@pytest.mark.parametrize("error", [GONE, WRONG_KEY], ids=["gone", "wrong key"])
+def test_the_teams_own_service_is_given_up_when_nobody_is_there_or_nobody_may_ask(error: ProviderError) -> None:
+    calls = Calls(SERVICE)
+    for _ in range(LIMIT + 1):
+        calls.lose(calls.start(), error)
+    assert calls.lane.given_up
