@@ -16,13 +16,13 @@ class Breaker:
     - *closed*: all is well.
     - *probing*: as many runs in a row as there are calls under way were lost to an outage. One call at a time tries
       whether it is over, with growing pauses; each costs one run.
-    - *open*: the rest is given up, with `reason`. Refusals for good come here at once, an outage after as many probes
+    - *open*: the rest is given up for `cause`. Refusals for good come here at once, an outage after as many probes
       as a run has attempts.
     """
 
     def __init__(self, *, limit: int, attempts: int) -> None:
         self.state: State = "closed"
-        self.reason = ""
+        self.cause: ProviderError | None = None
         self.probes = 0
         self._patience = max(REFUSALS, limit)
         self._attempts = attempts
@@ -59,4 +59,10 @@ class Breaker:
 
     def _open(self, error: ProviderError) -> None:
         self.state = "open"
-        self.reason = f"given up after {self._refused or self._lost + self.probes} failures in a row: {error.message}"
+        self.cause = error
+
+    @property
+    def reason(self) -> str:
+        """Why the rest is given up."""
+        count = self._refused or self._lost + self.probes
+        return f"given up after {count} failures in a row: {self.cause.message if self.cause else 'no answer'}"

@@ -3,6 +3,7 @@
 import traceback
 from typing import NamedTuple
 
+from ci_evals.engine.breaker import Breaker
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.graders.judge import grade_all, passes, score_of
 from ci_evals.model import Answer, Grade, Response, RunError, Status
@@ -41,6 +42,13 @@ def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:
     own_fault = options.own_code and error.kind in _OWN_FAULTS
     fails = own_fault if options.on_error is None else options.on_error == "fail"
     return Outcome("failed", 0.0, error=told) if fails else Outcome("errored", error=told)
+
+
+def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
+    """What becomes of a run that was never called: what the last lost call would have become."""
+    told = RunError("given_up", breaker.reason)
+    outcome = unanswered(breaker.cause or ProviderError("given_up", breaker.reason), options)
+    return outcome._replace(error=told)
 
 
 def crash(raised: Exception) -> ProviderError:

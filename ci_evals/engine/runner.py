@@ -13,7 +13,7 @@ from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import open_lanes
-from ci_evals.engine.outcome import Outcome, crash, judged, unanswered
+from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
 from ci_evals.engine.replay import NOT_RECORDED, Replay, judged_anew
 from ci_evals.engine.resources import lent
@@ -156,7 +156,7 @@ class Run:
 
     async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
         """Write the result of a run whose provider was given up."""
-        outcome = unanswered(ProviderError("given_up", lane.breaker.reason), lane.options)
+        outcome = given_up(lane.breaker, lane.options)
         cell = self._cells.of_slot(attempt.slot)
         self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
         await asyncio.sleep(0)

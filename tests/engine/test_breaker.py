@@ -1,7 +1,10 @@
 """When a provider is no longer worth calling."""
 
 from ci_evals.engine.breaker import REFUSALS, Breaker, State
+from ci_evals.engine.outcome import given_up
 from ci_evals.errors import ProviderError
+from ci_evals.providers.http import Http
+from ci_evals.providers.openai import OpenAI
 
 WRONG_KEY = ProviderError("auth", "401: wrong key", status=401)
 DOWN = ProviderError("network", "connection refused")
@@ -59,3 +62,16 @@ def test_a_bad_question_says_nothing_about_the_provider() -> None:
     for _ in range(100):
         watched.gave_up(ProviderError("rejected", "400: too long", status=400))
     assert state(watched) == "closed"
+
+
+def test_what_is_given_up_counts_as_what_it_was_given_up_for() -> None:
+    watched = breaker()
+    for _ in range(8 + 3):
+        watched.gave_up(DOWN)
+    service, model = Http(name="s", url="http://127.0.0.1:1/"), OpenAI(name="m", model="m")
+    assert given_up(watched, service).status == "failed"
+    outcome = given_up(watched, model)
+    assert outcome.status == "errored"
+    assert outcome.error is not None
+    assert outcome.error.kind == "given_up"
+    assert outcome.error.message == "given up after 11 failures in a row: connection refused"
