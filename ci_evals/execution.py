@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, closing, nullcontext
 from copy import copy
 from math import fsum
 from pathlib import Path
@@ -14,7 +14,8 @@ from msgspec import Struct
 from ci_evals import __version__
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import Header, Journal, decode, headers, read_lines, scan
-from ci_evals.engine.replay import Recording, Replay
+from ci_evals.engine.lanes import Ready, opened
+from ci_evals.engine.replay import Recording
 from ci_evals.engine.resume import Resumer
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
@@ -82,44 +83,39 @@ async def execute(
         stop: when its reason is set, a cancellation ends the run phase and not this call.
 
     Raises:
-        ConfigError: a provider cannot be opened; nothing was called.
+        ConfigError: a provider or grader cannot be opened; nothing was called, and no file was touched.
         StorageError: a journal cannot be read or written.
         UsageError: a source is of another suite.
     """
     suite = order.suite
     matrix = planned(order)
     columns = Columns(matrix.total)
-    cells = Cells(suite, matrix)
     redactor = Redactor(suite.secrets)
-    info = redactor.clean(describe(order))
-    started_at, start = time.time(), time.perf_counter()
-    there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
     stopped: str | None = None
-    with ExitStack() as open_files:
-        replay = None
-        if order.replay:
-            replay = Replay(open_files.enter_context(closing(Recording(order.replay))), order.replay_only)
-        journal = (Journal if there else Journal.new)(order.journal, redactor)
-        open_files.callback(journal.close)
-        resumer = Resumer(matrix, columns, cells, keep_errored=order.merge)
-        if there:
-            resumer.go_on(journal)
-        journal.start(Header(suite=info, started_at=started_at))
-        resumer.take_over(order.sources, journal)
+    async with AsyncExitStack() as stack:
+        ready = Ready()
         if order.run_missing:
-            run = Run(suite, matrix, columns, journal, cells, on_result=on_result, replay=replay)
-            try:
-                async with watch(run):
-                    await run.finish()
-                stopped = run.stopped
-            except asyncio.CancelledError:
-                if stop is None or stop.reason is None:
-                    raise
-                stopped = stop.reason
-        elif missing := missing_shards(order.sources):
-            stopped = f"shard {', '.join(missing)} is missing"
+            ready = await stack.enter_async_context(opened(suite, matrix, columns, calls=not order.replay_only))
+        # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
+        started_at, start = time.time(), time.perf_counter()
+        with ExitStack() as open_files:
+            replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+            there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
+            journal = (Journal if there else Journal.new)(order.journal, redactor)
+            open_files.callback(journal.close)
+            cells = Cells(suite, matrix)
+            resumer = Resumer(matrix, columns, cells, keep_errored=order.merge)
+            if there:
+                resumer.go_on(journal)
+            journal.start(Header(suite=redactor.clean(describe(order)), started_at=started_at))
+            resumer.take_over(order.sources, journal)
+            if order.run_missing:
+                run = Run(suite, matrix, columns, journal, cells, ready, on_result=on_result, replay=replay)
+                stopped = await _finished(run, watch, stop)
+            elif missing := missing_shards(order.sources):
+                stopped = f"shard {', '.join(missing)} is missing"
     return Report(
-        info,
+        redactor.clean(describe(order)),
         _without_secrets(matrix, redactor),
         columns,
         read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
@@ -129,6 +125,18 @@ async def execute(
         interrupted=stopped,
         resumption=_told(order, resumer.resumption) if there or order.sources else None,
     )
+
+
+async def _finished(run: Run, watch: Watch, stop: Stop | None) -> str | None:
+    """Finish a run; returns why it was stopped early, or None."""
+    try:
+        async with watch(run):
+            await run.finish()
+    except asyncio.CancelledError:
+        if stop is None or stop.reason is None:
+            raise
+        return stop.reason
+    return run.stopped
 
 
 def planned(order: Order) -> Matrix:

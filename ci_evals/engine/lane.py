@@ -10,7 +10,7 @@ from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Claim
 from ci_evals.errors import ProviderError
-from ci_evals.model import Usage
+from ci_evals.model import Response, Usage
 from ci_evals.providers.base import Provider, ProviderOptions
 
 
@@ -33,6 +33,7 @@ class Lane:
         pace: when it may be called; shared by a `limit_group`.
         turn: held by the worker that asks `pace`; shared likewise.
         claim: its part in the global slots.
+        price: what an answer cost, in USD, or None where that is not known.
         clock: seconds from any starting point, never going back.
     """
 
@@ -47,6 +48,7 @@ class Lane:
         pace: Pace,
         turn: asyncio.Lock,
         claim: Claim,
+        price: Callable[[Response], float | None],
         clock: Callable[[], float],
     ) -> None:
         self.options = options
@@ -56,6 +58,7 @@ class Lane:
         self.pace = pace
         self.turn = turn
         self.claim = claim
+        self.price = price
         self.breaker = Breaker(limit=limit, attempts=retries + 1)
         self._fresh = fresh
         self._clock = clock

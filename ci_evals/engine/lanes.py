@@ -1,19 +1,42 @@
 """The lanes of a run: one for each provider, with the pace that its limit group shares."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.resources import EngineResources, Observe
+from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
+from ci_evals.prices import pricer
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
 
 Lend = Callable[[Observe], EngineResources]
+
+
+class Ready(NamedTuple):
+    """Everything that a run calls, opened: the lanes of its providers and the slots that they share."""
+
+    lanes: Sequence[Lane] = ()
+    slots: Slots = Slots(0)
+
+
+@asynccontextmanager
+async def opened(suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool) -> AsyncIterator[Ready]:
+    """Open the graders of a suite and, if it `calls` them, its providers; both are closed again in the end.
+
+    Raises:
+        ConfigError: one of them cannot be opened.
+    """
+    slots = Slots(suite.max_concurrency)
+    async with lent(suite.folder, suite.max_concurrency) as lend:
+        for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
+            grader.prepare()
+        yield Ready(open_lanes(suite, matrix, columns, slots, lend) if calls else (), slots)
 
 
 class _Limits(NamedTuple):
@@ -53,6 +76,7 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
                 pace=pace,
                 turn=turn,
                 claim=slots.claim(),
+                price=pricer(options),
                 clock=clock,
             )
         )

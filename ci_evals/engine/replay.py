@@ -1,7 +1,6 @@
 """A recorded journal that answers instead of the provider."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal import decode, scan
@@ -46,13 +45,6 @@ class Recording:
 
     def close(self) -> None:
         self._file.close()
-
-
-class Replay(NamedTuple):
-    """Answer from a recording; `only` never calls a provider."""
-
-    recording: Recording
-    only: bool
 
 
 async def judged_anew(recorded: Result, cell: PreparedCell) -> Outcome:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import msgspec
@@ -12,15 +12,12 @@ from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
-from ci_evals.engine.lanes import open_lanes
+from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.replay import NOT_RECORDED, Replay, judged_anew
-from ci_evals.engine.resources import lent
-from ci_evals.engine.slots import Slots
+from ci_evals.engine.replay import NOT_RECORDED, Recording, judged_anew
 from ci_evals.errors import ProviderError
 from ci_evals.model import NO_ALLOWANCE, Answer, Request, Result
-from ci_evals.prices import pricer
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
 
@@ -34,6 +31,7 @@ class Run:
         columns: where results are counted; slots that have one already are not run.
         journal: where results are written.
         cells: prepares the matrix's cells.
+        ready: the providers' lanes; none when only recorded answers are allowed.
         on_result: called with each finished run, in the order of finishing.
         replay: where to look for an answer before calling.
     """
@@ -45,9 +43,10 @@ class Run:
         columns: Columns,
         journal: Journal,
         cells: Cells,
+        ready: Ready,
         *,
         on_result: Callable[[Result], None] | None = None,
-        replay: Replay | None = None,
+        replay: Recording | None = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
@@ -58,9 +57,7 @@ class Run:
         self._cells = cells
         self._on_result = on_result
         self._replay = replay
-        self._slots = Slots(suite.max_concurrency)
-        self._lanes: Sequence[Lane] = ()
-        self._prices = {str(options.name): pricer(options) for options in suite.providers}
+        self._lanes, self._slots = ready
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
 
@@ -78,28 +75,22 @@ class Run:
         """Run everything that has no result yet.
 
         Raises:
-            ConfigError: a provider or grader cannot be opened; nothing was called.
             StorageError: the journal cannot be written.
         """
-        async with lent(self.suite.folder, self.suite.max_concurrency) as lend:
-            for grader in {id(each.grader): each.grader for case in self.suite.cases for each in case.expect}.values():
-                grader.prepare()
-            if self._replay is None or not self._replay.only:
-                self._lanes = open_lanes(self.suite, self.matrix, self.columns, self._slots, lend)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    background = [group.create_task(self._sync()), group.create_task(self._watch_the_time())]
-                    if self._replay is not None:
-                        await self._play(self._replay)
-                    async with asyncio.TaskGroup() as workers:
-                        for lane in self._lanes:
-                            lane.claim.awake = lane.limit
-                            for _ in range(lane.limit):
-                                workers.create_task(self._work(lane))
-                    for task in background:
-                        task.cancel()
-            except BaseExceptionGroup as failures:
-                raise _first(failures) from None
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [group.create_task(self._sync()), group.create_task(self._watch_the_time())]
+                if self._replay is not None:
+                    await self._play(self._replay)
+                async with asyncio.TaskGroup() as workers:
+                    for lane in self._lanes:
+                        lane.claim.awake = lane.limit
+                        for _ in range(lane.limit):
+                            workers.create_task(self._work(lane))
+                for task in background:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from None
 
     async def _sync(self) -> None:
         while True:
@@ -113,7 +104,7 @@ class Run:
 
     # Recorded runs: they need neither a slot nor a pace.
 
-    async def _play(self, replay: Replay) -> None:
+    async def _play(self, recording: Recording) -> None:
         """Judge what is recorded before anything is called; where nothing may be called, write the rest off."""
         slots = chain.from_iterable(
             execution_order(self.matrix, str(options.name), self.suite.seed, self.columns.status)
@@ -121,16 +112,16 @@ class Run:
         )
         async with asyncio.TaskGroup() as players:
             for _ in range(min(self.suite.max_concurrency, self.matrix.total)):
-                players.create_task(self._play_each(slots, replay))
+                players.create_task(self._play_each(slots, recording))
 
-    async def _play_each(self, slots: Iterator[int], replay: Replay) -> None:
+    async def _play_each(self, slots: Iterator[int], recording: Recording) -> None:
         while self.stopped is None and (slot := next(slots, None)) is not None:
             cell = self._cells.of_slot(slot)
-            if (recorded := replay.recording.find(cell, slot - cell.first_slot + 1)) is not None:
+            if (recorded := recording.find(cell, slot - cell.first_slot + 1)) is not None:
                 attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell)
                 result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
-            elif replay.only:
+            elif not self._lanes:
                 attempt = Attempt(slot, 1)
                 self._record(attempt, self._result(cell, attempt, NOT_RECORDED, time.time(), 0.0))
             await asyncio.sleep(0)
@@ -235,7 +226,7 @@ class Run:
         else:
             latency_s = time.perf_counter() - start
             lane.answered(response.usage, tokens)
-            cost_usd = self._prices[cell.variant.provider](response)
+            cost_usd = lane.price(response)
             outcome = await judged(Answer(request, response, latency_s, cost_usd))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
 

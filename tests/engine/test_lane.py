@@ -45,6 +45,7 @@ class Calls:
             pace=pace,
             turn=asyncio.Lock(),
             claim=Slots(LIMIT).claim(),
+            price=lambda _: None,
             clock=self.clock,
         )
 
