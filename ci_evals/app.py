@@ -5,22 +5,18 @@ import contextlib
 import functools
 import gc
 import os
-import signal
 import subprocess
-import tempfile
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from uuid import uuid4
 
 from ci_evals import progress
-from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
+from ci_evals.config.load import Overrides, find_config, load_mock, load_suite
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
 from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
-from ci_evals.interruption import EXIT_CODES, until_stopped
-from ci_evals.model import Result
+from ci_evals.interruption import until_stopped
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
@@ -29,7 +25,6 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import without_commands
 from ci_evals.streams import prints_go_to, say
-from ci_evals.suite import Suite
 from ci_evals.verdict.gate import decide, exit_code
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
@@ -119,66 +114,86 @@ def merge(
         revision=revision(world),
     )
     check_sources(order)
-    if missing := missing_shards(order.sources):
-        then = "its runs are run now" if run_missing else "name its folder too, or have it run with --run-missing"
-        say(world.stderr, f"missing: shard {', '.join(missing)}: {then}\n")
+    if run_missing and (missing := missing_shards(order.sources)):
+        say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
     return carry_out(order, world, appearance)
 
 
 def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     """Execute an order, report, and return the exit code."""
-    suite = order.suite
-    redactor = Redactor(suite.secrets)
+    conclusion = Conclusion(order, order.suite.out.absolute(), world, appearance, Redactor(order.suite.secrets))
+    in_actions = world.environ.get("GITHUB_ACTIONS") == "true"
+
+    def clean(printed: str) -> str:
+        text = conclusion.redactor.clean_text(printed)
+        return without_commands(text.replace("\r", "\n")) if in_actions else text
+
+    async def phase(stop: Stop) -> Report:
+        if appearance.quiet:
+            return await execute(order, stop=stop)
+        return await execute(order, stop=stop, watch=lambda run: progress.shown(run, world.stderr))
+
+    gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
     # With JSON, stdout is not the log but a file or another program.
     log = world.stderr if appearance.output == "json" else world.stdout
-    with workflow_commands_stopped(suite.secrets, world.environ, log):
-        report, stopped_by = _report_of(order, world, redactor, quiet=appearance.quiet)
+    with workflow_commands_stopped(order.suite.secrets, world.environ, log):
+        around = functools.partial(prints_go_to, world.stderr, clean)
+        return until_stopped(phase, conclusion.draw, conclusion.salvage, around)
+
+
+class Conclusion(NamedTuple):
+    """What is made of a report. `out` is where the suite's results go, wherever the code under test went."""
+
+    order: Order
+    out: Path
+    world: World
+    appearance: Appearance
+    redactor: Redactor
+
+    def draw(self, report: Report) -> int:
+        """Write and show what was found; returns the exit code."""
+        order, suite = self.order, self.order.suite
         told: list[str] = []
         if order.resume and report.resumption is None:
             told.append(f"nothing to resume: there was no {order.journal.as_posix()}")
+        if order.merge and not order.run_missing and report.interrupted:
+            told.append(f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing")
         if order.shard:
             told.extend(f"{label.lower()}: {text}" for label, text in notes(report))
             told.append(f"shard {order.shard} of {suite.name}: {report.summary()}; `ci-evals merge` decides")
-            code = 0
+            code = 3 if report.interrupted else 0
         else:
-            summary = Summary(report, decide(report, suite.gate), suite.gate)
-            written = write_reports(summary, suite.out, suite.formats)
-            append_step_summary(summary, world)
-            show(summary, world, appearance.output, redactor)
-            told.append(f"written: {', '.join(path.as_posix() for path in (*written, order.journal))}")
+            summary = self.write(report)
+            show(summary, self.world, self.appearance.output, self.redactor)
+            told.append(f"written: {self.written}")
             code = exit_code(summary.verdict, suite.gate)
-        if not appearance.quiet:
-            say(world.stderr, redactor.clean_text("".join(f"{line}\n" for line in told)))
-    return EXIT_CODES[stopped_by] if stopped_by else code
+        if not self.appearance.quiet:
+            self._tell(told)
+        return code
 
+    def salvage(self, report: Report) -> None:
+        """Write what was found while code under test has the terminal, and say so in a line."""
+        told = f"{report.interrupted}: the code under test did not end in time and was left behind"
+        if self.order.shard is None:
+            self.write(report)
+            told = f"{told}; written: {self.written}"
+        self._tell([told])
 
-async def evaluate(
-    suite: Suite | Path | str,
-    overrides: Overrides,
-    environ: Mapping[str, str],
-    *,
-    out: Path | None,
-    on_result: Callable[[Result], None] | None,
-) -> Report:
-    """Run a suite and return its report; see `ci_evals.evaluate`."""
-    if isinstance(suite, Suite):
-        suite = overridden(suite, overrides)
-    else:
-        suite = load_suite(Path(suite), environ, overrides)
-    if out is not None:
-        report = await execute(Order(suite=suite, journal=out / JOURNAL), on_result=on_result)
-        write_reports(Summary(report, decide(report, suite.gate), suite.gate), out, suite.formats)
-        return report
-    handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
-    os.close(handle)
-    remove = functools.partial(Path(name).unlink, missing_ok=True)
-    try:
-        report = await execute(Order(suite=suite, journal=Path(name)), on_result=on_result)
-    except BaseException:
-        remove()
-        raise
-    weakref.finalize(report, remove)
-    return report
+    def write(self, report: Report) -> Summary:
+        suite = self.order.suite
+        summary = Summary(report, decide(report, suite.gate), suite.gate)
+        write_reports(summary, self.out, suite.formats)
+        append_step_summary(summary, self.world)
+        return summary
+
+    @property
+    def written(self) -> str:
+        suite = self.order.suite
+        files = (*(suite.out / FILES[each] for each in suite.formats), self.order.journal)
+        return ", ".join(path.as_posix() for path in files)
+
+    def _tell(self, lines: Iterable[str]) -> None:
+        say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))
 
 
 def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
@@ -201,24 +216,6 @@ def workflow_commands_stopped(secrets: Iterable[str], environ: Mapping[str, str]
         yield
     finally:
         say(log, f"::{token}::\n")
-
-
-def _report_of(order: Order, world: World, redactor: Redactor, *, quiet: bool) -> tuple[Report, signal.Signals | None]:
-    """Execute an order until it is done or a signal comes, with its progress on stderr."""
-    in_actions = world.environ.get("GITHUB_ACTIONS") == "true"
-
-    def clean(printed: str) -> str:
-        text = redactor.clean_text(printed)
-        return without_commands(text.replace("\r", "\n")) if in_actions else text
-
-    async def phase(stop: Stop) -> Report:
-        if quiet:
-            return await execute(order, stop=stop)
-        return await execute(order, stop=stop, watch=lambda run: progress.shown(run, world.stderr))
-
-    gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
-    with prints_go_to(world.stderr, clean):
-        return until_stopped(phase)
 
 
 def revision(world: World) -> str | None:

@@ -1,8 +1,10 @@
 """The command line: options in, exit code out. Everything else is imported when a command needs it."""
 
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +18,32 @@ if TYPE_CHECKING:
 
 MAX_PROBLEMS_SHOWN = 50
 
+_INTERRUPTED = (130, 143)
+_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def main() -> None:
     """The console script."""
     streams.prepare()
-    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"))
+    named = _folders_named()
+    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"), named)
     streams.let_go()
+    if code in _INTERRUPTED:
+        os._exit(code)  # threads and tasks of code under test may still be busy, for as long as they like
     sys.exit(code)
 
 
-def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line per kind of error
-    """The one place where errors become exit codes."""
+def _folders_named() -> list[Path]:
+    """Where a `.env` file may be: beside whatever the command line names, wherever code under test goes later."""
+    words = (*sys.argv[1:], os.environ.get("CI_EVALS_CONFIG", ""))
+    named = [Path(word.removeprefix("-c").rpartition("=")[2]).parent for word in words]
+    return [folder.absolute() for folder in dict.fromkeys([Path(), Path(".github"), *named])]
+
+
+def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:  # noqa: PLR0911  one per kind of error
+    """The one place where errors become exit codes; what is in a `.env` file of the folders is not printed."""
     try:
         return int(command() or 0)
     except click.ClickException as error:
@@ -39,32 +54,49 @@ def _exit_code(command: Callable[[], Any]) -> int:  # noqa: PLR0911  one line pe
     except BrokenPipeError:  # as a shell has it of whom SIGPIPE ended
         return 141
     except ConfigError as error:
-        _print_problems(error)
+        _print_problems(error, folders)
         return 2
     except CiEvalsError as error:
-        _tell(f"error: {error}")
+        _tell(f"error: {error}", folders)
         return 3 if isinstance(error, StorageError) else 2
-    except Exception:  # noqa: BLE001  the last border: a bug must not look like a failed gate (exit 1)
+    except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
+        if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in os.environ:
+            raise  # the way in which click ends after completing a command line for a shell
         import traceback
 
-        _tell(f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above.")
+        text = f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
+        _tell(text, folders)
         return 3
 
 
-def _print_problems(error: ConfigError) -> None:
+def _print_problems(error: ConfigError, folders: Iterable[Path]) -> None:
     count = len(error.problems)
     lines = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
     if count > MAX_PROBLEMS_SHOWN:
         lines.append(f"… and {count - MAX_PROBLEMS_SHOWN} more")
-    _tell("\n".join([*lines, "", f"{count} problem{'s' * (count != 1)}, nothing was run."]))
+    _tell("\n".join([*lines, "", f"{count} problem{'s' * (count != 1)}, nothing was run."]), folders)
 
 
-def _tell(text: str) -> None:
+def _tell(text: str, folders: Iterable[Path]) -> None:
+    text = _without_secrets(text, folders)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from ci_evals.reports.text import without_commands
 
         text = without_commands(text.replace("\r", "\n"))  # an error may quote a dataset or an answer
     streams.say(sys.stderr, text + "\n")
+
+
+def _without_secrets(text: str, folders: Iterable[Path]) -> str:
+    """An error may quote what user code was given, and which variables a suite would have named is not known here."""
+    from ci_evals.config.environment import read_dotenv
+    from ci_evals.redaction import Redactor, secret_values
+
+    named = {name: value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    dotenv: dict[str, str] = {}
+    for folder in folders:
+        with suppress(CiEvalsError, OSError, ValueError):
+            dotenv |= read_dotenv(folder)
+    return Redactor(secret_values(named, dotenv, ())).clean_text(text)
 
 
 @click.group(context_settings=_SETTINGS)

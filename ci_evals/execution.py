@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, c
 from copy import copy
 from math import fsum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -59,9 +60,19 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Stop:
-    """Why a run phase was ended from outside; set before its task is cancelled."""
+    """How a run phase is ended from outside: by `order`, and then a cancellation of its task.
+
+    `report_so_far` makes a report of what is recorded, once there may be something.
+    """
 
     reason: str | None = None
+    run: Run | None = None
+    report_so_far: Callable[[], Report] | None = None
+
+    def order(self, reason: str) -> None:
+        self.reason = reason
+        if self.run is not None:
+            self.run.abort(reason)
 
 
 Watch = Callable[[Run], AbstractAsyncContextManager[None]]
@@ -88,9 +99,12 @@ async def execute(
         UsageError: a source is of another suite.
     """
     suite = order.suite
+    named = {path.absolute(): path for path in (order.journal, *order.sources)}
+    order = _anchored(order)
     matrix = planned(order)
     columns = Columns(matrix.total)
     redactor = Redactor(suite.secrets)
+    stop = stop or Stop()
     stopped: str | None = None
     async with AsyncExitStack() as stack:
         ready = Ready()
@@ -105,35 +119,74 @@ async def execute(
             open_files.callback(journal.close)
             cells = Cells(suite, matrix)
             resumer = Resumer(matrix, columns, cells, keep_errored=order.merge)
+            recorded = _Recorded(order, named, matrix, columns, redactor, resumer, started_at, start, continued=there)
             if there:
                 resumer.go_on(journal)
             journal.start(Header(suite=redactor.clean(describe(order)), started_at=started_at))
             resumer.take_over(order.sources, journal)
+            stop.report_so_far = lambda: recorded.report(stop.reason)
             if order.run_missing:
                 run = Run(suite, matrix, columns, journal, cells, ready, on_result=on_result, replay=replay)
                 stopped = await _finished(run, watch, stop)
-            elif missing := missing_shards(order.sources):
+            elif missing := missing_shards(order.sources) if columns.status.count(0) else ():
                 stopped = f"shard {', '.join(missing)} is missing"
-    return Report(
-        redactor.clean(describe(order)),
-        _without_secrets(matrix, redactor),
-        columns,
-        read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
-        decode=decode,
-        started_at=started_at,
-        duration_s=time.perf_counter() - start,
-        interrupted=stopped,
-        resumption=_told(order, resumer.resumption) if there or order.sources else None,
+    return recorded.report(stopped)
+
+
+class _Recorded(NamedTuple):
+    """What there is to report at any moment of a run phase."""
+
+    order: Order
+    named: Mapping[Path, Path]
+    matrix: Matrix
+    columns: Columns
+    redactor: Redactor
+    resumer: Resumer
+    started_at: float
+    start: float
+    continued: bool
+
+    def report(self, interrupted: str | None) -> Report:
+        order, columns = self.order, self.columns
+        return Report(
+            self.redactor.clean(describe(order)),
+            _without_secrets(self.matrix, self.redactor),
+            columns,
+            read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
+            decode=decode,
+            started_at=self.started_at,
+            duration_s=time.perf_counter() - self.start,
+            interrupted=interrupted,
+            resumption=self._resumption() if self.continued or order.sources else None,
+        )
+
+    def _resumption(self) -> Resumption | None:
+        """A merge is reported as one run, unless a line of a journal was lost."""
+        found = self.resumer.resumption
+        if self.order.merge and not found.torn:
+            return None
+        torn = tuple(self.named[Path(name)].as_posix() for name in found.torn)
+        return msgspec.structs.replace(found, torn=torn)
+
+
+def _anchored(order: Order) -> Order:
+    """The same files wherever code under test makes the process go."""
+    return msgspec.structs.replace(
+        order,
+        journal=order.journal.absolute(),
+        sources=tuple(path.absolute() for path in order.sources),
+        replay=order.replay and order.replay.absolute(),
     )
 
 
-async def _finished(run: Run, watch: Watch, stop: Stop | None) -> str | None:
+async def _finished(run: Run, watch: Watch, stop: Stop) -> str | None:
     """Finish a run; returns why it was stopped early, or None."""
+    stop.run = run
     try:
         async with watch(run):
             await run.finish()
     except asyncio.CancelledError:
-        if stop is None or stop.reason is None:
+        if stop.reason is None:
             raise
         return stop.reason
     return run.stopped
@@ -178,11 +231,6 @@ def describe(order: Order) -> SuiteInfo:
     )
 
 
-def _told(order: Order, found: Resumption) -> Resumption | None:
-    """A merge is reported as one run, unless a line of a journal was lost."""
-    return None if order.merge and not found.torn else found
-
-
 def check_sources(order: Order) -> None:
     """Refuse to merge what does not belong together.
 
@@ -201,7 +249,7 @@ def check_sources(order: Order) -> None:
 
 def missing_shards(sources: tuple[Path, ...]) -> list[str]:
     """Which shards, as `3/5`, no journal is of."""
-    labels = {header.suite.shard for path in sources for header in headers(path)}
+    labels = {header.suite.shard for path in sources for header in headers(path)[-1:]}
     counts = sorted({int(label.partition("/")[2]) for label in labels if label})
     every = [f"{number}/{count}" for count in counts for number in range(1, count + 1)]
     return [label for label in every if label not in labels]

@@ -116,7 +116,7 @@ async def test_the_mock_server_serves_an_openai_provider(tmp_path: Path) -> None
     write_suite(tmp_path, providers=[{"type": "openai", "model": "any", "base_url": url}])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0
-    assert "1 of 1 runs passed" in ended.out
+    assert "1 of 1 run passed" in ended.out
     assert (await server.stdout.readline()).decode().startswith("POST ")
     server.terminate()
     await finished(server)
@@ -323,6 +323,58 @@ async def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
     assert ended.code == 3
     assert "ZeroDivisionError" in ended.err
     assert "bug in ci-evals" in ended.err
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise asyncio.CancelledError"])
+async def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(ending: str, tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    broken = (
+        "import asyncio, sys\nimport ci_evals.app as app\n"
+        f"def end(*_): {ending}\napp.decide = end\n"
+        "from ci_evals.cli import main; sys.argv = ['ci-evals', 'run']\nmain()"
+    )
+    ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))
+    assert ended.code == 3
+    assert "bug in ci-evals" in ended.err
+
+
+async def test_shells_get_completions(tmp_path: Path) -> None:
+    ended = await ci_evals(tmp_path, environ={"_CI_EVALS_COMPLETE": "bash_source"})
+    assert (ended.code, ended.err) == (0, "")
+    assert "complete" in ended.out
+
+
+async def test_a_grader_that_ends_the_program_has_crashed(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text("import sys\n\ndef judge(answer):\n    sys.exit(0)\n")
+    write_suite(tmp_path, [{**ONE_CASE, "expect": [{"python": "judge:judge"}]}])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 3
+    (result,) = report_in(tmp_path / "ci-evals-results")["results"]
+    assert (result["status"], result["error"]["kind"]) == ("errored", "grader")
+    assert "crashed: SystemExit: 0" in result["error"]["message"]
+
+
+ROAMING = """
+import os, sys
+os.chdir("elsewhere")
+
+def answer(text):
+    os.chdir("deeper")
+    sys.path.pop(0)
+    return text
+"""
+
+
+async def test_a_function_may_go_elsewhere_and_its_results_stay_here(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "deeper").mkdir(parents=True)
+    (tmp_path / "agent.py").write_text(ROAMING)
+    write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    ended = await ci_evals(tmp_path, "run", "--out", "here")
+    assert ended.code == 0, ended.err
+    assert report_in(tmp_path / "here")["totals"]["passed"] == 1
+    merged = await ci_evals(tmp_path, "run", "--resume-from", "here", "--replay", "here", "--out", "again")
+    assert "Resumed: 1 of 1 run" in merged.out
+    assert [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["deeper"]
 
 
 async def test_start_up_loads_no_network_and_no_templates(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +14,7 @@ from fakes.chat import ChatServer, chatting
 from suites import ONE_CASE, chat, write_suite
 
 import ci_evals
-from ci_evals import ConfigError, Report, Result, evaluate, evaluate_sync
-from ci_evals.config.load import load_suite
+from ci_evals import ConfigError, Report, Result, evaluate, evaluate_sync, load_suite
 from ci_evals.errors import StorageError, UsageError
 
 FAILING = {**ONE_CASE, "id": "failing", "expect": [{"equals": "goodbye"}, {"icontains": "HELLO"}], "threshold": 0.9}
@@ -124,12 +124,51 @@ async def test_arguments_replace_the_suites_values(tmp_path: Path) -> None:
 
 
 async def test_a_loaded_suite_is_taken_as_well(tmp_path: Path) -> None:
-    suite = load_suite(write_suite(tmp_path, runs=2), {})
+    suite = load_suite(write_suite(tmp_path, runs=2), environ={})
     assert (await evaluate(suite)).total == 2
     assert (await evaluate(suite, runs=3, providers=["echo"])).total == 3
     with pytest.raises(UsageError, match="ecco"):
         await evaluate(suite, providers=["ecco"])
     assert suite.runs == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"runs": 0}, "runs=0: expected a whole number of at least 1"),
+        ({"runs": "3"}, "runs='3'"),
+        ({"runs": True}, "runs=True"),
+        ({"max_concurrency": 0}, "max_concurrency=0"),
+        ({"providers": []}, r"providers=\[\]: expected the name of a provider"),
+        ({"providers": [1]}, "providers="),
+        ({"providers": "ecco"}, "'ecco'"),
+    ],
+)
+async def test_an_argument_that_makes_no_sense_is_refused(arguments: dict[str, Any], says: str, tmp_path: Path) -> None:
+    suite = load_suite(write_suite(tmp_path))
+    with pytest.raises(UsageError, match=says):
+        await evaluate(suite, out=tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+async def test_a_misspelt_argument_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="max_concurency"):
+        await evaluate(write_suite(tmp_path), max_concurency=3)  # type: ignore[call-arg]
+
+
+async def test_what_is_no_suite_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected a suite or the path of one, not 3"):
+        await evaluate(3)  # type: ignore[arg-type]
+
+
+async def test_a_single_provider_may_be_named_as_it_is(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, providers=[{"name": name, "type": "mock"} for name in ("demo", "other")])
+    assert (await evaluate(suite, providers="demo")).by_variant.keys() == {"demo"}
+
+
+async def test_evaluate_sync_where_a_loop_runs_says_what_to_write_instead(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="await evaluate"):
+        evaluate_sync(write_suite(tmp_path))
 
 
 async def test_variables_come_from_where_the_caller_says(tmp_path: Path) -> None:

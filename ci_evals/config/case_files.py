@@ -20,9 +20,9 @@ _PARSED_COLUMNS = frozenset({"expect", "runs", "min_pass_rate", "timeout_s", "th
 
 
 class Found(NamedTuple):
-    """A case entry, as decoded and as parsed, and where it was written."""
+    """A case entry, as decoded and as parsed, and where it was written; `entry` is None if it could not be decoded."""
 
-    entry: CaseEntry
+    entry: CaseEntry | None
     raw: Any
     file: str
     path: str
@@ -90,7 +90,7 @@ def _decoded(raw: Any, decoder: Decoder, path: str, line: int | None) -> Iterato
         entry: CaseEntry | None = msgspec.convert(plain(raw), CaseEntry)
     except msgspec.ValidationError:
         entry = decoder.struct(raw, CaseEntry, path, line)  # the slow way finds every problem and its line
-    if entry is not None:
+    if entry is not None or isinstance(raw, dict):
         yield Found(entry, raw, decoder.file, path, line)
 
 

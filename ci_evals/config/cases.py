@@ -1,12 +1,13 @@
 """Case entries into cases: ids that are taken once, expectations of the case and of the suite."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ci_evals.config.case_files import MAX_PROBLEMS, EntryReader, Found
 from ci_evals.config.decode import Decoder
 from ci_evals.config.expectations import decode_expect, decode_expectation
+from ci_evals.config.file_types import CaseEntry
 from ci_evals.config.source import line_of, plain
 from ci_evals.errors import Problem
 from ci_evals.model import Case, Expectation
@@ -23,6 +24,8 @@ class _Template(NamedTuple):
 class CaseReader:
     """Reads every case of a suite; problems go to the suite's list.
 
+    Afterwards `tags` has the tags of all cases, and `knows_tags` is whether there can be no others.
+
     Args:
         folder: where relative paths start.
         defaults: the suite's own `expect`, as parsed.
@@ -31,6 +34,7 @@ class CaseReader:
     """
 
     def __init__(self, folder: Path, defaults: Any, line: int | None, suite: Decoder) -> None:
+        self.folder = folder
         self.entries = EntryReader(folder, suite)
         self.suite = suite
         self.problems = suite.problems
@@ -39,37 +43,43 @@ class CaseReader:
         self.defaults = self._defaults(defaults, line)
         self.shared = tuple(default for default in self.defaults if isinstance(default, Expectation))
         self.places: dict[str, str] = {}
+        self.tags: set[str] = set()
+        self.knows_tags = False
 
     def read(self, entries: Any, line: int | None, threshold: float | None) -> tuple[Case, ...]:
         """Every case that `cases` names, in the order of the file; `threshold` is for those without one."""
-        before = len(self.problems)
+        before = told = len(self.problems)
+        self.knows_tags = True
         cases: list[Case] = []
         for found in self.entries.read(entries, line):
-            if case := self._case(found, threshold):
-                cases.append(case)
-            if len(self.problems) >= MAX_PROBLEMS:
+            if found.entry is None:
+                self._broken(found, found.raw)
+            else:
+                self.knows_tags &= len(self.problems) == told
+                cases += self._case(found, found.entry, threshold)
+            told = len(self.problems)
+            if told >= MAX_PROBLEMS:
+                self.knows_tags = False
                 break
+        self.knows_tags &= len(self.problems) == told  # else there are files or rows that nobody could read
         if not cases and len(self.problems) == before:
             self.suite.problem(line, "cases", "there are no cases")
         return tuple(cases)
 
-    def _case(self, found: Found, threshold: float | None) -> Case | None:
-        entry = found.entry
+    def _case(self, found: Found, entry: CaseEntry, threshold: float | None) -> Iterator[Case]:
         decoder = Decoder(found.file, self.problems)
-        if entry.id in self.places:
-            text = f"the id {entry.id!r} is taken by the case at {self.places[entry.id]}"
-            decoder.problem(line_of(found.raw, "id") or found.line, _under(found.path, "id"), text)
-            return None
-        self.places[entry.id] = f"{found.file}:{found.line}" if found.line else found.file
+        self._take(entry.id, found, decoder)
+        self.tags.update(entry.tags)
+        expect = self._expect(found, entry, decoder)
         if entry.input is None and not entry.vars and not entry.messages:
             decoder.problem(found.line, found.path, "nothing is asked: give the case `input`, `vars` or `messages`")
-            return None
-        return Case(
+            return
+        yield Case(
             id=entry.id,
             vars=entry.vars,
             input=entry.input,
             messages=entry.messages,
-            expect=self._expect(found, decoder),
+            expect=expect,
             threshold=threshold if entry.threshold is None else entry.threshold,
             tags=entry.tags,
             runs=entry.runs,
@@ -81,45 +91,69 @@ class CaseReader:
             line=found.line,
         )
 
-    def _expect(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
+    def _broken(self, found: Found, raw: dict[str, Any]) -> None:
+        """Check what can be read of a case that is wrong elsewhere, so that mending it brings up nothing new."""
+        decoder = Decoder(found.file, self.problems)
+        if raw.get("id") and isinstance(raw["id"], str):
+            self._take(str(raw["id"]), found, decoder)
+        if isinstance(raw.get("expect"), list):
+            line = line_of(raw, "expect") or found.line
+            decode_expect(raw["expect"], decoder, _under(found.path, "expect"), line, self.folder)
+        if isinstance(raw.get("tags"), list):
+            self.tags.update(tag for tag in raw["tags"] if isinstance(tag, str))
+        else:
+            self.knows_tags = False
+
+    def _take(self, case_id: str, found: Found, decoder: Decoder) -> None:
+        if case_id in self.places:
+            text = f"the id {case_id!r} is taken by the case at {self.places[case_id]}"
+            decoder.problem(line_of(found.raw, "id") or found.line, _under(found.path, "id"), text)
+        else:
+            self.places[case_id] = f"{found.file}:{found.line}" if found.line else found.file
+
+    def _expect(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
         """What the suite expects of the case, then what the case itself does."""
-        own = found.raw.get("expect") if isinstance(found.raw, dict) else found.entry.expect
+        own = found.raw.get("expect") if isinstance(found.raw, dict) else entry.expect
         if not own and self.expects_nothing:
             text = "nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
             decoder.problem(found.line, found.path, text)
         own_line = line_of(found.raw, "expect") or found.line
-        return self._filled(found, decoder) + decode_expect(own, decoder, _under(found.path, "expect"), own_line)
+        own_path = _under(found.path, "expect")
+        return self._filled(found, entry, decoder) + decode_expect(own, decoder, own_path, own_line, self.folder)
 
     # The suite's own expectations.
 
     def _defaults(self, entries: Any, line: int | None) -> list[Expectation | _Template]:
         if not isinstance(entries, list):
-            return list(decode_expect(entries, self.suite, "expect", line))
+            return list(decode_expect(entries, self.suite, "expect", line, self.folder))
         defaults: list[Expectation | _Template] = []
         for index, entry in enumerate(entries):
             path = f"expect[{index}]"
             if _has_template(entry):
                 defaults.append(_Template(plain(entry), path))
-            elif expectation := decode_expectation(entry, self.suite, path, line_of(entries, index) or line):
+                continue
+            entry_line = line_of(entries, index) or line
+            if expectation := decode_expectation(entry, self.suite, path, entry_line, self.folder):
                 defaults.append(expectation)
         return defaults
 
-    def _filled(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
+    def _filled(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
         """The suite's expectations with their templates filled in for a case."""
         if len(self.shared) == len(self.defaults):
             return self.shared
         filled = [
-            default if isinstance(default, Expectation) else self._fill(default, found, decoder)
+            default if isinstance(default, Expectation) else self._fill(default, found, entry, decoder)
             for default in self.defaults
         ]
         return tuple(expectation for expectation in filled if expectation is not None)
 
-    def _fill(self, template: _Template, found: Found, decoder: Decoder) -> Expectation | None:
+    def _fill(self, template: _Template, found: Found, entry: CaseEntry, decoder: Decoder) -> Expectation | None:
         problems: list[Problem] = []
         expectation = None
         try:
-            value = _fill(template.entry, {"input": found.entry.input, **found.entry.vars}, self.templates)
-            expectation = decode_expectation(value, Decoder(self.suite.file, problems), template.path, None)
+            value = _fill(template.entry, {"input": entry.input, **entry.vars}, self.templates)
+            scratch = Decoder(self.suite.file, problems)
+            expectation = decode_expectation(value, scratch, template.path, None, self.folder)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             problems.append(Problem(self.suite.file, None, template.path, str(error)))
         for problem in problems:

@@ -1,6 +1,8 @@
 """Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris, ignore_case: true}`."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,33 +14,44 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.model import USUAL_WEIGHT, Expectation
 
 NEGATION = "not_"
+_LONGEST_BRIEF = 60
 
 
-def decode_expect(entries: Any, decoder: Decoder, path: str, line: int | None) -> tuple[Expectation, ...]:
-    """Decode a list of expectations; what is wrong is told to `decoder` and left out."""
+def decode_expect(entries: Any, decoder: Decoder, path: str, line: int | None, folder: Path) -> tuple[Expectation, ...]:
+    """Decode a list of expectations; what is wrong is told to `decoder` and left out.
+
+    Args:
+        entries: the list as parsed.
+        decoder: of the file that it is in.
+        path: where it is in there.
+        line: its line.
+        folder: the config's, where the team's own modules are looked for.
+    """
     if entries is None:
         return ()
     if not isinstance(entries, list):
         decoder.problem(line, path, "expected a list of graders, as in `- contains: Paris`")
         return ()
     decoded = (
-        decode_expectation(entry, decoder, f"{path}[{index}]", line_of(entries, index) or line)
+        decode_expectation(entry, decoder, f"{path}[{index}]", line_of(entries, index) or line, folder)
         for index, entry in enumerate(entries)
     )
     return tuple(expectation for expectation in decoded if expectation is not None)
 
 
-def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None) -> Expectation | None:
+def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None, folder: Path) -> Expectation | None:
     """Decode one entry; None if it is wrong, which `decoder` is told."""
-    if isinstance(entry, str) and (entry in GRADERS or entry.removeprefix(NEGATION) in GRADERS):
-        decoder.problem(line, path, f"{entry!r} needs a value, as in `{entry}: …`")
+    if isinstance(entry, str) and (cls := _class(entry)):
+        value = "true" if _short_field(cls).type is bool else "…"
+        decoder.problem(line, path, f"{entry!r} needs a value, as in `{entry}: {value}`")
         return None
     if not isinstance(entry, dict) or len(entry) != 1:
-        decoder.problem(line, path, "expected one grader with its value, as in `contains: Paris`")
+        hint = _options_inside(entry) or "expected one grader with its value, as in `contains: Paris`"
+        decoder.problem(line, path, hint)
         return None
     ((name, options),) = entry.items()
     negated = name.startswith(NEGATION) and name not in GRADERS
-    cls = GRADERS.get(name.removeprefix(NEGATION) if negated else name)
+    cls = _class(name)
     if cls is None:
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         decoder.problem(line, path, unknown("grader", name, known if _is_close(name, known) else GRADERS))
@@ -46,7 +59,10 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
     grader = _grader(cls, options, decoder, f"{path}.{name}", line_of(entry, name) or line)
     if grader is None:
         return None
-    for message in grader.problems():
+    problems = grader.problems()
+    if not problems and (lack := grader.lacks(folder)):
+        problems = [lack]
+    for message in problems:
         decoder.problem(line, f"{path}.{name}", message)
     judging = grader.opposed() if negated else grader
     weight = USUAL_WEIGHT if grader.weight == USUAL_WEIGHT else grader.weight
@@ -63,8 +79,7 @@ def _grader(
         pass  # the slow way finds every problem and its line
     if long_form or (isinstance(options, dict) and not _takes_mapping(cls)):
         return decoder.struct(options, cls, path, line)
-    field = next(field for field in msgspec.structs.fields(cls) if field.name == cls.short)
-    decoder.value(options, field.type, path, line)
+    decoder.value(options, _short_field(cls).type, path, line)
     return None
 
 
@@ -78,14 +93,44 @@ def is_long_form(cls: type[GraderOptions], options: Any) -> bool:
     return cls.short in options and all(key in fields for key in options)
 
 
+def _options_inside(entry: Any) -> str | None:
+    """The right spelling for a grader whose options stand beside it: `contains: P` and `weight: 2`."""
+    graders = [(key, cls) for key in entry if (cls := _class(key))] if isinstance(entry, dict) else []
+    if len(graders) != 1:
+        return None
+    ((name, cls),) = graders
+    beside = {key: value for key, value in entry.items() if key != name}
+    if not beside.keys() <= set(cls.__struct_fields__):
+        return None
+    options = {**(entry[name] if is_long_form(cls, entry[name]) else {cls.short: entry[name]}), **beside}
+    inside = ", ".join(f"{key}: {_brief(value)}" for key, value in options.items())
+    verb = "stands" if len(beside) == 1 else "stand"
+    return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
+
+
+def _brief(value: Any) -> str:
+    """A value as YAML would have it on one line, or dots for a long one."""
+    text = value if isinstance(value, str) and value.isalpha() else json.dumps(plain(value), ensure_ascii=False)
+    return text if len(text) <= _LONGEST_BRIEF else "…"
+
+
+def _class(name: str) -> type[GraderOptions] | None:
+    """The grader of a name, negated or not."""
+    return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
+
+
 def _takes_mapping(cls: type[GraderOptions]) -> bool:
     """Whether the value that the short form sets may itself be a mapping."""
-    field = next(field for field in msgspec.structs.fields(cls) if field.name == cls.short)
     try:
-        msgspec.convert({"": None}, field.type)
+        msgspec.convert({"": None}, _short_field(cls).type)
     except msgspec.ValidationError:
         return False
     return True
+
+
+def _short_field(cls: type[GraderOptions]) -> msgspec.structs.FieldInfo:
+    """The field that the short form sets."""
+    return next(field for field in msgspec.structs.fields(cls) if field.name == cls.short)
 
 
 def _is_close(name: str, known: list[str]) -> bool:

@@ -54,7 +54,11 @@ class ReportOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Which files are written, and where."""
 
     out: Annotated[str, Meta(description="Folder for the results; --out wins.")] = "ci-evals-results"
-    formats: tuple[Literal["json", "junit", "markdown"], ...] = ("json", "junit", "markdown")
+    formats: Annotated[tuple[Literal["json", "junit", "markdown"], ...], Meta(min_length=1)] = (
+        "json",
+        "junit",
+        "markdown",
+    )
 
 
 class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

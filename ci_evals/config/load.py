@@ -1,6 +1,6 @@
 """From a config file to a `Suite`: parse, fill in the environment, decode, check. Reports every problem at once."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model import Case, Gate
+from ci_evals.model import Budget, Gate
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
@@ -42,11 +42,14 @@ def find_config(folder: Path) -> Path:
     """The config of a project: `evals.yaml` in the folder or its `.github/`.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or more than one in the same folder.
     """
-    for candidate in (folder / place / name for place in ("", ".github") for name in DEFAULT_NAMES):
-        if candidate.is_file():
-            return candidate
+    for place in (folder, folder / ".github"):
+        found = [name for name in DEFAULT_NAMES if (place / name).is_file()]
+        if len(found) > 1:
+            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name one with --config")
+        if found:
+            return place / found[0]
     raise UsageError(
         f"no evals.yaml in {folder} or its .github folder: name one with --config, or start with `ci-evals init`"
     )
@@ -118,19 +121,15 @@ class _Loader:
 
     def load(self, overrides: Overrides) -> Suite:
         root = self.root
-        entry = self.settings()
+        settings = self.settings()
+        entry = self.decoder.struct(settings, SuiteEntry, "", root.line)
         providers = self.providers.read(*self.under("providers"), overrides.providers) if "providers" in root else ()
         prompts = self.prompts.read(*self.under("prompts"))
-        before = len(self.problems)
         reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
-        all_cases_read = len(self.problems) == before
-        if not self.problems:
-            self.problems.extend(misfits(cases, prompts, providers))
-        if entry and entry.gate:
-            self.check_gate(entry.gate, cases if all_cases_read else None)
-        if entry and entry.budget.counts_cost:
-            self.check_prices(providers)
+        self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
+        self.check_gate(settings.get("gate"), reader)
+        self.check_prices(settings.get("budget"), providers)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
@@ -150,7 +149,7 @@ class _Loader:
             budget=entry.budget,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
-            secrets=secret_values(self.interpolation.named, self.dotenv, _visible(providers)),
+            secrets=secret_values(self.interpolation.named, self.dotenv, (entry.name or "", *_visible(providers))),
         )
 
     def mock(self) -> Mock:
@@ -166,40 +165,46 @@ class _Loader:
         """What stands under a top-level key, and its line."""
         return self.root.get(key), line_of(self.root, key)
 
-    def settings(self) -> SuiteEntry | None:
+    def settings(self) -> Map:
         """Everything but what has its own decoding."""
         own = ("providers", "prompts", "cases", "expect")
         head = Map(self.root.line)
         head.lines = self.root.lines
         for key, value in self.root.items():
             head[key] = [] if key in own else self.interpolation.fill(value, key, line_of(self.root, key))
-        return self.decoder.struct(head, SuiteEntry, "", self.root.line)
+        return head
 
-    def check_gate(self, gate: Gate, cases: Sequence[Case] | None) -> None:
+    def check_gate(self, gate: Any, cases: CaseReader) -> None:
         """A bar for a tag or provider that does not exist would never be missed."""
-        if gate.per_variant and gate.min_pass_rate is None:
-            self.decoder.problem(
-                line_of(self.root["gate"], "per_variant"),
-                "gate.per_variant",
-                "needs `min_pass_rate`, the bar to hold them to",
-            )
-        self.check_bars("provider", gate.providers, self.providers.names)
-        if cases is not None:
-            self.check_bars("tag", gate.tags, sorted({tag for case in cases for tag in case.tags}))
+        if not isinstance(gate, Map):
+            return
+        if self.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
+            text = "needs `min_pass_rate`, the bar to hold them to"
+            self.decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
+        if self.providers.knows_names:
+            self.check_bars("provider", gate.get("providers"), self.providers.names)
+        if cases.knows_tags:
+            self.check_bars("tag", gate.get("tags"), sorted(cases.tags))
 
-    def check_prices(self, providers: Sequence[ProviderOptions]) -> None:
+    def check_prices(self, budget: Any, providers: Sequence[ProviderOptions]) -> None:
         """A budget in USD is worth nothing if what answers cost is not known."""
+        limits = self.quietly(budget, Budget)
+        if limits is None or not limits.counts_cost:
+            return
         for provider in providers:
             if not provider.own_code and not has_price(provider):
                 text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
                 self.decoder.problem(line_of(self.root, "budget"), "budget", text)
 
-    def check_bars(self, noun: str, bars: Mapping[str, float], known: Iterable[str]) -> None:
-        known = tuple(known)
-        place = self.root["gate"].get(f"{noun}s")
-        for name in bars:
+    def quietly(self, value: Any, kind: type[T]) -> T | None:
+        """Decode a value whose problems have been told; None if it has any."""
+        decoded: T | None = Decoder(self.file, []).value(value, kind, "", None)
+        return decoded
+
+    def check_bars(self, noun: str, bars: Any, known: Sequence[str]) -> None:
+        for name in bars if isinstance(bars, Map) else ():
             if name not in known:
-                self.decoder.problem(line_of(place, name), f"gate.{noun}s", unknown(noun, name, known))
+                self.decoder.problem(line_of(bars, name), f"gate.{noun}s", unknown(noun, name, known))
 
 
 def _without_bars_of_others(gate: Gate | None, providers: Sequence[ProviderOptions]) -> Gate | None:

@@ -46,8 +46,8 @@ class PromptReader:
             if prompt.name in prompts:
                 text = f"a second prompt called {prompt.name!r}: give it another `name`"
                 self.decoder.problem(entry_line, path, text)
-            self._check_syntax(prompt, path, entry_line)
-            prompts[prompt.name] = prompt
+            if self._is_template(prompt, path, entry_line):
+                prompts[prompt.name] = prompt
         return tuple(prompts.values())
 
     def _prompt(self, entry: Any, path: str, line: int | None, default_name: str) -> Prompt | None:
@@ -85,9 +85,10 @@ class PromptReader:
                 self.decoder.problem(line, path, f"{problem} (looked in {self.folder})")
             return None
 
-    def _check_syntax(self, prompt: Prompt, path: str, line: int | None) -> None:
+    def _is_template(self, prompt: Prompt, path: str, line: int | None) -> bool:
         from jinja2 import TemplateSyntaxError
 
+        before = len(self.decoder.problems)
         for _, source in prompt.turns:
             try:
                 self.templates.compile(source)
@@ -96,6 +97,7 @@ class PromptReader:
                 self.decoder.problem(line, path, text)
             except Exception as error:  # noqa: BLE001  too deep for the parser, too long for Python's compiler
                 self.decoder.problem(line, path, f"not a valid template: {type(error).__name__}: {error}")
+        return len(self.decoder.problems) == before
 
 
 def misfits(

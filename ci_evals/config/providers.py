@@ -15,7 +15,9 @@ from ci_evals.providers.base import ProviderOptions, Secret
 
 
 class ProviderReader:
-    """Reads `providers`; `names` has all of them afterwards, selected or not.
+    """Reads `providers`.
+
+    Afterwards `names` has all of them, selected or not, and `knows_names` is whether none of those is a guess.
 
     Args:
         folder: where relative paths start.
@@ -29,6 +31,7 @@ class ProviderReader:
         self.problems = decoder.problems
         self.interpolation = interpolation
         self.names: list[str] = []
+        self.knows_names = False
 
     def read(self, entries: Any, line: int | None, selected: Sequence[str] | None) -> tuple[ProviderOptions, ...]:
         """The selected providers, or all of them; those that are left out need not be complete."""
@@ -37,14 +40,17 @@ class ProviderReader:
             return ()
         found: dict[str, ProviderOptions] = {}
         nameless: list[Problem] = []
+        self.knows_names = True
         for index, entry in enumerate(entries):
             path, entry_line = f"providers[{index}]", line_of(entries, index) or line
             before = len(self.problems)
             provider = self.entry(entry, path, entry_line)
             name = str(provider.name) if provider else _guess_name(entry)
             self.names.append(name)
+            is_guess = provider is None and not (isinstance(entry, dict) and entry.get("name"))
+            self.knows_names &= not is_guess
             if selected is not None and name not in selected:
-                if provider is None and not (isinstance(entry, dict) and entry.get("name")):
+                if is_guess:
                     nameless += self.problems[before:]
                 del self.problems[before:]
             elif name in found:
@@ -76,6 +82,9 @@ class ProviderReader:
             name = options.name or options.default_name
         except ValueError:
             return None  # what cannot be named is among the problems above
+        if options.name and "," in options.name:
+            text = f"the name {name!r} has a comma, which stands between names in --providers: give it another `name`"
+            self.decoder.problem(line, path, text)
         return msgspec.structs.replace(self._with_key(options, path, line), name=name)
 
     def _with_key(self, options: ProviderOptions, path: str, line: int | None) -> ProviderOptions:

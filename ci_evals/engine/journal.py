@@ -6,6 +6,7 @@ its run counts as finished, so even SIGKILL loses no finished run; lines are syn
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -54,14 +55,7 @@ class Journal:
         self.path = path
         self._redactor = redactor
         self._unsynced = False
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}: choose another --out") from error
-        if not lock(self._fd):
-            os.close(self._fd)
-            raise StorageError(f"{path}: another ci-evals is writing to it: wait for it, or choose another --out")
+        self._fd = _locked(path)
         self._end = os.fstat(self._fd).st_size
 
     @classmethod
@@ -76,7 +70,7 @@ class Journal:
             raise _unwritable(path, error) from error
         finally:
             journal.close()
-        return cls(path, redactor)
+        return cls.new(path, redactor)  # another process may have been quicker to make it
 
     def start(self, header: Header) -> None:
         """Write the header of an invocation."""
@@ -93,18 +87,27 @@ class Journal:
         except UnicodeEncodeError:  # a lone surrogate somewhere in an answer: JSON in UTF-8 has no way to say it
             result = _without_surrogates(result)
             line = _ENCODER.encode(result)
-        if self._redactor.finds(line[_OWN_BYTES:]):
+        if self.tells(line):
             result = self._redactor.clean(result)
             line = _ENCODER.encode(result)
         return result, self._append(line + b"\n")
 
+    def tells(self, line: bytes) -> bool:
+        """Whether a result's line may hold a secret."""
+        return self._redactor.finds(line[_OWN_BYTES:])
+
     def copy(self, line: bytes) -> int:
-        """Write a result line of another journal as it is; returns its offset."""
+        """Write a result line of another journal, without what is a secret by now; returns its offset."""
+        if self.tells(line):
+            line = _ENCODER.encode(self._redactor.clean(decode(line)))
         return self._append(line + b"\n")
 
     def cut(self, end: int) -> None:
         """Drop what follows byte `end`: the torn line of a crash."""
-        os.ftruncate(self._fd, end)
+        try:
+            os.ftruncate(self._fd, end)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
         self._end = end
 
     def _append(self, line: bytes) -> int:
@@ -122,16 +125,21 @@ class Journal:
         return offset
 
     def sync(self) -> None:
-        """Have what was written since the last call put on the disk itself; may be called from another thread."""
+        """Have what was written since the last call put on the disk itself; may be called from another thread.
+
+        Raises:
+            StorageError: the disk is full or gone.
+        """
         if self._unsynced:
             self._unsynced = False
-            os.fsync(self._fd)
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
 
     def close(self) -> None:
         try:
             self.sync()
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
         finally:
             os.close(self._fd)
 
@@ -213,6 +221,23 @@ def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
         for offset in offsets:
             file.seek(offset)
             yield file.readline().rstrip(b"\n")
+
+
+def _locked(path: Path) -> int:
+    """A file, opened and locked, that still has this name: another process may move it away before it is locked."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}: choose another --out") from error
+        if not lock(fd):
+            os.close(fd)
+            raise StorageError(f"{path}: another ci-evals is writing to it: wait for it, or choose another --out")
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                return fd
+        os.close(fd)
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:

@@ -91,6 +91,14 @@ class Lane:
             self._probe = attempt
         return attempt
 
+    def may_call(self, attempt: Attempt) -> bool:
+        """Whether an attempt that was taken a while ago is still worth making."""
+        return self.breaker.state == "closed" or attempt == self._probe
+
+    def put_back(self, attempt: Attempt) -> None:
+        """Return an attempt that was not made."""
+        heapq.heappush(self._retries, (0.0, attempt))
+
     def _until_probe(self) -> float:
         if self._probe:
             return 0.1  # somebody is trying it

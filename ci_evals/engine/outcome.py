@@ -1,12 +1,14 @@
 """What a call's end means for its run: passed, failed, or errored."""
 
+import asyncio
 import traceback
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ci_evals.engine.breaker import Breaker
 from ci_evals.errors import ErrorKind, ProviderError
-from ci_evals.graders.judge import grade_all, passes, score_of
-from ci_evals.model import Answer, Grade, Response, RunError, Status
+from ci_evals.graders.judge import grade_all, name_of, passes, score_of
+from ci_evals.model import Answer, Expectation, Grade, Response, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 
 # In the team's own code these are the change's fault; 401 and 429 say nothing about it.
@@ -27,10 +29,17 @@ class Outcome(NamedTuple):
 async def judged(answer: Answer) -> Outcome:
     """Grade an answer; a grader that crashes leaves the run without a verdict."""
     case = answer.request.case
+    begun: list[Expectation] = []
     try:
-        grades = await grade_all(case.expect, answer)
-    except Exception as raised:  # noqa: BLE001  a grader may be a user's code
-        error = RunError("grader", f"a grader crashed: {_named(raised)}", detail=traceback.format_exc())
+        grades = await grade_all(_noting(case.expect, begun), answer)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
+        if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
+            raise
+        error = RunError(
+            "grader", f"grader {name_of(begun[-1])} crashed: {_named(raised)}", detail=traceback.format_exc()
+        )
         return Outcome("errored", None, answer.cost_usd, answer.response, (), error)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
     return Outcome(status, score_of(grades), answer.cost_usd, answer.response, grades)
@@ -56,5 +65,18 @@ def crash(raised: Exception) -> ProviderError:
     return ProviderError("crash", _named(raised), detail=traceback.format_exc())
 
 
-def _named(raised: Exception) -> str:
+def _noting(expectations: Iterable[Expectation], begun: list[Expectation]) -> Iterator[Expectation]:
+    """The same, and each is in `begun` once it was asked for."""
+    for expectation in expectations:
+        begun.append(expectation)
+        yield expectation
+
+
+def _asked_to_stop() -> bool:
+    """Whether this task is being cancelled, rather than a grader having tripped over a task of its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _named(raised: BaseException) -> str:
     return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__

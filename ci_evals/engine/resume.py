@@ -44,16 +44,24 @@ class Resumer:
         )
 
     def go_on(self, journal: Journal) -> None:
-        """Take over the results that `journal` itself holds; a torn last line is cut off."""
+        """Take over the results that `journal` itself holds, without secrets; a torn last line is cut off."""
 
-        def found(result: Result, _line: bytes, offset: int) -> None:
+        telling: list[int] = []
+
+        def found(result: Result, line: bytes, offset: int) -> None:
             if (slot := self._slot_to_keep(result, journal.path, offset)) is not None:
                 self._columns.record(slot, result, offset)
+                if journal.tells(line):
+                    telling.append(slot)
 
         scanned = scan(journal.path, found)
         if scanned.torn:
             journal.cut(scanned.end)
             self._torn.append(journal.path.as_posix())
+        offsets = self._columns.offset
+        for slot in telling:  # what was no secret then is one now
+            (line,) = read_lines(journal.path, (offsets[slot],))
+            offsets[slot] = journal.copy(line)
 
     def take_over(self, paths: Iterable[Path], journal: Journal) -> None:
         """Copy results of other journals into `journal`."""

@@ -1,6 +1,7 @@
 """Runs a suite's matrix: one lane per provider, workers that take a slot, call, grade and write the result."""
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -60,6 +61,9 @@ class Run:
         self._lanes, self._slots = ready
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
+        self._aborted = False
+        self._clock = time.monotonic
+        self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
 
     @property
     def retrying(self) -> int:
@@ -70,6 +74,11 @@ class Run:
         if self.stopped is None:
             self.stopped = reason
             self._stopping.set()
+
+    def abort(self, reason: str) -> None:
+        """Stop, and write nothing more: whatever still comes was cut short."""
+        self.stop(reason)
+        self._aborted = True
 
     async def finish(self) -> None:
         """Run everything that has no result yet.
@@ -84,7 +93,7 @@ class Run:
                     await self._play(self._replay)
                 async with asyncio.TaskGroup() as workers:
                     for lane in self._lanes:
-                        lane.claim.awake = lane.limit
+                        lane.claim.workers = lane.limit
                         for _ in range(lane.limit):
                             workers.create_task(self._work(lane))
                 for task in background:
@@ -98,9 +107,12 @@ class Run:
             await asyncio.to_thread(self._journal.sync)
 
     async def _watch_the_time(self) -> None:
-        if (limit_s := self.suite.budget.max_duration_s) is not None:
-            await asyncio.sleep(limit_s)
-            self.stop(f"the budget of {limit_s:g} s is used up")
+        if self.suite.budget.max_duration_s is not None:
+            await asyncio.sleep(max(0.0, self._ends_at - self._clock()))
+            self._out_of_time()
+
+    def _out_of_time(self) -> None:
+        self.stop(f"the budget of {self.suite.budget.max_duration_s:g} s is used up")
 
     # Recorded runs: they need neither a slot nor a pace.
 
@@ -129,21 +141,23 @@ class Run:
     # Workers.
 
     async def _work(self, lane: Lane) -> None:
-        claim, slots = lane.claim, self._slots
+        slots, claim = self._slots, lane.claim
         try:
             while self.stopped is None and (step := lane.take()) is not None:
                 if isinstance(step, float):
-                    await self._rest(lane, step)
+                    await self._until_stopped(step)
                 elif lane.given_up:
                     await self._write_off(lane, step)
-                elif (tokens := await self._admitted(lane, step)) is not None:
+                else:
+                    await slots.acquire(claim)
                     try:
-                        await self._attempt(lane, step, tokens)
+                        await self._at_its_pace(lane, step)
                     finally:
                         slots.release(claim)
+                    if lane.options.own_code:  # which may never have waited: the others want their turn
+                        await asyncio.sleep(0)
         finally:
-            claim.awake -= 1
-            slots.wake()
+            slots.leave(claim)
 
     async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
         """Write the result of a run whose provider was given up."""
@@ -152,42 +166,25 @@ class Run:
         self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
         await asyncio.sleep(0)
 
-    async def _admitted(self, lane: Lane, attempt: Attempt) -> int | None:
-        """Wait for a slot and the provider's pace; one worker asks at a time, the others queue behind it.
-
-        Returns:
-            The tokens that the call was admitted with, or None if the run was stopped meanwhile.
-        """
-        if not lane.turn.locked() and self._slots.acquire_now(lane.claim):
-            tokens = self._tokens(lane, attempt)
-            if lane.pace.admit(tokens) <= 0:
-                return tokens
-            self._slots.release(lane.claim)
-        with lane.claim.asleep(self._slots):
-            await lane.turn.acquire()
-        try:
-            await self._slots.acquire(lane.claim)
-            try:
-                return await self._at_its_pace(lane, attempt)
-            except BaseException:
-                self._slots.release(lane.claim)
-                raise
-        finally:
-            lane.turn.release()
-
-    async def _at_its_pace(self, lane: Lane, attempt: Attempt) -> int | None:
-        while self.stopped is None:
-            tokens = self._tokens(lane, attempt)
-            if (wait_s := lane.pace.admit(tokens)) <= 0:
-                return tokens
-            await self._until_stopped(wait_s)
-        self._slots.release(lane.claim)
-        return None
-
-    async def _rest(self, lane: Lane, seconds: float) -> None:
-        """Wait without wanting a slot."""
-        with lane.claim.asleep(self._slots):
-            await self._until_stopped(seconds)
+    async def _at_its_pace(self, lane: Lane, attempt: Attempt) -> None:
+        """Make an attempt when the provider may be called; one worker asks at a time, the others queue behind it."""
+        if self._stopping.is_set():
+            return
+        tokens = self._tokens(lane, attempt)
+        if lane.turn.locked() or lane.pace.admit(tokens) > 0:
+            async with lane.turn:
+                while True:
+                    if self._stopping.is_set():
+                        return
+                    tokens = self._tokens(lane, attempt)
+                    if (wait_s := lane.pace.admit(tokens)) <= 0:
+                        break
+                    await self._until_stopped(wait_s)
+        if lane.may_call(attempt):
+            await self._attempt(lane, attempt, tokens)
+        else:  # while this one waited, others found that the provider is gone
+            lane.pace.failed()
+            lane.put_back(attempt)
 
     async def _until_stopped(self, seconds: float) -> None:
         """Wait, at most until the run is stopped."""
@@ -253,10 +250,14 @@ class Run:
         )
 
     def _record(self, attempt: Attempt, result: Result) -> None:
+        if self._aborted:
+            raise asyncio.CancelledError
         result, offset = self._journal.append(result)
         self.columns.record(attempt.slot, result, offset)
         if (reason := self.spending.add(result)) is not None:
             self.stop(reason)
+        elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing
+            self._out_of_time()
         if self._on_result:
             self._on_result(result)
 

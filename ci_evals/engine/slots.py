@@ -2,39 +2,24 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Claim:
-    """One provider's part in the slots.
+    """One provider's part in the slots. `workers` is how many it has that may yet want one."""
 
-    `awake` is how many of its workers are calling or about to; workers that wait for a pause or a retry are not.
-    """
-
-    __slots__ = ("awake", "in_use", "waiting")
+    __slots__ = ("in_use", "waiting", "workers")
 
     def __init__(self) -> None:
         self.in_use = 0
-        self.awake = 0
+        self.workers = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
-
-    @contextmanager
-    def asleep(self, slots: "Slots") -> Iterator[None]:
-        """While one of its workers wants no slot, its part of the share is lent to others."""
-        self.awake -= 1
-        slots.wake()
-        try:
-            yield
-        finally:
-            self.awake += 1
 
 
 class Slots:
     """A semaphore over several claims.
 
-    While others compete, a claim gets at most its equal share: a provider that hangs keeps its own slots and never
-    those of the others. What nobody else could use is lent.
+    As long as a provider has work left, an equal share is kept for it: one that hangs holds its own slots and never
+    those of the others. What a provider has too few workers to use is lent.
     """
 
     def __init__(self, limit: int) -> None:
@@ -71,17 +56,23 @@ class Slots:
         """Give a slot back."""
         claim.in_use -= 1
         self.free += 1
-        self.wake()
+        self._hand_out()
 
-    def wake(self) -> None:
-        """Hand free slots to whoever may have them; called when a slot or a reservation becomes free."""
-        if self.free:
-            for claim in sorted(self.claims, key=lambda claim: claim.in_use) if len(self.claims) > 1 else self.claims:
-                while claim.waiting and self._available(claim):
-                    ticket = claim.waiting.popleft()
-                    if not ticket.done():
-                        ticket.set_result(None)
-                        self._grant(claim)
+    def leave(self, claim: Claim) -> None:
+        """One of a provider's workers has no more to do."""
+        claim.workers -= 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give free slots to whoever may have them, first to those that have the fewest."""
+        if not self.free:
+            return
+        for claim in sorted(self.claims, key=lambda claim: claim.in_use) if len(self.claims) > 1 else self.claims:
+            while claim.waiting and self._available(claim):
+                ticket = claim.waiting.popleft()
+                if not ticket.done():
+                    ticket.set_result(None)
+                    self._grant(claim)
 
     def _grant(self, claim: Claim) -> None:
         claim.in_use += 1
@@ -92,8 +83,8 @@ class Slots:
             return False
         if len(self.claims) == 1:
             return True
-        share = max(1, self.limit // sum(1 for other in self.claims if other.awake))
+        share = max(1, self.limit // sum(1 for other in self.claims if other.workers))
         if claim.in_use < share:
             return True
-        reserved = sum(max(0, min(share, other.awake) - other.in_use) for other in self.claims if other is not claim)
-        return self.free > reserved
+        kept = sum(max(0, min(share, other.workers) - other.in_use) for other in self.claims if other is not claim)
+        return self.free > kept

@@ -1,6 +1,7 @@
 """The seam of graders: a grader *is* its options, its fields are the YAML keys."""
 
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta, Struct
@@ -12,7 +13,7 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A grader with its options.
 
     `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case: true}` sets fields
-    by name. `weight` may stand beside any of them.
+    by name. `weight` is one of them.
     """
 
     short: ClassVar[str] = "value"
@@ -22,6 +23,10 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def problems(self) -> list[str]:
         """What can be seen to be wrong before any call: a regex that does not compile."""
         return []
+
+    def lacks(self, folder: Path) -> str | None:
+        """What it needs beside an answer and cannot be found from the config's folder: a module."""
+        return None
 
     def prepare(self) -> None:
         """Get ready once, before any call is paid for, while the config's folder is importable.

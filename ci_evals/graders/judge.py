@@ -7,6 +7,12 @@ from ci_evals.model import Answer, Expectation, Finding, Grade
 _TOLERANCE = 1e-9
 
 
+def name_of(expectation: Expectation) -> str:
+    """The grader as the suite has it, with the function that it calls if it does: `python graders:is_polite`."""
+    target = getattr(expectation.grader, "target", None)
+    return f"{expectation.name} {target}" if target else expectation.name
+
+
 async def grade(expectation: Expectation, answer: Answer) -> Grade:
     """Let one grader judge; whatever it raises comes through."""
     finding = expectation.grader.grade(answer)
@@ -18,7 +24,7 @@ async def grade(expectation: Expectation, answer: Answer) -> Grade:
 
 
 async def grade_all(expectations: Iterable[Expectation], answer: Answer) -> tuple[Grade, ...]:
-    """Let all graders judge, one after the other, in their order."""
+    """Let all graders judge, one after the other; each expectation is taken from the iterable when its turn comes."""
     return tuple([await grade(expectation, answer) for expectation in expectations])
 
 

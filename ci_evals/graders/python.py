@@ -3,10 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from ci_evals.callables import member, module_problem
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.quoting import clip, quote, show
@@ -37,12 +39,15 @@ class Python(GraderOptions, frozen=True, kw_only=True):
             return []
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
 
+    def lacks(self, folder: Path) -> str | None:
+        return module_problem(self.target.partition(":")[0], folder)
+
     def prepare(self) -> None:
         try:
             _load(self.target)
-        except Exception as error:  # importing runs the user's module, which can raise anything
-            text = f"cannot be imported: {type(error).__name__}: {error}"
-            raise ConfigError([Problem(self.target, None, "python grader", text)]) from error
+        except (Exception, SystemExit) as error:  # importing runs the user's module, which can raise anything
+            text = f"cannot be used: {type(error).__name__}: {error}"
+            raise ConfigError([Problem("expect", None, f"python: {self.target}", text)]) from error
 
     async def grade(self, answer: Answer) -> Finding:
         import asyncio
@@ -105,9 +110,7 @@ def _load(target: str) -> tuple[Callable[..., Any], bool]:
     from importlib import import_module
 
     module, _, path = target.partition(":")
-    function: Any = import_module(module)
-    for name in path.split("."):
-        function = getattr(function, name)
+    function = member(import_module(module), path)
     if not callable(function):
         raise TypeError(f"{target} is not a function but {_typed(function)}")
     return function, _wants_answer(function)

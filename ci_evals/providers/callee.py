@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import difflib
 import importlib
 import importlib.machinery
 import inspect
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from ci_evals.callables import member
 from ci_evals.errors import ConfigError, Problem, ProviderError
 from ci_evals.model import Request, Response
 from ci_evals.providers.answer import as_response, clean_text, one_line
@@ -157,13 +157,10 @@ def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -
 def _load(target: str, folder: Path) -> _Function:
     module_name, _, names = target.partition(":")
     module = _import(module_name, target, folder)
-    found: Any = module
-    for name in names.split("."):
-        if not hasattr(found, name):
-            close = difflib.get_close_matches(name, dir(found), n=1)
-            hint = f", did you mean {close[0]!r}?" if close else ""
-            raise _wrong(target, module, f"there is no {name!r} in it{hint}")
-        found = getattr(found, name)
+    try:
+        found = member(module, names)
+    except AttributeError as error:
+        raise _wrong(target, module, str(error)) from None
     if not callable(found):
         raise _wrong(target, module, f"{names!r} is of type {type(found).__name__}, which cannot be called")
     function: _Function = found

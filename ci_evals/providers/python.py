@@ -1,15 +1,11 @@
 """A function of the team's own, called in this process."""
 
-import difflib
-import importlib.util
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from ci_evals.providers.answer import one_line
+from ci_evals.callables import module_problem
+from ci_evals.errors import ConfigError
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 
 _TARGET = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<names>[^\W\d]\w*(\.[^\W\d]\w*)*)")
@@ -45,7 +41,8 @@ class Python(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         parsed = _TARGET.fullmatch(self.target)
         if not parsed:
             return [f"target {self.target!r} is not of the form module:function, as in agent:answer"]
-        return list(_module_problems(parsed["module"], folder))
+        problem = module_problem(parsed["module"], folder)
+        return [f"target: {problem}"] if problem else []
 
     def open(self, resources: Resources) -> Provider:
         """Import the target.
@@ -55,38 +52,8 @@ class Python(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         from ci_evals.providers.callee import open_target
 
-        return open_target(self.target, resources, factory=self.factory)
-
-
-def _module_problems(module: str, folder: Path) -> Iterator[str]:
-    """Look for the module without running it; only the packages that it lies in are imported."""
-    try:
-        with _importable(folder):
-            found = importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        found = False
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code raises what it likes
-        yield f"target: looking for module {module!r} raised {type(error).__name__}: {one_line(str(error))}"
-        return
-    if not found:
-        yield f"target: there is no module {module!r} in {folder} or installed{_suggestion(module, folder)}"
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    path = str(folder.absolute())
-    importlib.invalidate_caches()
-    sys.path.insert(0, path)
-    try:
-        yield
-    finally:
-        sys.path.remove(path)
-
-
-def _suggestion(module: str, folder: Path) -> str:
-    try:
-        beside = [file.stem for file in folder.glob("*.py")]
-    except OSError:
-        beside = []
-    close = difflib.get_close_matches(module, beside, n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+        try:
+            return open_target(self.target, resources, factory=self.factory)
+        except ConfigError as error:
+            who = f"provider {self.name or self.default_name!r}"
+            raise ConfigError([problem._replace(path=who) for problem in error.problems]) from error

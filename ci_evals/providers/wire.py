@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -284,6 +283,8 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _date(text: str | None) -> datetime | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         date = parsedate_to_datetime(text or "")
     except (ValueError, OverflowError):

@@ -17,6 +17,11 @@ def rate_with_interval(value: float | None, lower: float | None, upper: float | 
     return f"{rate(value, *marks)} ({rate(lower).removesuffix(' %')} to {rate(upper)})"
 
 
+def between(lower: float, upper: float) -> str:
+    """`between 84.1 and 96.9 %`."""
+    return f"between {rate(lower).removesuffix(' %')} and {rate(upper)}"
+
+
 def usd(amount: float | None, unknown: str = "unknown") -> str:
     """`$12.34`, `$0.012`, `$0.00034`: cents, or two digits that count where cents would say nothing."""
     if amount is None:

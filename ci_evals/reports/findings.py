@@ -1,6 +1,7 @@
 """What a reviewer looks for in a report: cells below their bar, flaky cells, errors by reason."""
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -18,6 +19,7 @@ Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
 REASON_CHARACTERS = 300
 DETAIL_CHARACTERS = 2000
+MAX_CASES_OF_ERROR = 3
 
 _WITH_DIGIT = re.compile(r"[\w.-]*\d[\w.-]*")
 
@@ -60,11 +62,15 @@ class Findings(NamedTuple):
 
 
 class ErrorGroup(NamedTuple):
-    """Errored runs of one variant that ended for the same reason, in the words of the first."""
+    """Errored runs of one variant that ended for the same reason, in the words of the first.
+
+    `cases` are those that they are runs of, in plan order.
+    """
 
     runs: int
     variant: Variant
     message: str
+    cases: tuple[Case, ...]
 
 
 def judged_cells(summary: Summary) -> Iterator[JudgedCell]:
@@ -127,14 +133,25 @@ def error_groups(report: Report) -> list[ErrorGroup]:
     Words with digits don't tell reasons apart: they are request ids, ports and waiting times.
     """
     code = STATUSES.index("errored")
-    groups: dict[tuple[Any, ...], ErrorGroup] = {}
-    for result in report.results(slot for slot, status in enumerate(report.columns.status) if status == code):
-        variant = Variant(result.provider, result.prompt)
+    slots = array("Q", (slot for slot, status in enumerate(report.columns.status) if status == code))
+    words: dict[tuple[Any, ...], str] = {}
+    runs_of: dict[tuple[Any, ...], Counter[int]] = {}
+    for slot, result in zip(slots, report.results(slots), strict=True):
         message, error = why(result)[0], result.error
+        variant = Variant(result.provider, result.prompt)
         key = (variant, error and error.kind, error and error.status, _WITH_DIGIT.sub("#", message))
-        runs = groups[key].runs if key in groups else 0
-        groups[key] = ErrorGroup(runs + 1, variant, groups[key].message if runs else message)
-    return sorted(groups.values(), key=lambda group: -group.runs)
+        words.setdefault(key, message)
+        runs_of.setdefault(key, Counter())[report.matrix.cell_of(slot)] += 1
+    groups = (
+        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)))
+        for key, cells in runs_of.items()
+    )
+    return sorted(groups, key=lambda group: -group.runs)
+
+
+def place_of(case: Case) -> str:
+    """Where the user wrote a case: `evals.yaml:12`."""
+    return f"{case.file}:{case.line}" if case.line else case.file
 
 
 def over_budget(report: Report, limit: int) -> tuple[Result, ...]:

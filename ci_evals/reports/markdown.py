@@ -8,6 +8,7 @@ from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.reports import figures, templates
 from ci_evals.reports.findings import (
+    MAX_CASES_OF_ERROR,
     JudgedCell,
     answer_text,
     counted_reasons,
@@ -16,14 +17,15 @@ from ci_evals.reports.findings import (
     findings,
     input_text,
     over_budget,
+    place_of,
     results_of,
 )
-from ci_evals.reports.markdown_text import Markdown, code, fence, finalize
+from ci_evals.reports.markdown_text import Markdown, code, fence, finalize, with_code
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import ScopeVerdict
+from ci_evals.verdict.gate import ScopeVerdict, population_bounds, scope_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -63,6 +65,9 @@ def render(summary: Summary) -> Iterator[bytes]:
         over_budget=over_budget(report, _MAX_ROWS),
         error_groups=error_groups(report) if report.errored else (),
         max_rows=_MAX_ROWS,
+        max_cases=MAX_CASES_OF_ERROR,
+        population=population_bounds(report, summary.gate),
+        scope_label=scope_label,
     ).encode()
 
 
@@ -90,7 +95,7 @@ def _block(report: Report, cell: JudgedCell) -> Markdown:
         template.render(
             cell=cell,
             several_variants=len(report.matrix.variants) > 1,
-            place=f"{cell.case.file}:{cell.case.line}" if cell.case.line else cell.case.file,
+            place=place_of(cell.case),
             input=shortened(input_text(cell.case), _INPUT_CHARACTERS),
             reasons="\n".join(counted_reasons(results, _MAX_REASONS)),
             run=results[0].run,
@@ -112,6 +117,9 @@ def _environment() -> "Environment":
         "fence": fence,
         "headline": _HEADLINES.__getitem__,
         "rate": figures.rate,
+        "place": place_of,
+        "with_code": with_code,
+        "between": figures.between,
         "seconds": figures.seconds,
         "with_interval": figures.rate_with_interval,
         "number_of": figures.number_of,

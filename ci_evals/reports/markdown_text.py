@@ -17,6 +17,7 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _BACKTICKS = re.compile("`+")
+_CODE_SPAN = re.compile("(`[^`]+`)")
 
 
 class Markdown(str):
@@ -32,7 +33,7 @@ def finalize(value: Any) -> str:
 
 def plain(text: str) -> Markdown:
     """Running text in one line that formats nothing, links to nothing and notifies nobody."""
-    return Markdown(_SYNTAX.sub(_entity, _REFERENCE.sub("\\g<0>\u200b", one_line(text, PLAIN_CHARACTERS))))
+    return Markdown(_inert(one_line(text, PLAIN_CHARACTERS)))
 
 
 def code(text: str) -> Markdown:
@@ -40,11 +41,21 @@ def code(text: str) -> Markdown:
     return Markdown(f"<code>{_SYNTAX.sub(_entity, one_line(text, NAME_CHARACTERS))}</code>")
 
 
+def with_code(text: str) -> Markdown:
+    """A sentence of ours, in which backticks mark code; only what stands outside of them is escaped."""
+    parts = _CODE_SPAN.split(one_line(text, PLAIN_CHARACTERS))
+    return Markdown("".join(part if _CODE_SPAN.fullmatch(part) else _inert(part) for part in parts))
+
+
 def fence(text: str) -> Markdown:
     """A block of text behind more backticks than it has in a row."""
     shown = visible(text)
     ticks = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(shown)), default=0))
     return Markdown(f"{ticks}text\n{shown}\n{ticks}")
+
+
+def _inert(text: str) -> str:
+    return _SYNTAX.sub(_entity, _REFERENCE.sub("\\g<0>\u200b", text))
 
 
 def _entity(found: re.Match[str]) -> str:

@@ -10,14 +10,16 @@ from rich.text import Text
 
 from ci_evals.model import Case, Variant
 from ci_evals.report import Report
-from ci_evals.reports.figures import number_of, rate, rate_with_interval, seconds
+from ci_evals.reports.figures import between, number_of, rate, rate_with_interval, seconds
 from ci_evals.reports.findings import (
+    MAX_CASES_OF_ERROR,
     JudgedCell,
     answer_text,
     counted_reasons,
     error_groups,
     findings,
     over_budget,
+    place_of,
     results_of,
 )
 from ci_evals.reports.json_brief import render_json
@@ -26,7 +28,7 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import ScopeVerdict, Verdict, VerdictStatus
+from ci_evals.verdict.gate import ScopeVerdict, VerdictStatus, population_bounds, scope_label
 
 __all__ = ["render", "render_json"]
 
@@ -82,7 +84,7 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
     if has_marks(variants):
         yield Text(LEGEND, style="dim")
     if len(verdict.scopes) > 1:
-        yield from _gate(verdict.scopes)
+        yield from _gate(report, verdict.scopes)
     if found.failed:
         yield _heading("Failing", len(found.failed))
         for cell in found.failed[:MAX_FAILED]:
@@ -97,17 +99,18 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
     if report.errored:
         yield from _errors(report)
     yield ""
-    yield from _ending(report, verdict)
+    yield from _ending(summary)
 
 
-def _gate(scopes: Sequence[ScopeVerdict]) -> Iterator[RenderableType]:
+def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[RenderableType]:
     """The parts of the matrix that have a bar, the worst first."""
     barred = sorted((scope for scope in scopes if scope.bar is not None), key=_badness)
     yield _heading("Gate", len(barred))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for scope in barred[:MAX_SCOPES]:
         word, style = _WORDS[scope.status]
-        name = "suite" if scope.kind == "suite" else f"{scope.kind} {scope.name}"
+        label = scope_label(scope, report)
+        name = label if scope.kind == "suite" else f"{label} {scope.name}"
         found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
         table.add_row(
             Text(word, style=style),
@@ -156,13 +159,20 @@ def _errors(report: Report) -> Iterator[RenderableType]:
     for group in groups[:MAX_ERROR_GROUPS]:
         variant = one_line(str(group.variant), _NAME_CHARACTERS)
         yield Text.assemble(("! ", "magenta"), f"{number_of(group.runs, 'run')}: {group.message} ({variant})")
+        names = [f"{one_line(case.id, _NAME_CHARACTERS)} ({_place(case)})" for case in group.cases[:MAX_CASES_OF_ERROR]]
+        left_out = len(group.cases) - len(names)
+        more = [f"… and {number_of(left_out, 'more case')}"] if left_out else []
+        yield _indented(f"in {', '.join(names + more)}", "dim")
     yield from _more(len(groups) - MAX_ERROR_GROUPS, "reason")
 
 
-def _ending(report: Report, verdict: Verdict) -> Iterator[RenderableType]:
+def _ending(summary: Summary) -> Iterator[RenderableType]:
+    report, verdict = summary.report, summary.verdict
     for note in notes(report):
         yield Text(f"{note.label}: {one_line(note.text, _SENTENCE_CHARACTERS)}")
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
+    if population := population_bounds(report, summary.gate):
+        yield Text(f"would new cases like these pass? {between(*population)}", style="dim")
     word, style = _WORDS[verdict.status]
     sentence = Table.grid(padding=(0, 2, 0, 0))
     for mark, text in ((word, verdict.reason), ("", verdict.hint)):
@@ -189,4 +199,4 @@ def _indented(text: str, style: str = "") -> Padding:
 
 
 def _place(case: Case) -> str:
-    return one_line(f"{case.file}:{case.line}" if case.line else case.file, _NAME_CHARACTERS)
+    return one_line(place_of(case), _NAME_CHARACTERS)

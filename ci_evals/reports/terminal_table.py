@@ -19,7 +19,9 @@ _STYLES = {BEST: "green", WORST: "red"}
 
 _NAME_CHARACTERS = 100
 _HEADER_WIDTH = 26  # longer names are folded
+_LABEL_WIDTH = 20  # kept free for the labels even where variants have to fold; longer ones fold too
 _GAP = 2
+_COLUMN_GAP = _GAP + 1  # rich draws one more between columns
 
 AsText = Callable[[VariantReport], str]
 AsNumber = Callable[[VariantReport], float | None]
@@ -55,18 +57,19 @@ def _fitting(widths: Sequence[int], room: int) -> Iterator[list[int]]:
     group: list[int] = []
     used = 0
     for index, width in enumerate(widths):
-        if group and used + _GAP + width > room:
+        if group and used + _COLUMN_GAP + width > room:
             yield group
             group, used = [], 0
         group.append(index)
-        used += _GAP + width
+        used += _COLUMN_GAP + width
     if group:
         yield group
 
 
 def _table(rows: Sequence[Row], names: Sequence[str], widths: Sequence[int], chosen: Sequence[int]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
-    table.add_column("")
+    longest_label = max(cell_len(row.label) for row in rows)
+    table.add_column("", no_wrap=longest_label <= _LABEL_WIDTH, min_width=min(longest_label, _LABEL_WIDTH))
     for index in chosen:
         table.add_column(Text(names[index], overflow="fold"), justify="right", width=widths[index])
     for row in rows:
@@ -109,19 +112,18 @@ def _marks(
 ) -> tuple[str, ...]:
     """A mark beside every text, of equal width.
 
-    Figures that look the same are marked the same; what more than half of the variants share stands out in nothing.
+    Figures that look the same are marked the same, and where all do, none is.
     """
     if not several:
         return ("",) * len(texts)
     known = {text: number for text, number in zip(texts, numbers, strict=True) if number is not None}
-    if len(known) < 2:
+    if len(set(known.values())) < 2:
         return (_NO_MARK,) * len(texts)
     ordered = sorted(known, key=lambda text: known[text], reverse=higher_is_better)
-    marks = {
-        text: mark for text, mark in ((ordered[0], BEST), (ordered[-1], WORST)) if texts.count(text) <= len(texts) / 2
-    }
+    marks = {known[ordered[-1]]: WORST, known[ordered[0]]: BEST}
     return tuple(
-        _NO_MARK if number is None else marks.get(text, _NO_MARK) for text, number in zip(texts, numbers, strict=True)
+        _NO_MARK if number is None else marks.get(known[text], _NO_MARK)
+        for text, number in zip(texts, numbers, strict=True)
     )
 
 

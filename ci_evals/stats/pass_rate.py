@@ -1,4 +1,4 @@
-"""The pass rate of a fixed set of cells, and how far the noise between runs may have moved it."""
+"""The pass rate of a fixed set of cells, and how far noise may have moved it: between runs, or between cases."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,6 +7,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ci_evals.stats.beta import beta_quantile
+
+FEWEST_CASES = 5
+"""Fewer cases say nothing of others like them."""
 
 
 class Bounds(NamedTuple):
@@ -21,7 +24,7 @@ class PassRate(NamedTuple):
 
     Args:
         rate: that mean, exactly.
-        n_eff: how many independent runs would be as informative; at least C·n̄ for C cells of n̄ runs each.
+        n_eff: how many independent runs would be as informative.
     """
 
     rate: Fraction
@@ -34,6 +37,7 @@ class PassRate(NamedTuple):
 
 def pass_rate(cells: Iterable[tuple[int, int]]) -> PassRate | None:
     """Estimate from (passed, graded) of each cell; cells without graded runs tell nothing. None if all are so.
+    `n_eff` is at least C·n̄ for C cells of n̄ runs each, n̄ being the harmonic mean.
 
     The noise is that between runs of the same cell. It is measured where each cell has two runs or more, with one
     passed run added so that a few lucky cells do not make it zero; elsewhere all runs count as independent.
@@ -50,6 +54,25 @@ def pass_rate(cells: Iterable[tuple[int, int]]) -> PassRate | None:
     within = sum(count * k * (n - k) / (n * n * (n - 1)) for (k, n), count in kinds.items())
     variance = (within + 1 / mean_runs**2) / size**2
     return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / variance))
+
+
+def population_rate(cases: Iterable[Iterable[tuple[int, int]]]) -> PassRate | None:
+    """Estimate how new cases like these would fare, from (passed, graded) of each cell of each case.
+
+    The noise is that between cases, whose means are taken as a sample: `n_eff` is p·(1-p) over the variance of their
+    mean, at least one for each case, at most the graded runs. None with fewer than `FEWEST_CASES` graded cases.
+    """
+    graded = [cells for case in cases if (cells := [(k, n) for k, n in case if n])]
+    if len(graded) < FEWEST_CASES:
+        return None
+    size, runs = len(graded), sum(n for cells in graded for _, n in cells)
+    means = Counter(sum((Fraction(k, n) for k, n in cells), Fraction()) / len(cells) for cells in graded)
+    rate = sum((mean * count for mean, count in means.items()), Fraction()) / size
+    if rate in (0, 1):
+        return PassRate(rate, size)
+    between = sum(count * float(mean - rate) ** 2 for mean, count in means.items()) / (size - 1)
+    n_eff = float(rate * (1 - rate)) * size / between if between else runs
+    return PassRate(rate, min(max(n_eff, size), runs))
 
 
 @lru_cache(maxsize=4096)  # cases with a bar of their own are many, their counts are few

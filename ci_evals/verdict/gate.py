@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ci_evals.model import Gate
 from ci_evals.report import Counts, Report
-from ci_evals.stats.pass_rate import Bounds, pass_rate
+from ci_evals.stats.pass_rate import Bounds, pass_rate, population_rate
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -58,7 +58,7 @@ def decide(report: Report, gate: Gate | None) -> Verdict:
     tallies = [_tally(report.counts((cell,))) for cell in range(len(report.matrix))]
     scopes = tuple(_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
     totals = report.totals
-    if (problem := _lack_of_evidence(totals, scopes, rules)) is not None:
+    if (problem := _lack_of_evidence(report, scopes, rules)) is not None:
         return Verdict(status="error", reason=problem + _stopped(totals), scopes=scopes)
     over = report.columns.budget_violations
     if rules.max_budget_violations is not None and over > rules.max_budget_violations:
@@ -72,7 +72,7 @@ def decide(report: Report, gate: Gate | None) -> Verdict:
     more = f"; {others} more {'bar is' if others == 1 else 'bars are'} {_BAR_IS[worst.status]}" if others else ""
     return Verdict(
         status=worst.status,
-        reason=_name_of(worst) + _sentence(worst, rules) + more + _stopped(totals),
+        reason=_name_of(worst, report) + _sentence(worst, rules) + more + _stopped(totals),
         scopes=scopes,
         hint=_hint(worst, rules),
     )
@@ -82,6 +82,19 @@ def exit_code(verdict: Verdict, gate: Gate | None) -> int:
     """0 pass, 1 fail, 3 no verdict; borderline is 0 unless the gate says `on_borderline: fail`."""
     borderline = 1 if gate is not None and gate.on_borderline == "fail" else 0
     return {"pass": 0, "borderline": borderline, "fail": 1, "error": 3}[verdict.status]
+
+
+def scope_label(scope: ScopeVerdict, report: Report) -> str:
+    """`suite`, or what precedes the name: `tag`. A suite without the cases that have their own bar says so."""
+    return "suite, other cases" if scope.kind == "suite" and _leaves_cases_out(scope, report) else scope.kind
+
+
+def population_bounds(report: Report, gate: Gate | None) -> Bounds | None:
+    """Where the pass rate on new cases like these is, each bound at the gate's confidence; None with too few cases."""
+    width = len(report.matrix.variants)
+    rows = range(0, len(report.matrix), width)
+    estimate = population_rate([_tally(report.counts((cell,))) for cell in range(row, row + width)] for row in rows)
+    return estimate.bounds((gate or Gate()).confidence) if estimate else None
 
 
 def percent(rate: float, *marks: float) -> str:
@@ -192,8 +205,9 @@ def _status(rate: Fraction, bounds: Bounds, bar: float | None, rules: Gate) -> V
     return "borderline" if rules.prove and bounds.lower < bar else "pass"
 
 
-def _lack_of_evidence(totals: Counts, scopes: Iterable[ScopeVerdict], rules: Gate) -> str | None:
+def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gate) -> str | None:
     """Why there can be no verdict, if so."""
+    totals = report.totals
     ended = totals.graded + totals.errored
     if not totals.graded:
         return f"no run was graded, {totals.errored} errored" if totals.errored else "no run was graded"
@@ -203,7 +217,7 @@ def _lack_of_evidence(totals: Counts, scopes: Iterable[ScopeVerdict], rules: Gat
     for scope in scopes:
         if scope.bar is not None and not scope.graded:
             lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"
-            return _name_of(scope) + lack
+            return _name_of(scope, report) + lack
     return None
 
 
@@ -232,17 +246,21 @@ def _sentence(scope: ScopeVerdict, rules: Gate) -> str:
 
 def _hint(worst: ScopeVerdict, rules: Gate) -> str | None:
     if worst.status == "fail" and worst.kind == "suite" and not _has_bars(rules):
-        return "to let some runs fail, set a bar: gate: {min_pass_rate: 0.9}"
+        return "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
     return None
 
 
-def _name_of(scope: ScopeVerdict) -> str:
+def _name_of(scope: ScopeVerdict, report: Report) -> str:
     """What a sentence about a scope starts with; names come from datasets, and may hold anything."""
     if scope.kind == "suite":
-        return ""
+        return "other cases: " if _leaves_cases_out(scope, report) else ""
     name = scope.name if scope.name.isprintable() else repr(scope.name)
     shown = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
     return f"{scope.kind} {shown}: "
+
+
+def _leaves_cases_out(scope: ScopeVerdict, report: Report) -> bool:
+    return scope.cases < len(report.matrix.cases)
 
 
 def _stopped(totals: Counts) -> str:

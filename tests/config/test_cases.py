@@ -186,7 +186,7 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
 )
 def test_a_wrong_csv_is_told_line_by_line(project: Project, text: str, problems: list[str]) -> None:
     project.write("c.csv", text)
-    project.suite(cases={"file": "c.csv"}, expect=EXPECT)
+    project.suite(cases={"file": "c.csv"}, expect=EXPECT, prompts=["{{ q }}"])
     found = project.problems()
     assert len(found) == len(problems)
     assert all(got.startswith(f"c.csv:{problem}") for got, problem in zip(found, problems, strict=True))
@@ -278,4 +278,36 @@ def test_a_conversation_is_decoded_with_all_its_problems(project: Project) -> No
         "evals.yaml:1: cases[0].messages[1].role: expected system or user or assistant or tool, got 'usr'",
         "evals.yaml:1: cases[0].messages[2]: unknown key 'x', known: content, role, tool_call_id, tool_calls",
         'evals.yaml:1: cases[0].messages[2].content: expected text, got 5: put quotes round it, as in "5"',
+    ]
+
+
+def test_every_problem_of_a_row_has_its_line(project: Project) -> None:
+    bad = {"inputt": "x", "vars": 5, "messages": [{"rol": "user"}], "expect": [{"contains": {"valeu": "x"}}, 5]}
+    project.write("c.jsonl", line("a") + line("b", **bad))
+    problems = wrong(project, "c.jsonl")
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["c.jsonl:2", "unknown key 'inputt', did you mean 'input'?"],
+        ["c.jsonl:2", "vars"],
+        ["c.jsonl:2", "messages[0]"],
+        ["c.jsonl:2", "messages[0]"],
+        ["c.jsonl:2", "expect[0].contains"],
+        ["c.jsonl:2", "expect[0].contains"],
+        ["c.jsonl:2", "expect[1]"],
+    ]
+
+
+def test_a_case_with_a_taken_id_is_checked_further(project: Project) -> None:
+    case = {"id": "a", "input": "q"}
+    typo = {"contains": {"value": "x", "weigth": 2}}
+    project.suite(cases=[{**case, "expect": EXPECT}, {**case, "expect": [typo]}], prompts=["{{ topic }}"])
+    problems = [problem.removeprefix("evals.yaml:1: ") for problem in project.problems()]
+    assert "cases[1].expect[0].contains: unknown key 'weigth', did you mean 'weight'?" in problems
+    assert len(problems) == 3
+
+
+def test_a_case_that_asks_nothing_is_checked_further(project: Project) -> None:
+    project.suite(cases=[{"id": "a", "expect": [{"contians": "x"}]}])
+    assert [problem.split(": ")[1:3] for problem in project.problems()] == [
+        ["cases[0].expect[0]", "unknown grader 'contians', did you mean 'contains'?"],
+        ["cases[0]", "nothing is asked"],
     ]

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from ci_evals.errors import Problem
 from ci_evals.graders import GRADERS
 from ci_evals.model import Expectation
 
+FOLDER = Path(__file__).parents[1] / "graders"
 SHORT: dict[str, Any] = {
     "equals": "Paris",
     "contains": "Paris",
@@ -28,13 +30,13 @@ SHORT: dict[str, Any] = {
     "latency": 2.5,
     "cost": 1,
     "tool_call": "book",
-    "python": "graders:polite",
+    "python": "json:loads",
 }
 
 
 def decode(text: str) -> tuple[tuple[Expectation, ...], list[str]]:
     problems: list[Problem] = []
-    found = decode_expect(parse(text, "f", problems), Decoder("f", problems), "expect", 1)
+    found = decode_expect(parse(text, "f", problems), Decoder("f", problems), "expect", 1, FOLDER)
     return found, [str(problem) for problem in problems]
 
 
@@ -106,7 +108,22 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[5]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
         ("[{}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
         ("[{contains: a, equals: b}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
-        ("[not_empty]", "expect[0]: 'not_empty' needs a value, as in `not_empty: …`"),
+        ("[contains]", "expect[0]: 'contains' needs a value, as in `contains: …`"),
+        ("[not_empty]", "expect[0]: 'not_empty' needs a value, as in `not_empty: true`"),
+        ("[is_json]", "expect[0]: 'is_json' needs a value, as in `is_json: true`"),
+        ("[not_is_json]", "expect[0]: 'not_is_json' needs a value, as in `not_is_json: true`"),
+        ("[{contains: P, weight: 2}]", "expect[0]: weight stands inside: `contains: {value: P, weight: 2}`"),
+        ("[{weight: 2, not_empty: true}]", "expect[0]: weight stands inside: `not_empty: {value: true, weight: 2}`"),
+        (
+            "[{not_contains: a b, ignore_case: true, weight: 2}]",
+            'expect[0]: ignore_case and weight stand inside: `not_contains: {value: "a b", ignore_case: true',
+        ),
+        (
+            "[{contains: {value: P, ignore_case: true}, weight: 2}]",
+            "expect[0]: weight stands inside: `contains: {value: P, ignore_case: true, weight: 2}`",
+        ),
+        ("[{contains: P, wieght: 2}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
+        ("[python: 'nomod:x']", "expect[0].python: there is no module 'nomod' in"),
         ("[contians: x]", "expect[0]: unknown grader 'contians', did you mean 'contains'?"),
         ("[not_contians: x]", "expect[0]: unknown grader 'not_contians', did you mean 'not_contains'?"),
         ("[not_not_empty: {valeu: true}]", "expect[0].not_not_empty: unknown key 'valeu', did you mean 'value'?"),

@@ -155,6 +155,18 @@ def test_names_of_providers_are_taken_once(project: Project) -> None:
     ]
 
 
+def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
+    project.suite(providers=[{"type": "mock", "name": "a,b"}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0]: the name 'a,b' has a comma")
+
+
+def test_a_report_in_no_format_is_refused(project: Project) -> None:
+    project.suite(report={"formats": []})
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: report.formats: expected a list of length >= 1")
+
+
 @pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
 def test_a_command_without_a_program_is_told_and_not_named(project: Project, command: object) -> None:
     project.suite(providers=[{"type": "command", "command": command}])
@@ -202,6 +214,13 @@ def test_a_config_is_found_by_its_name(project: Project, name: str) -> None:
     assert find_config(project.folder) == path
 
 
+def test_two_configs_in_one_folder_are_told_apart_by_the_user(project: Project) -> None:
+    for name in ("evals.yaml", "evals.yml", ".github/evals.yaml"):
+        project.write(name, "{}")
+    with pytest.raises(UsageError, match=r"has both evals.yaml and evals.yml: remove one, or name one with --config$"):
+        find_config(project.folder)
+
+
 def test_a_folder_without_a_config_is_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--config, or start with `ci-evals init`"):
         find_config(tmp_path)
@@ -231,3 +250,60 @@ def test_a_config_without_a_good_mock_is_told(project: Project, text: str, probl
     project.write("evals.yaml", text)
     with pytest.raises(ConfigError, match=problem):
         load_mock(project.config, {})
+
+
+# All at once.
+
+PHASES = """\
+runz: 2
+providers:
+  - {type: mock, name: a}
+prompts:
+  - "{{ question }}"
+  - "{{ topic }}"
+  - {file: nope.txt}
+cases:
+  - {id: a, vars: {question: x}, tags: [fine], expect: [contians: y]}
+  - {id: b, vars: {question: x}, tagz: [odd], tags: [rare], expect: [not_empty: true]}
+  - {id: c, vars: {question: x, topic: y, answer: z}, expect: [python: "nomod:x"]}
+expect:
+  - contains: "{{ answer }}"
+gate: {min_pass_rate: 90, per_variant: true, tags: {fine: 1, rare: 1, fyne: 1}, providers: {b: 1}}
+budget: {max_cost_usd: 1}
+"""
+
+
+def test_no_problem_waits_for_another_to_be_mended(project: Project) -> None:
+    project.write("evals.yaml", PHASES)
+    assert [problem.removeprefix("evals.yaml:") for problem in project.problems()] == [
+        "1: unknown key 'runz', did you mean 'runs'?",
+        f"7: prompts[2].file: nope.txt: no such file (looked in {project.folder})",
+        "9: cases[0]: the suite's expect[0] does not fit this case: 'answer' is undefined",
+        "9: cases[0].expect[0]: unknown grader 'contians', did you mean 'contains'?",
+        "9: case 'a': the prompt 'prompt 2' does not fit this case: 'topic' is undefined",
+        "10: cases[1]: unknown key 'tagz', did you mean 'tags'?",
+        f"11: cases[2].expect[0].python: there is no module 'nomod' in {project.folder} or installed",
+        "14: gate.min_pass_rate: expected a number <= 1, got 90: 90 % is written 0.9",
+        "14: gate.providers: unknown provider 'b', known: a",
+        "14: gate.tags: unknown tag 'fyne', did you mean 'fine'?",
+        "15: budget: counts USD, and the price of a is not known: give the provider a `price`",
+    ]
+
+
+def test_a_template_that_is_none_is_told_once_and_not_for_each_case(project: Project) -> None:
+    project.suite(prompts=["{{ question"])
+    (problem,) = project.problems()
+    assert "not a valid template" in problem
+
+
+@pytest.mark.parametrize("cases", [..., [{"file": "nope.csv"}], [{"id": "a", "input": "q", "tagz": ["critical"]}], 5])
+def test_tags_are_not_called_unknown_where_cases_are_missing(project: Project, cases: object) -> None:
+    project.suite(cases=cases, gate={"tags": {"critical": 1}})
+    assert not [problem for problem in project.problems() if "gate" in problem]
+
+
+def test_a_bar_is_not_called_unknown_where_a_provider_has_no_name_yet(project: Project) -> None:
+    project.suite(
+        providers=[{"type": "python", "targte": "agent:answer"}], gate={"providers": {"python:agent:answer": 1}}
+    )
+    assert not [problem for problem in project.problems() if "gate" in problem]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from aiohttp import web
 from fakes.http_server import Scripted, serving
 from processes import Finished, ci_evals
@@ -227,6 +228,68 @@ def check_harmless(text: bytes) -> None:
         bare = line.replace("\x1b[0m", "").lstrip()
         assert not bare.startswith("::"), line
         assert "##[" not in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run",), ("run", "--config", "there/evals.yaml"), ("run", "-cthere/evals.yaml")]
+)
+async def test_an_import_that_fails_tells_no_secret(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    folder = tmp_path / "there" if len(arguments) > 1 else tmp_path
+    folder.mkdir(exist_ok=True)
+    (folder / ".env").write_text(f"UNRELATED={DOTENV}\n")
+    (folder / "agent.py").write_text(f"raise RuntimeError('broken', {everything()!r})")
+    write_suite(folder, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    ended = await ci_evals(tmp_path, *arguments, environ={"A_KEY": NAMED, "MY_TOKEN": IN_URL})
+    assert ended.code == 2
+    assert "RuntimeError" in ended.err
+    assert [form for form in FORMS if form in ended.out + ended.err] == []
+
+
+async def test_a_crash_of_our_own_tells_no_secret(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
+    write_suite(tmp_path)
+    broken = (
+        f"import ci_evals.app as app\ndef fail(*_): raise RuntimeError({everything()!r})\napp.decide = fail\n"
+        "from ci_evals.cli import main; import sys; sys.argv = ['ci-evals', 'run']\nmain()"
+    )
+    environ = {"A_KEY": NAMED, "MY_TOKEN": IN_URL}
+    ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken), environ=environ)
+    assert ended.code == 3
+    assert "bug in ci-evals" in ended.err
+    assert [form for form in FORMS if form in ended.out + ended.err] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "--resume"), ("run", "--resume-from", "earlier", "--out", "new"), ("merge", "earlier", "--out", "new")],
+)
+async def test_what_was_no_secret_when_it_was_written_is_one_in_what_is_kept(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    write_suite(tmp_path, providers=[{"name": "echo", "type": "mock", "default": f"it is {DOTENV}"}])
+    for out in ("ci-evals-results", "earlier"):
+        await ci_evals(tmp_path, "run", "--out", out)
+        assert DOTENV in (tmp_path / out / "report.json").read_text()
+    (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
+    ended = await ci_evals(tmp_path, *arguments)
+    assert ended.code == 1, ended.err
+    out = tmp_path / arguments[-1] if "--out" in arguments else tmp_path / "ci-evals-results"
+    report = json.loads((out / "report.json").read_text())
+    assert [result["response"]["output"] for result in report["results"]] == ["it is ***"]
+    assert DOTENV not in ended.out + ended.err + "".join((out / name).read_text() for name in REPORTS)
+    if "--out" in arguments:
+        assert DOTENV not in (out / "results.jsonl").read_text()
+
+
+REPORTS = ("report.json", "junit.xml", "summary.md")
+
+
+async def test_the_name_of_the_suite_stays_readable(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PROJECT=flight-agent\n")
+    write_suite(tmp_path, name="flight-agent")
+    await ci_evals(tmp_path, "run")
+    report = json.loads((tmp_path / "ci-evals-results" / "report.json").read_text())
+    assert report["suite"]["name"] == "flight-agent"
 
 
 async def test_a_config_error_quotes_no_secret(tmp_path: Path) -> None:

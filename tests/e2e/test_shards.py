@@ -92,7 +92,7 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         before = server.asked.total()
         told = await merge(tmp_path, "--out", "told")
         assert told.code == 3
-        assert "missing: shard 2/5, 5/5: name its folder too, or have it run with --run-missing" in told.err
+        assert "missing: shard 2/5, 5/5 is missing: name its folder too, or have it run with --run-missing" in told.err
         assert "Interrupted: shard 2/5, 5/5 is missing" in told.out
         assert "not run: shard 2/5, 5/5 is missing" in (tmp_path / "told" / "junit.xml").read_text()
         assert server.asked.total() == before
@@ -101,6 +101,35 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         assert set(server.asked.values()) == {4}
         await ci_evals(tmp_path, "run", "--out", "whole")
     assert comparable(tmp_path / "ran") == comparable(tmp_path / "whole")
+
+
+async def test_a_folder_that_went_on_as_another_share_counts_as_that_share(tmp_path: Path) -> None:
+    write_suite(tmp_path, cases_of(10, wrong=None))
+    await shard(tmp_path, 1, of=2)
+    await shard(tmp_path, 1, "--resume", of=3)
+    await asyncio.gather(shard(tmp_path, 2, of=3), shard(tmp_path, 3, of=3))
+    merged = await merge(tmp_path, "--out", "merged", shards=3)
+    assert merged.code == 0, merged.out
+    assert "missing" not in merged.err
+    assert report_in(tmp_path / "merged")["interrupted"] is None
+
+
+async def test_a_shard_whose_runs_are_all_there_is_not_missing(tmp_path: Path) -> None:
+    write_suite(tmp_path, cases_of(10, wrong=None))
+    await ci_evals(tmp_path, "run", "--out", "shard-1")
+    await shard(tmp_path, 2, of=3)
+    merged = await merge(tmp_path, "--out", "merged", shards=2)
+    assert merged.code == 0, merged.out
+    assert "missing" not in merged.err
+    assert report_in(tmp_path / "merged")["interrupted"] is None
+
+
+async def test_a_shard_that_its_budget_stopped_is_no_success(tmp_path: Path) -> None:
+    async with chatting(ChatServer()) as server:
+        write_suite(tmp_path, cases_of(10), providers=[chat(server.url)], budget={"max_tokens": 20}, max_concurrency=1)
+        stopped = await shard(tmp_path, 1, of=2)
+    assert stopped.code == 3
+    assert "interrupted: the budget" in stopped.err
 
 
 async def test_merging_needs_no_keys(tmp_path: Path) -> None:

@@ -195,6 +195,48 @@ async def test_the_second_signal_ends_at_once_and_the_journal_is_whole(
     assert not (tmp_path / "ci-evals-results" / "report.json").exists()
 
 
+UNENDING = {
+    "a thread of the default executor": "await asyncio.to_thread(time.sleep, 600)",
+    "a blocked event loop": "time.sleep(600)",
+    "a busy event loop": "while True: pass",
+    "a cancellation that is ignored": """
+        while True:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
+    """,
+}
+
+
+@both_loops
+@pytest.mark.parametrize("waits", UNENDING.values(), ids=UNENDING.keys())
+async def test_the_report_is_written_in_time_whatever_the_function_does(
+    waits: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Nothing but the process itself ends it."""
+    (tmp_path / "agent.py").write_text(
+        "import asyncio, pathlib, time\n\n"
+        "async def answer(number):\n"
+        "    if number:\n        return 'ok'\n"
+        "    await asyncio.sleep(0)\n"
+        f"    pathlib.Path('started').touch()\n    {waits.strip()}\n"
+    )
+    cases = [{"id": f"case-{n}", "input": n, "expect": [{"equals": "ok"}]} for n in range(3)]
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, cases, providers=[provider], max_concurrency=3, timeout_s=600)
+    process = await start(tmp_path, "run", command=command)
+    await until((tmp_path / "started").exists)
+    process.send_signal(signal.SIGTERM)
+    ended = await finished(process)
+    assert ended.code == 143
+    report = json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())
+    assert report["interrupted"] == "SIGTERM"
+    assert len(report["results"]) == len(journaled(tmp_path)) < len(cases)
+    assert "written: ci-evals-results/report.json" in ended.err
+    assert "Traceback" not in ended.err
+
+
 STUBBORN_FUNCTION = """
 import asyncio, pathlib
 

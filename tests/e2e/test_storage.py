@@ -4,14 +4,19 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from processes import Finished, ci_evals
 from suites import write_suite
 
-from ci_evals.engine.journal import scan
+from ci_evals.engine.journal import Header, Journal, headers, scan
+from ci_evals.errors import StorageError
 from ci_evals.model import Result
+from ci_evals.redaction import Redactor
+from ci_evals.report import SuiteInfo
 
 CASES = 200
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits and permissions")
@@ -106,6 +111,42 @@ async def test_a_disk_that_is_too_full_for_the_report_has_the_journal(tmp_path: 
     again = await ci_evals(tmp_path, "run", "--resume")
     assert again.code == 0
     assert json.loads((out / "report.json").read_bytes())["resumption"]["kept"] == CASES
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no /dev/null")
+async def test_a_disk_that_does_not_sync_is_said(tmp_path: Path) -> None:
+    """The null device takes every line and refuses to sync."""
+    echoes(tmp_path)
+    (tmp_path / "ci-evals-results").mkdir()
+    (tmp_path / "ci-evals-results" / "results.jsonl").symlink_to("/dev/null")
+    check_error(await ci_evals(tmp_path, "run", "--quiet"), "results.jsonl: cannot be written", "--resume")
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no /dev/null")
+def test_a_torn_line_that_cannot_be_cut_off_is_said() -> None:
+    journal = Journal(Path("/dev/null"), Redactor(()))
+    with pytest.raises(StorageError, match="/dev/null: cannot be written"):
+        journal.cut(0)
+    journal.close()
+
+
+def test_of_many_writers_that_start_anew_at_once_each_has_an_empty_journal_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+
+    def write(_: int) -> bool | None:
+        try:
+            journal = Journal.new(path, Redactor(()))
+        except StorageError:
+            return None  # another one holds it
+        with closing(journal):
+            journal.start(HEADER)
+            return len(headers(path)) == 1 and os.path.samestat(os.fstat(journal._fd), path.stat())
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(write, range(2000))) - {None} == {True}
+
+
+HEADER = Header(suite=SuiteInfo(name="s", file="f", fingerprint="0", runs=1, version="0"), started_at=0.0)
 
 
 def journaled(out: Path) -> list[Result]:

@@ -5,9 +5,9 @@ import asyncio
 from ci_evals.engine.slots import Claim, Slots
 
 
-def awake(slots: Slots, workers: int) -> Claim:
+def claim_of(slots: Slots, workers: int) -> Claim:
     claim = slots.claim()
-    claim.awake = workers
+    claim.workers = workers
     return claim
 
 
@@ -20,7 +20,7 @@ async def take_all(slots: Slots, claim: Claim, count: int) -> list[asyncio.Task[
 
 async def test_no_more_than_the_limit_are_handed_out() -> None:
     slots = Slots(3)
-    claim = awake(slots, 5)
+    claim = claim_of(slots, 5)
     tasks = await take_all(slots, claim, 5)
     assert claim.in_use == 3
     slots.release(claim)
@@ -32,7 +32,7 @@ async def test_no_more_than_the_limit_are_handed_out() -> None:
 
 async def test_a_provider_that_never_gives_back_keeps_its_share_and_no_more() -> None:
     slots = Slots(10)
-    hanging, quick = awake(slots, 10), awake(slots, 10)
+    hanging, quick = claim_of(slots, 10), claim_of(slots, 10)
     stuck = await take_all(slots, hanging, 10)
     assert hanging.in_use == 5
     for _ in range(100):
@@ -43,22 +43,21 @@ async def test_a_provider_that_never_gives_back_keeps_its_share_and_no_more() ->
         task.cancel()
 
 
-async def test_what_nobody_else_wants_is_lent() -> None:
+async def test_what_nobody_else_can_use_is_lent() -> None:
     slots = Slots(10)
-    busy, idle = awake(slots, 10), awake(slots, 10)
+    busy, idle = claim_of(slots, 10), claim_of(slots, 2)
     tasks = await take_all(slots, busy, 10)
-    idle.awake = 2
-    slots.wake()
     assert busy.in_use == 8
-    idle.awake = 0
-    slots.wake()
+    slots.leave(idle)
+    assert busy.in_use == 9
+    slots.leave(idle)
     assert busy.in_use == 10
     await asyncio.gather(*tasks)
 
 
 async def test_a_waiter_that_is_cancelled_loses_no_slot() -> None:
     slots = Slots(1)
-    claim = awake(slots, 2)
+    claim = claim_of(slots, 2)
     await slots.acquire(claim)
     (waiter,) = await take_all(slots, claim, 1)
     slots.release(claim)  # hands the slot to the waiter …

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-Fault = Literal["429", "500", "reset"]
+Fault = Literal["401", "429", "500", "reset"]
 
 
 class ChatServer:
@@ -48,6 +48,10 @@ class ChatServer:
             return self._answer(request, msgspec.json.decode(await request.read())["messages"][-1]["content"])
         finally:
             self.active -= 1
+
+    def let_go(self) -> None:
+        """Answer whatever is held: a server cannot close before."""
+        self._all_there.set()
 
     def _answer(self, request: web.Request, question: str) -> web.StreamResponse:
         fault = self._fault(question, self.asked[question])
@@ -88,4 +92,5 @@ async def chatting(server: ChatServer) -> AsyncIterator[ChatServer]:
         server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         yield server
     finally:
+        server.let_go()
         await runner.cleanup()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ci_evals.errors import ConfigError
 from ci_evals.graders.python import Python
 from ci_evals.model import Answer, Finding
 
@@ -94,7 +95,7 @@ async def test_a_score_passes_from_the_threshold_on(
         ("bad_reason", TypeError, "returned int 5 as its reason"),
         ("bad_score", TypeError, "returned bool true as its score"),
         ("crash", ZeroDivisionError, "mine"),
-        ("missing", AttributeError, "missing"),
+        ("crush", AttributeError, "there is no 'crush' in own_graders, did you mean 'crash'"),
         ("number", TypeError, "own_graders:number is not a function but int 5"),
     ],
 )
@@ -113,3 +114,26 @@ def test_a_malformed_target_is_a_problem(target: str) -> None:
 
 def test_a_target_may_have_dots() -> None:
     assert Python(target="own.graders:Judge.check").problems() == []
+
+
+def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> None:
+    (tmp_path / "loud_graders.py").write_text("raise RuntimeError('validate runs no code')")
+    assert Python(target="loud_graders:check").lacks(tmp_path) is None
+    lack = f"there is no module 'loud_grader' in {tmp_path} or installed, did you mean 'loud_graders'?"
+    assert Python(target="loud_grader:check").lacks(tmp_path) == lack
+    (tmp_path / "loud_grader.py").write_text("")
+    assert Python(target="loud_grader:check").lacks(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("own_graders:is_pari", "AttributeError: there is no 'is_pari' in own_graders, did you mean 'is_paris'?"),
+        ("leaving_graders:check", "SystemExit: bye"),
+    ],
+)
+def test_a_function_that_cannot_be_used_names_its_expectation(target: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "leaving_graders.py").write_text("raise SystemExit('bye')")
+    with pytest.raises(ConfigError) as caught:
+        Python(target=target).prepare()
+    assert str(caught.value) == f"expect: python: {target}: cannot be used: {why}"

@@ -323,24 +323,35 @@ def test_a_package_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
 async def test_a_misspelt_function_is_refused_with_a_suggestion(agent: Agent) -> None:
     agent.write("def answer(text): return text")
     problem = await agent.problem("anser")
-    assert problem.endswith(
-        f"{agent.name}.py: target '{agent.name}:anser': there is no 'anser' in it, did you mean 'answer'?"
+    assert problem == (
+        f"{agent.folder}/{agent.name}.py: provider 'python:{agent.name}:anser': target '{agent.name}:anser': "
+        f"there is no 'anser' in {agent.name}, did you mean 'answer'?"
     )
+
+
+async def test_a_target_that_cannot_be_opened_names_its_provider(tmp_path: Path) -> None:
+    options = Python(name="agent", target="json:decoder.nofn")
+    async with lent(tmp_path, 1) as lend:
+        with pytest.raises(ConfigError) as caught:
+            options.open(lend(lambda _: None))
+    (problem,) = caught.value.problems
+    assert problem.path == "provider 'agent'"
+    assert problem.message == "target 'json:decoder.nofn': there is no 'nofn' in json.decoder"
 
 
 @pytest.mark.parametrize(
     ("source", "factory", "words"),
     [
         ("answer = 5", False, "'answer' is of type int, which cannot be called"),
-        ("\n\ndef answer(): ...", False, ".py:3: target"),
+        ("\n\ndef answer(): ...", False, ".py:3: provider 'python:"),
         ("def answer(): ...", False, "cannot be called with (input): too many positional arguments"),
         ("def answer(a, b, c): ...", False, "cannot be called with (input, request): missing a required argument: 'c'"),
         ("def answer(text, *, key): ...", False, "cannot be called with (input): missing a required"),
         ("class answer: ...", False, "is a class: set `factory: true`"),
         ("def answer(text): ...", True, "cannot be called with (): missing a required argument: 'text'"),
-        ("\n1/0", False, ".py:2: target"),
+        ("\n1/0", False, ".py:2: provider 'python:"),
         ("raise SystemExit('no')", False, "importing it raised SystemExit: no"),
-        ("def answer(:", False, ".py:1: target"),
+        ("def answer(:", False, ".py:1: provider 'python:"),
         ("import no_such_package", False, "No module named 'no_such_package'; is it installed for"),
     ],
 )

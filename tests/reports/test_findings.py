@@ -4,7 +4,7 @@ import msgspec
 from factories import case_of, grade_of, report_of, result_of
 
 from ci_evals.model import Message, Result, RunError, Variant
-from ci_evals.reports.findings import counted_reasons, error_groups, input_text, why
+from ci_evals.reports.findings import counted_reasons, error_groups, input_text, place_of, why
 
 
 def test_a_failed_run_says_each_grade_that_failed() -> None:
@@ -46,6 +46,10 @@ def test_errors_that_differ_in_ids_and_times_are_one_group() -> None:
     assert [(group.runs, group.variant, group.message) for group in groups] == [
         (4, Variant("agent"), "try again in 1.5s (req_a1)"),
         (1, Variant("agent"), "down"),
+    ]
+    assert [[place_of(case) for case in group.cases] for group in groups] == [
+        ["evals.yaml:10", "evals.yaml:20"],
+        ["evals.yaml:10"],
     ]
 
 

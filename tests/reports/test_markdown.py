@@ -10,7 +10,7 @@ from factories import report_of
 
 from ci_evals.model import Gate, Result, RunError, Variant
 from ci_evals.reports import markdown
-from ci_evals.reports.markdown_text import code, fence, plain
+from ci_evals.reports.markdown_text import code, fence, plain, with_code
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.gate import decide
 
@@ -110,6 +110,36 @@ def test_a_crash_shows_what_it_left_behind() -> None:
     text = text_of(summary_of({"capital": "F"}, edit=crash))
     assert "Why it failed:\n```text\nValueError: no such flight\n```\n" in text
     assert "It left behind:\n````text\nTraceback\n```\nValueError\n````\n\n</details>\n" in text
+
+
+def test_the_hint_can_be_copied_from_the_raw_text() -> None:
+    text = text_of(summary_of({"capital": "PF"}))
+    assert "\n\nto let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`\n\n" in text
+
+
+def test_code_in_our_own_sentences_is_all_that_is_not_escaped() -> None:
+    assert with_code("set `a_b`, *not* a_b`") == "set `a_b`, &#42;not&#42; a&#95;b&#96;"
+
+
+def test_errors_name_the_first_cases_and_where_they_are() -> None:
+    line = text_of(summary_of(dict.fromkeys("abcd", "EE"))).splitlines()[-1]
+    assert re.sub("</?code>", "", line) == (
+        "- 8 runs of agent: 429: slow down, in "
+        "a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30), … and 1 more case"
+    )
+
+
+def test_new_cases_are_spoken_of_where_there_are_five() -> None:
+    few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
+    assert "new cases" not in text_of(summary_of(few))
+    assert "\n\nWould new cases like these pass? Between 42.3 and 85.8 %.\n" in text_of(summary_of(enough))
+
+
+def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
+    text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
+    assert "\n| suite, other cases | 50 % " in text
+    assert "every run must pass\n" in text
+    assert "at least 50 % must pass\n" in text
 
 
 def test_an_interruption_is_said_with_what_it_left_undone() -> None:

@@ -76,6 +76,43 @@ def test_best_and_worst_are_marked_without_color() -> None:
     assert row.index("▲") < row.index("▼")
 
 
+def test_variants_that_tie_are_marked_alike_however_many_they_are() -> None:
+    outcomes = ["PPP", "PPF", "FFF", "FFE", "FFF"]
+    text = text_of(summary_of({"capital": outcomes}, variants=[Variant(name) for name in "abcde"]), 200)
+    (row,) = (line for line in text.split("\n") if line.startswith("pass rate"))
+    assert re.findall("[▲▼]", row) == ["▲", "▼", "▼", "▼"]
+
+
+@pytest.mark.parametrize("width", [60, 65, 70, 75, 80, 85, 90, 100, 120])
+def test_labels_of_rows_are_not_folded(width: int) -> None:
+    for outcome in ("PPP", "P"):
+        variants = [Variant(f"m{number}") for number in range(10)]
+        text = text_of(summary_of({"capital": outcome}, variants=variants), width)
+        assert re.findall(r"^pass rate .*%", text, re.MULTILINE)
+        assert not re.search(r"^(pass|rate|passed|runs|errored|per run|p50)\s*$", text, re.MULTILINE)
+        assert len(re.findall(r"^cost per run +\$", text, re.MULTILINE)) == len(
+            re.findall(r"^pass rate", text, re.MULTILINE)
+        )
+
+
+def test_errors_name_the_first_cases_and_where_they_are() -> None:
+    text = text_of(summary_of(dict.fromkeys("abcde", "EE")), 120)
+    assert "! 10 runs: 429: slow down (agent)\n" in text
+    assert "\n    in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30), … and 2 more cases\n" in text
+
+
+def test_new_cases_are_spoken_of_where_there_are_five() -> None:
+    few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
+    assert "new cases" not in text_of(summary_of(few))
+    assert "\nwould new cases like these pass? between 42.3 and 85.8 %\n" in text_of(summary_of(enough))
+
+
+def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
+    text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
+    assert re.search(r"^FAIL  suite, other cases  50 % .*bar 100 %$", text, re.MULTILINE)
+    assert "FAIL  other cases: 1 of 2 runs failed, and every run must pass" in text
+
+
 def test_variants_that_do_not_differ_are_not_marked() -> None:
     text = text_of(summary_of({"capital": "PPF"}, variants=(Variant("a"), Variant("b"))))
     assert "▲" not in text

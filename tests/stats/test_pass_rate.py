@@ -1,13 +1,15 @@
 """Pass rates and their bounds, against reference values and the properties that they promise."""
 
+import statistics
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from stats.known import known, suite
 
-from ci_evals.stats.pass_rate import PassRate, pass_rate
+from ci_evals.stats.pass_rate import PassRate, pass_rate, population_rate
 
 one_cell = st.integers(1, 10).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 cells = st.lists(one_cell, min_size=1, max_size=60)
@@ -94,3 +96,54 @@ def test_passing_and_failing_are_mirror_images(given_cells: list[tuple[int, int]
     lower, upper = estimated(given_cells).bounds(0.95)
     mirrored = estimated([(n - k, n) for k, n in given_cells]).bounds(0.95)
     assert (1 - upper, 1 - lower) == pytest.approx(mirrored, abs=1e-9)
+
+
+# New cases like these.
+
+
+def of_population(cases: list[list[tuple[int, int]]]) -> PassRate:
+    estimate = population_rate(cases)
+    assert estimate is not None
+    return estimate
+
+
+def test_new_cases_are_as_certain_as_scipy_says() -> None:
+    cells = suite("S40")
+    estimate = of_population([[cell] for cell in cells])
+    means = [k / n for k, n in cells]
+    p, n_eff = statistics.fmean(means), 11 / 12 * 1 / 12 / (statistics.variance(means) / 40)
+    assert 40 < n_eff < 120
+    assert estimate.rate == Fraction(11, 12)
+    assert estimate.n_eff == pytest.approx(n_eff)
+    reference = (
+        stats.beta.ppf(0.05, p * n_eff, (1 - p) * n_eff + 1),
+        stats.beta.ppf(0.95, p * n_eff + 1, (1 - p) * n_eff),
+    )
+    assert estimate.bounds(0.95) == pytest.approx(reference, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cases", "n_eff"),
+    [
+        pytest.param([[(3, 3)]] * 8 + [[(0, 3)]] * 2, 10, id="cases that always end alike count once each"),
+        pytest.param([[(2, 3)]] * 10, 30, id="cases that are all alike count with every run"),
+        pytest.param([[(3, 3)]] * 10, 10, id="everything passed"),
+        pytest.param([[(0, 3)]] * 10, 10, id="everything failed"),
+        pytest.param([[(3, 3), (0, 3)]] * 10, 60, id="a case is the mean of its cells"),
+    ],
+)
+def test_new_cases_are_known_by_the_spread_between_cases(cases: list[list[tuple[int, int]]], n_eff: float) -> None:
+    assert of_population(cases).n_eff == pytest.approx(n_eff)
+
+
+def test_fewer_than_five_graded_cases_say_nothing_of_new_ones() -> None:
+    assert population_rate([[(3, 3)]] * 4 + [[(0, 0)], []]) is None
+    assert population_rate([[(3, 3)]] * 5) is not None
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(one_cell, min_size=1, max_size=3), min_size=5, max_size=40))
+def test_new_cases_count_at_least_once_each_and_at_most_with_every_run(cases: list[list[tuple[int, int]]]) -> None:
+    estimate = of_population(cases)
+    assert len(cases) <= estimate.n_eff <= sum(n for case in cases for _, n in case)
+    assert 0 <= estimate.bounds(0.95).lower <= estimate.rate <= estimate.bounds(0.95).upper <= 1

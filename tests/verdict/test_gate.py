@@ -10,9 +10,19 @@ from hypothesis import strategies as st
 from stats.known import suite
 
 from ci_evals.model import Gate, Variant
-from ci_evals.verdict.gate import ScopeVerdict, Verdict, VerdictStatus, decide, exit_code, percent
+from ci_evals.verdict.gate import (
+    ScopeVerdict,
+    Verdict,
+    VerdictStatus,
+    decide,
+    exit_code,
+    percent,
+    population_bounds,
+    scope_label,
+)
 
 FAST, STRONG = Variant("fast", "short"), Variant("strong", "short")
+BAR = Gate(min_pass_rate=0.6)
 
 
 def tagged(cells: Mapping[str, Outcome], *tags: str) -> dict[str, dict[str, Any]]:
@@ -121,7 +131,7 @@ class TestWithoutABar:
     def test_every_run_must_pass(self, gate: Gate | None) -> None:
         verdict = decide(report_of(many((39, "PPP"), (1, "PPF"))), gate)
         assert (verdict.status, verdict.reason) == ("fail", "1 of 120 runs failed, and every run must pass")
-        assert verdict.hint == "to let some runs fail, set a bar: gate: {min_pass_rate: 0.9}"
+        assert verdict.hint == "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
 
     def test_all_passed_is_a_pass(self) -> None:
         verdict = decide(report_of({"only": "P"}), None)
@@ -139,12 +149,19 @@ class TestWithoutABar:
             ("suite", "capitals", 1.0, 0),
             ("case", "shaky", 0.5, 1),
         ]
-        assert decide(report_of({"solid": "PPF", "shaky": "PPF"}, cases=own), None).status == "fail"
+        failed = decide(report_of({"solid": "PPF", "shaky": "PPF"}, cases=own), None)
+        assert failed.status == "fail"
+        assert failed.reason == "other cases: 1 of 3 runs failed, and every run must pass"
         alone = decide(report_of({"shaky": "PPF"}, cases=own), None)
         assert (alone.status, scope(alone, "suite").bar) == ("pass", None)
 
 
 class TestScopes:
+    def test_a_suite_without_the_cases_that_have_their_own_bar_is_labelled_so(self) -> None:
+        report = report_of({"solid": "PPP", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}})
+        labels = [[scope_label(scope, report) for scope in decide(report, gate).scopes] for gate in (None, BAR)]
+        assert labels == [["suite, other cases", "case"], ["suite", "case"]]
+
     def test_each_bar_is_judged_by_its_own_part_of_the_matrix(self) -> None:
         cells: dict[str, Outcome | list[Outcome]] = {
             "book": ["PPPP", "FFFF"],
@@ -263,3 +280,27 @@ def test_a_percentage_is_on_the_right_side_of_its_mark(rate: float, mark: float)
         return float(percent(value, rate, mark).removesuffix(" %"))
 
     assert (shown(rate) < shown(mark)) == (rate < mark)
+
+
+class TestNewCases:
+    def test_they_are_less_certain_than_the_suite_itself(self) -> None:
+        report = report_of(many((30, "PPP"), (6, "FFF"), (4, "PPF")))
+        [judged] = decide(report, Gate(min_pass_rate=0.5)).scopes
+        assert judged.lower is not None
+        assert judged.upper is not None
+        bounds = population_bounds(report, None)
+        assert bounds is not None
+        assert bounds.lower < judged.lower < judged.upper < bounds.upper
+
+    def test_the_bounds_are_at_the_gates_confidence(self) -> None:
+        report = report_of(many((8, "P"), (2, "F")))
+        usual, sure = (population_bounds(report, gate) for gate in (None, Gate(confidence=0.99)))
+        assert usual is not None
+        assert sure is not None
+        assert sure.lower < usual.lower < usual.upper < sure.upper
+
+    def test_the_variants_of_a_case_are_no_cases_of_their_own(self) -> None:
+        one = report_of(many((8, "P"), (2, "F")))
+        two = report_of(many((8, "P"), (2, "F")), variants=(FAST, STRONG))
+        assert population_bounds(one, None) == population_bounds(two, None)
+        assert population_bounds(report_of(many((4, "P")), variants=(FAST, STRONG)), None) is None

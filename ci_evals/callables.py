@@ -1,0 +1,73 @@
+"""The team's own functions by their `module:function`: whether the module is there, and what is in it."""
+
+import difflib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def module_problem(module: str, folder: Path) -> str | None:
+    """What keeps a module from being found in the config's folder or among what is installed.
+
+    The module itself is not run; only the packages that it lies in are imported.
+    """
+    try:
+        _find(module, folder)
+    except ModuleNotFoundError:
+        return f"there is no module {module!r} in {folder} or installed{_hint(module, _beside(folder))}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code raises what it likes
+        what = " ".join(str(error).split())
+        return f"looking for module {module!r} raised {type(error).__name__}: {what}"
+    return None
+
+
+def member(module: ModuleType, names: str) -> Any:
+    """What a module has under a dotted name.
+
+    Raises:
+        AttributeError: it has nothing of that name, with the closest that it has.
+    """
+    found: Any = module
+    where = module.__name__
+    for name in names.split("."):
+        if not hasattr(found, name):
+            raise AttributeError(f"there is no {name!r} in {where}{_hint(name, dir(found))}")
+        found = getattr(found, name)
+        where = f"{where}.{name}"
+    return found
+
+
+@lru_cache(maxsize=256)
+def _find(module: str, folder: Path) -> None:
+    """Raises ModuleNotFoundError, which is not cached: the file may be written in the meantime."""
+    with _importable(folder):
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(module)
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    path = str(folder.absolute())
+    importlib.invalidate_caches()
+    sys.path.insert(0, path)
+    try:
+        yield
+    finally:
+        sys.path.remove(path)
+
+
+def _beside(folder: Path) -> list[str]:
+    try:
+        return [file.stem for file in folder.glob("*.py")]
+    except OSError:
+        return []
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

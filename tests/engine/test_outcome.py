@@ -1,0 +1,40 @@
+"""How a call's end becomes the outcome of its run."""
+
+import pytest
+from factories import case_of
+
+from ci_evals.engine.outcome import judged
+from ci_evals.graders.contains import Contains
+from ci_evals.graders.python import Python
+from ci_evals.model import Answer, Expectation, Grader, Request, Response
+
+
+class Broken(Contains, frozen=True):
+    def grade(self, answer: Answer) -> None:  # type: ignore[override]
+        raise ZeroDivisionError("division by zero")
+
+
+@pytest.mark.parametrize(
+    ("name", "grader", "message"),
+    [
+        ("broken", Broken(value=""), "grader broken crashed: ZeroDivisionError: division by zero"),
+        (
+            "not_python",
+            Python(target="math:sqrt"),
+            "grader not_python math:sqrt crashed: TypeError: must be real number",
+        ),
+    ],
+)
+async def test_a_crash_names_the_grader_and_what_it_calls(name: str, grader: Grader, message: str) -> None:
+    expect = (
+        Expectation("contains", Contains(value="Paris")),
+        Expectation(name, grader),
+        Expectation("python", grader),
+    )
+    request = Request("?", (), case_of(expect=expect), 1, 60)
+    outcome = await judged(Answer(request, Response(output="Paris"), 0.1, None))
+    assert outcome.error is not None
+    assert (outcome.status, outcome.error.kind, outcome.grades) == ("errored", "grader", ())
+    assert outcome.error.message.startswith(message)
+    assert outcome.error.detail is not None
+    assert outcome.error.detail.startswith("Traceback")
