@@ -50,6 +50,7 @@ check: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks.bench
+	$(BIN)/python -m benchmarks.quota
 
 bench-profile: $(DEV)
 	$(BIN)/python -m benchmarks.hotspots

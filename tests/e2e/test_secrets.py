@@ -267,9 +267,9 @@ async def test_what_was_no_secret_when_it_was_written_is_one_in_what_is_kept(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     write_suite(tmp_path, providers=[{"name": "echo", "type": "mock", "default": f"it is {DOTENV}"}])
-    for out in ("ci-evals-results", "earlier"):
-        await ci_evals(tmp_path, "run", "--out", out)
-        assert DOTENV in (tmp_path / out / "report.json").read_text()
+    for name in ("ci-evals-results", "earlier"):
+        await ci_evals(tmp_path, "run", "--out", name)
+        assert DOTENV in (tmp_path / name / "report.json").read_text()
     (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
     ended = await ci_evals(tmp_path, *arguments)
     assert ended.code == 1, ended.err
