@@ -26,6 +26,10 @@ class PreparedCell(NamedTuple):
     fingerprint: str
     first_slot: int
 
+    def run_of(self, slot: int) -> int:
+        """The run number, from 1, of one of the cell's slots."""
+        return slot - self.first_slot + 1
+
 
 class Cells:
     """Prepares cells of a suite and keeps the first ones."""

@@ -1,11 +1,11 @@
 """What providers say about their limits in HTTP headers."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple
+
+from ci_evals.providers.headers import date_in, number_in
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)", re.ASCII)
 _DURATION = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})?(?:ms|us|µs|h|m|s|d))+", re.ASCII)
@@ -72,16 +72,19 @@ def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]
     for source in _SOURCES:
         if (text := headers.get(source.remaining)) is None:
             continue
-        remaining, reset_s = _number(text), _until(headers.get(source.reset, ""), _date(headers.get("date")) or now)
+        remaining, reset_s = (
+            number_in(text),
+            _until(headers.get(source.reset, ""), date_in(headers.get("date")) or now),
+        )
         if remaining is not None and reset_s is not None:
-            limit = _number(headers.get(source.limit, ""))
+            limit = number_in(headers.get(source.limit, ""))
             yield Allowance(source.name, source.by_tokens, source.refills, limit, remaining, reset_s)
 
 
 def _until(text: str, now: datetime) -> float | None:
     """Seconds until a reset: `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a date of RFC 3339."""
     text = text.strip()
-    if (number := _number(text)) is not None:
+    if (number := number_in(text)) is not None:
         if number < _EPOCH:
             return number
         return max(0.0, (number / 1000 if number > _EPOCH_MS else number) - now.timestamp())
@@ -92,19 +95,3 @@ def _until(text: str, now: datetime) -> float | None:
     except ValueError:
         return None
     return max(0.0, ((date if date.tzinfo else date.replace(tzinfo=UTC)) - now).total_seconds())
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
-
-
-def _date(text: str | None) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(text or "")
-    except (ValueError, OverflowError):
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)

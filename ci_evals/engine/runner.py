@@ -129,7 +129,7 @@ class Run:
     async def _play_each(self, slots: Iterator[int], recording: Recording) -> None:
         while self.stopped is None and (slot := next(slots, None)) is not None:
             cell = self._cells.of_slot(slot)
-            if (recorded := recording.find(cell, slot - cell.first_slot + 1)) is not None:
+            if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
                 attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell)
                 result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
@@ -208,9 +208,8 @@ class Run:
     async def _attempt(self, lane: Lane, attempt: Attempt, tokens: int) -> None:
         """Make one call; write its result unless it is to be tried again."""
         cell = self._cells.of_slot(attempt.slot)
-        run = attempt.slot - cell.first_slot + 1
         timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
-        request = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
+        request = Request(cell.rendered.input, cell.rendered.messages, cell.case, cell.run_of(attempt.slot), timeout_s)
         started_at, start = time.time(), time.perf_counter()
         try:
             response = await lane.provider.answer(request)
@@ -236,7 +235,7 @@ class Run:
             case=cell.case.id,
             provider=cell.variant.provider,
             prompt=cell.variant.prompt,
-            run=attempt.slot - cell.first_slot + 1,
+            run=cell.run_of(attempt.slot),
             status=outcome.status,
             score=outcome.score,
             started_at=round(started_at, 3),

@@ -1,7 +1,6 @@
 """Calls over HTTP: the one place that makes them, names what went wrong, and holds what the model APIs share."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import msgspec
 
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.providers.base import ProviderOptions, Resources, Secret
+from ci_evals.providers.headers import date_in, number_in, retry_after_s
 
 if TYPE_CHECKING:
     import aiohttp
@@ -194,16 +194,6 @@ def kind_of(status: int) -> ErrorKind:
     return _KINDS.get(status, "server" if status >= 500 else "rejected")
 
 
-def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """How long the server asked to be left alone, in seconds: `retry-after-ms`, or `Retry-After` of RFC 9110."""
-    if (milliseconds := _seconds(headers.get("retry-after-ms"))) is not None:
-        return milliseconds / 1000
-    if (seconds := _seconds(headers.get("Retry-After"))) is not None:
-        return seconds
-    until = _date(headers.get("Retry-After"))
-    return max(0.0, (until - now).total_seconds()) if until else None
-
-
 @lru_cache(maxsize=64)
 def _timeout(seconds: float) -> "aiohttp.ClientTimeout":
     import aiohttp
@@ -242,9 +232,9 @@ async def _refusal(response: "aiohttp.ClientResponse", sent: Mapping[str, str]) 
         body = b""  # the status says enough
     kind = "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)  # no credit: final
     message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
-    wait_s = retry_after_s(response.headers, _date(response.headers.get("Date")) or datetime.now(UTC))
+    wait_s = retry_after_s(response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC))
     if wait_s is None and (delay := _RETRY_DELAY.search(body)):
-        wait_s = _seconds(delay[1].decode())
+        wait_s = number_in(delay[1].decode())
     return ProviderError(
         kind,
         f"{host} answered {status}: {readable(_without_secrets(message, sent))}",
@@ -272,24 +262,6 @@ def _without_secrets(text: str, sent: Mapping[str, str]) -> str:
         if _SECRET_HEADER.search(name) and value.split():
             text = text.replace(value.split()[-1], "***")
     return text
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
-
-
-def _date(text: str | None) -> datetime | None:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        date = parsedate_to_datetime(text or "")
-    except (ValueError, OverflowError):
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def _lost() -> tuple[type[Exception], ...]:

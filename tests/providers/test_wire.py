@@ -16,7 +16,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from ci_evals.errors import ProviderError
-from ci_evals.providers.wire import Call, decode, encode, readable, retry_after_s, send
+from ci_evals.providers.headers import retry_after_s
+from ci_evals.providers.wire import Call, decode, encode, readable, send
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 
