@@ -42,18 +42,47 @@ def pass_rate(cells: Iterable[tuple[int, int]]) -> PassRate | None:
     The noise is that between runs of the same cell. It is measured where each cell has two runs or more, with one
     passed run added so that a few lucky cells do not make it zero; elsewhere all runs count as independent.
     """
-    kinds = {(k, n): count for (k, n), count in Counter(cells).items() if n}
+    kinds = _kinds(cells)
     if not kinds:
         return None
     size = sum(kinds.values())
     rate = sum((Fraction(k * count, n) for (k, n), count in kinds.items()), Fraction()) / size
-    mean_runs = size / sum(count / n for (_, n), count in kinds.items())
-    n_eff = size * mean_runs
+    n_eff = size * _mean_runs(kinds)
     if rate in (0, 1) or any(n == 1 for _, n in kinds):
         return PassRate(rate, n_eff)
+    return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / _variance(kinds)))
+
+
+def run_variance(cells: Iterable[tuple[int, int]]) -> float | None:
+    """How far runs alone move the pass rate, squared: the variance of its mean, from (passed, graded) of each cell.
+
+    Measured as in `pass_rate`, also with its added run where everything passed or failed, so it is never zero.
+    None if no cell has graded runs.
+    """
+    kinds = _kinds(cells)
+    if not kinds:
+        return None
+    if all(n > 1 for _, n in kinds):
+        return _variance(kinds)
+    size = sum(kinds.values())
+    rate, runs = sum(k * count / n for (k, n), count in kinds.items()) / size, size * _mean_runs(kinds)
+    return rate * (1 - rate) / runs + 1 / runs**2
+
+
+def _kinds(cells: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """How many cells have the same counts; those without graded runs left out."""
+    return {(k, n): count for (k, n), count in Counter(cells).items() if n}
+
+
+def _mean_runs(kinds: dict[tuple[int, int], int]) -> float:
+    """The harmonic mean of graded runs."""
+    return sum(kinds.values()) / sum(count / n for (_, n), count in kinds.items())
+
+
+def _variance(kinds: dict[tuple[int, int], int]) -> float:
+    """The variance of the mean between runs, with one passed run added."""
     within = sum(count * k * (n - k) / (n * n * (n - 1)) for (k, n), count in kinds.items())
-    variance = (within + 1 / mean_runs**2) / size**2
-    return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / variance))
+    return (within + 1 / _mean_runs(kinds) ** 2) / sum(kinds.values()) ** 2
 
 
 def population_rate(cases: Iterable[Iterable[tuple[int, int]]]) -> PassRate | None:
@@ -77,7 +106,16 @@ def population_rate(cases: Iterable[Iterable[tuple[int, int]]]) -> PassRate | No
 
 @lru_cache(maxsize=4096)  # cases with a bar of their own are many, their counts are few
 def _clopper_pearson(rate: Fraction, n_eff: float, confidence: float) -> Bounds:
-    passed, failed = float(rate) * n_eff, float(1 - rate) * n_eff
+    return exact_bounds(float(rate), n_eff, confidence)
+
+
+def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:
+    """One-sided Clopper-Pearson bounds, each at level `confidence`, for any number of `runs` above 0, whole or not.
+
+    Source: E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data", Surv. Methodol. 24 (1998).
+    """
+    passed, failed = rate * runs, (1 - rate) * runs
     return Bounds(
         beta_quantile(1 - confidence, passed, failed + 1) if passed else 0.0,
         beta_quantile(confidence, passed + 1, failed) if failed else 1.0,

@@ -1,0 +1,88 @@
+"""How much the head differs from the base over the cells that both have, each difference with its interval."""
+
+from collections.abc import Iterable, Sequence
+from math import fsum, hypot, sqrt
+
+from ci_evals.stats.intervals import Estimate, Interval, t_quantile
+from ci_evals.stats.pass_rate import pass_rate
+from ci_evals.stats.scores import ScoreSums
+from ci_evals.stats.stratified import Counts
+
+
+def ratio_of_totals(cells: Iterable[tuple[float, float]], confidence: float = 0.95) -> Estimate | None:
+    """The head's total over the base's, from (head, base) amounts of each cell: cost, tokens, median latency.
+
+    The noise is that between cells, linearised: amounts go up and down together, and what counts is how far a cell's
+    head is from ratio times base. No interval with one cell; None where the base's total is not above 0.
+    Source: W. G. Cochran, Sampling Techniques (1977), section 6.4, with Student's t for a sample of C cells.
+    """
+    matched = list(cells)
+    size, base_total = len(matched), fsum(base for _, base in matched)
+    if base_total <= 0:
+        return None
+    ratio = fsum(head for head, _ in matched) / base_total
+    if size < 2:
+        return Estimate(ratio, None)
+    residuals = fsum((head - ratio * base) ** 2 for head, base in matched)
+    error = sqrt(residuals * size / (size - 1)) / base_total
+    half = t_quantile((1 + confidence) / 2, size - 1) * error
+    return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
+
+
+def rate_difference(cells: Iterable[Counts], confidence: float = 0.95) -> Estimate | None:
+    """The head's pass rate minus the base's, over cells with runs on both sides. None without any.
+
+    Each side has the gate's bounds on its own rate, for the noise between runs; they are combined so that the interval
+    stays within [-1, 1] and does not vanish where everything passed.
+    Source: G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures", Stat. Med. 27 (2008),
+    equation 2.
+    """
+    matched = [counts for counts in cells if counts[1] and counts[3]]
+    head = pass_rate((passed, runs) for passed, runs, _, _ in matched)
+    base = pass_rate((passed, runs) for _, _, passed, runs in matched)
+    if head is None or base is None:
+        return None
+    one_sided = (1 + confidence) / 2
+    h, b = head.bounds(one_sided), base.bounds(one_sided)
+    h_rate, b_rate, difference = float(head.rate), float(base.rate), float(head.rate - base.rate)
+    lower = difference - hypot(h_rate - h.lower, b.upper - b_rate)
+    upper = difference + hypot(h.upper - h_rate, b_rate - b.lower)
+    return Estimate(difference, Interval(max(-1.0, lower), min(1.0, upper)))
+
+
+def score_difference(cells: Iterable[tuple[ScoreSums, ScoreSums]], confidence: float = 0.95) -> Estimate | None:
+    """The head's mean score minus the base's, from (head, base) of each cell with runs on both sides. None without any.
+
+    The noise is that between runs of the same cell on the same side, where each cell has three runs or more on the two
+    sides to show it; as with pass rates, one run that goes wholly the other way is added to each side, so that a few
+    steady cells do not make it zero. Else it is that between cells' differences; then one cell has no interval.
+    Source: the standard error of a difference of stratified means, Cochran, Sampling Techniques (1977), section 5.4,
+    with variances pooled over the two sides of a cell.
+    """
+    matched = [(head, base) for head, base in cells if head.runs and base.runs]
+    if not matched:
+        return None
+    differences = [head.total / head.runs - base.total / base.runs for head, base in matched]
+    difference, size = fsum(differences) / len(matched), len(matched)
+    degrees = sum(head.runs + base.runs - 2 for head, base in matched)
+    if all(head.runs + base.runs > 2 for head, base in matched):
+        variance = fsum(_variance(head, base) for head, base in matched)
+        variance += sum(1 / _mean_runs(side) ** 2 for side in zip(*matched, strict=True))
+    elif size > 1:
+        variance = size / (size - 1) * fsum((d - difference) ** 2 for d in differences)
+        degrees = size - 1
+    else:
+        return Estimate(difference, None)
+    half = t_quantile((1 + confidence) / 2, degrees) * sqrt(variance) / size
+    return Estimate(difference, Interval(max(-1.0, difference - half), min(1.0, difference + half)))
+
+
+def _variance(head: ScoreSums, base: ScoreSums) -> float:
+    """The variance of the difference of a cell's two means."""
+    between_runs = (head.deviations + base.deviations) / (head.runs + base.runs - 2)
+    return between_runs * (1 / head.runs + 1 / base.runs)
+
+
+def _mean_runs(side: Sequence[ScoreSums]) -> float:
+    """The harmonic mean."""
+    return len(side) / fsum(1 / cell.runs for cell in side)

@@ -1,0 +1,170 @@
+"""What a suite can see: the drop that it would find, before and after money is spent on runs."""
+
+from collections.abc import Callable, Iterable
+from math import sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+from ci_evals.stats.pass_rate import exact_bounds, run_variance
+from ci_evals.stats.stratified import Counts
+
+_NORMAL = NormalDist()
+_DISCRETENESS = 1.1
+"""The exact test needs this much more of a drop than the normal distribution says, for passes are whole numbers."""
+
+
+class Plan(NamedTuple):
+    """Runs that have not been made, and what is assumed of them.
+
+    Args:
+        cases: how many, in (0, ∞).
+        runs: of each case, in (0, ∞).
+        rate: the true pass rate, the mean over cases, in [0, 1].
+        correlation: the share of the variance of single runs that lies between cases, in [0, 1): 0 if all cases pass
+            equally often. What is left is noise. Published tool-agent benchmarks have 0.4 to 0.53.
+    """
+
+    cases: int
+    runs: int
+    rate: float
+    correlation: float = 0.5
+
+    @property
+    def noise(self) -> float:
+        """The variance of one run of a case, meaned over cases."""
+        return self.rate * (1 - self.rate) * (1 - self.correlation)
+
+    @property
+    def total(self) -> int:
+        """How many runs in all."""
+        return self.cases * self.runs
+
+    @property
+    def variance(self) -> float:
+        """That of the pass rate as `run_variance` will measure it: with an added run, and single runs independent."""
+        measured = self.noise if self.runs > 1 else self.rate * (1 - self.rate)
+        return measured / self.total + 1 / self.total**2
+
+
+def detectable_gate_drop(
+    cells: Iterable[tuple[int, int]], confidence: float = 0.95, power: float = 0.8
+) -> float | None:
+    """How far below its bar the true rate has to be for the gate to `fail` with chance `power`.
+
+    From (passed, graded) of each cell, as a fraction of 1; None if nothing was graded. With equal runs it is
+    (z_confidence + z_power)·√(Σ k(n-k)/(n-1) + 1)/N: the normal sample-size formula, A. Agresti, Categorical Data
+    Analysis (2002), section 6.5.1.
+    """
+    variance = run_variance(cells)
+    return None if variance is None else _reach(confidence, power) * sqrt(variance)
+
+
+def detectable_drop(cells: Iterable[Counts], confidence: float = 0.95, power: float = 0.8) -> float | None:
+    """How much the true rate has to fall for the comparison to see it with chance `power`.
+
+    Over cells with runs on both sides, as a fraction of 1; None if there are none. Both sides' standard errors
+    combined, times 1.1 for the discreteness of the exact test.
+    """
+    matched = [counts for counts in cells if counts[1] and counts[3]]
+    head = run_variance((passed, runs) for passed, runs, _, _ in matched)
+    base = run_variance((passed, runs) for _, _, passed, runs in matched)
+    return None if head is None or base is None else _DISCRETENESS * _reach(confidence, power) * sqrt(head + base)
+
+
+def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) -> float:
+    """`detectable_gate_drop` of runs to come."""
+    return _reach(confidence, power) * sqrt(plan.variance)
+
+
+def planned_drop(plan: Plan, base_runs: int, confidence: float = 0.95, power: float = 0.8) -> float | None:
+    """The drop that `comparison_power` sees with chance `power`. None where even a fall to nothing is not seen."""
+    seen, unseen = plan.rate, 0.0
+    if comparison_power(plan, seen, base_runs, confidence) < power:
+        return None
+    while seen - unseen > 1e-6:
+        middle = (seen + unseen) / 2
+        if comparison_power(plan, middle, base_runs, confidence) >= power:
+            seen = middle
+        else:
+            unseen = middle
+    return seen
+
+
+def gate_power(plan: Plan, bar: float, confidence: float = 0.95) -> float:
+    """The chance that the gate says `fail` when the true rate is `plan.rate`.
+
+    The gate's rule is applied to every number of passes, each taken to have the noise within cases that the plan
+    expects; the number of passes is taken as normal, with continuity correction.
+    """
+    critical = _most_failing_passes(plan, bar, confidence)
+    if critical < 0:
+        return 0.0
+    spread = sqrt(plan.total * plan.noise)
+    excess = critical + 0.5 - plan.total * plan.rate
+    return _NORMAL.cdf(excess / spread) if spread else float(excess > 0)
+
+
+def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float = 0.95) -> float:
+    """The chance that the comparison is significant when the true rate falls from `plan.rate` by `drop`.
+
+    The formula of `detectable_drop` solved for the power, with the head's noise at the rate that it fell to. Simulated,
+    it is between the power of the exact test when every case gets a little worse, and when some cases break wholly.
+    """
+    fallen = plan._replace(rate=max(0.0, plan.rate - drop))
+    error = sqrt(fallen.variance + plan._replace(runs=base_runs).variance)
+    return _NORMAL.cdf(drop / (_DISCRETENESS * error) - _NORMAL.inv_cdf(confidence))
+
+
+def gate_runs_needed(
+    plan: Plan, bar: float, power: float = 0.8, confidence: float = 0.95, most: int = 100
+) -> int | None:
+    """The fewest runs of each case with which `gate_power` reaches `power`. None where `most` do not."""
+    return _fewest(most, lambda runs: gate_power(plan._replace(runs=runs), bar, confidence) >= power)
+
+
+def comparison_runs_needed(
+    plan: Plan,
+    drop: float,
+    base_runs: int | None,
+    power: float = 0.8,
+    confidence: float = 0.95,
+    most: int = 100,
+) -> int | None:
+    """The fewest runs of each case with which `comparison_power` reaches `power`. None where `most` do not.
+
+    `base_runs` None: the base has as many as the head.
+    """
+    return _fewest(
+        most,
+        lambda runs: comparison_power(plan._replace(runs=runs), drop, base_runs or runs, confidence) >= power,
+    )
+
+
+def _reach(confidence: float, power: float) -> float:
+    """2.486 at the usual 0.95 and 0.8: how many standard errors apart two rates are that can be told apart."""
+    return _NORMAL.inv_cdf(confidence) + _NORMAL.inv_cdf(power)
+
+
+def _most_failing_passes(plan: Plan, bar: float, confidence: float) -> int:
+    """The most passes in all with which the gate says `fail`; -1 if it never does."""
+    fails, passes = -1, plan.total
+    while passes - fails > 1:
+        middle = (fails + passes) // 2
+        if _upper(plan, middle, confidence) < bar:
+            fails = middle
+        else:
+            passes = middle
+    return fails
+
+
+def _upper(plan: Plan, passed: int, confidence: float) -> float:
+    """The gate's upper bound where `passed` of all planned runs passed."""
+    seen = plan._replace(rate=passed / plan.total)
+    uniform = seen.rate * (1 - seen.rate)
+    n_eff = max(plan.total, uniform / seen.variance) if plan.runs > 1 else plan.total
+    return exact_bounds(seen.rate, n_eff, confidence).upper
+
+
+def _fewest(most: int, enough: Callable[[int], bool]) -> int | None:
+    """Looked for one by one: whole passes make power fall back a little here and there as runs grow."""
+    return next((runs for runs in range(1, most + 1) if enough(runs)), None)
