@@ -1,4 +1,4 @@
-"""The whole story: load a suite, run it, judge it, write what was found, say it, return the exit code."""
+"""The whole story of a suite: run it, judge it, write what was found, say it, return the exit code."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,10 @@ from typing import NamedTuple, TextIO
 from uuid import uuid4
 
 from ci_evals import progress
-from ci_evals.config.load import Overrides, find_config, load_mock, load_suite
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
 from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
 from ci_evals.interruption import until_stopped
-from ci_evals.providers.mock import Mock
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports import RENDERERS
@@ -25,6 +23,7 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import without_commands
 from ci_evals.streams import prints_go_to, say
+from ci_evals.suite import Suite
 from ci_evals.verdict.gate import decide, exit_code
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
@@ -57,20 +56,15 @@ class Appearance(NamedTuple):
     quiet: bool = False
 
 
-def run(
-    config: Path | None, overrides: Overrides, continuation: Continuation, world: World, appearance: Appearance
-) -> int:
+def run(suite: Suite, continuation: Continuation, world: World, appearance: Appearance) -> int:
     """Run a suite and return the exit code.
 
     Args:
-        config: the suite's file; None looks for `evals.yaml`.
-        overrides: what the command line and the environment put in place of the file's values.
+        suite: what to run.
         continuation: what earlier runs contribute.
         world: environment and streams.
         appearance: what is printed.
     """
-    path = config or find_config(world.folder)
-    suite = load_suite(path, world.environ, overrides, offline=continuation.replay_only)
     order = Order(
         suite=suite,
         journal=suite.out / JOURNAL,
@@ -85,26 +79,16 @@ def run(
     return carry_out(order, world, appearance)
 
 
-def merge(
-    folders: Iterable[Path],
-    config: Path | None,
-    overrides: Overrides,
-    world: World,
-    appearance: Appearance,
-    *,
-    run_missing: bool,
-) -> int:
+def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appearance, *, run_missing: bool) -> int:
     """Put the journals of shards together, decide, and return the exit code.
 
     Args:
+        suite: what the shards ran shares of.
         folders: folders with a journal each, or journals.
-        config: the suite's file; None looks for `evals.yaml`.
-        overrides: as the shards had them.
         world: environment and streams.
         appearance: what is printed.
         run_missing: run what no shard has a result of.
     """
-    suite = load_suite(config or find_config(world.folder), world.environ, overrides, offline=not run_missing)
     order = Order(
         suite=suite,
         journal=suite.out / JOURNAL,
@@ -198,6 +182,8 @@ class Conclusion(NamedTuple):
 
 def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
     """Serve the config's `mock` provider, or one that echoes, until interrupted."""
+    from ci_evals.config.load import load_mock
+    from ci_evals.providers.mock import Mock
     from ci_evals.providers.mock_server import serve
 
     options = load_mock(config, world.environ) if config else Mock()

@@ -1,9 +1,12 @@
-"""The command line: options in, exit code out. Everything else is imported when a command needs it."""
+"""The command line: options in, exit code out. Everything else is imported when a command needs it.
+
+So what is wrong with a suite is told without anything that only running one takes.
+"""
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +18,7 @@ from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from ci_evals.app import World
+    from ci_evals.suite import Suite
 
 MAX_PROBLEMS_SHOWN = 50
 
@@ -184,13 +188,14 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
     """
-    from ci_evals import app
-    from ci_evals.config.load import Overrides
-
-    continuation = app.Continuation(**{name: others.pop(name) for name in app.Continuation._fields})
-    if continuation.replay_only and continuation.replay is None:
+    if others["replay_only"] and others["replay"] is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    return app.run(config, Overrides(**others), continuation, _world(), app.Appearance(output, quiet))
+    named = {name: others.pop(name) for name in options.OVERRIDING}
+    suite = _suite(config, named, offline=others["replay_only"])
+
+    from ci_evals import app
+
+    return app.run(suite, app.Continuation(**others), _world(), app.Appearance(output, quiet))
 
 
 @group.command()
@@ -212,11 +217,11 @@ def merge(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    from ci_evals import app
-    from ci_evals.config.load import Overrides
+    suite = _suite(config, overrides, offline=not run_missing)
 
-    appearance = app.Appearance(output, quiet)
-    return app.merge(folders, config, Overrides(**overrides), _world(), appearance, run_missing=run_missing)
+    from ci_evals import app
+
+    return app.merge(suite, folders, _world(), app.Appearance(output, quiet), run_missing=run_missing)
 
 
 @group.command()
@@ -229,11 +234,11 @@ def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] |
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
     variables that are not set, templates that do not fit their cases.
     """
-    from ci_evals.config.load import Overrides, find_config, load_suite
+    suite = _suite(config, {"runs": runs, "providers": providers})
+
     from ci_evals.report import Matrix
     from ci_evals.reports.figures import number_of
 
-    suite = load_suite(config or find_config(Path()), os.environ, Overrides(runs=runs, providers=providers))
     total = Matrix(suite.cases, suite.variants, suite.runs).total
     shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.variants), 'variant')}"
     click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
@@ -282,6 +287,12 @@ def mock_server(config: Path | None, host: str, port: int) -> None:
     from ci_evals import app
 
     app.serve_mock(config, _world(), host, port)
+
+
+def _suite(config: Path | None, overrides: Mapping[str, Any], *, offline: bool = False) -> "Suite":
+    from ci_evals.config.load import Overrides, find_config, load_suite
+
+    return load_suite(config or find_config(Path()), os.environ, Overrides(**overrides), offline=offline)
 
 
 def _world() -> "World":

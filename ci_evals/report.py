@@ -249,10 +249,13 @@ class Report:
     @property
     def cells(self) -> Iterator[CellReport]:
         """Every cell that has runs, in plan order."""
-        for cell in range(len(self.matrix)):
-            if not self.matrix.runs(cell):
-                continue
-            yield CellReport(cell, self.matrix.case(cell), self.matrix.variant(cell), self.counts((cell,)))
+        return self.cells_among(range(len(self.matrix)))
+
+    def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
+        """Those of some cells that have runs."""
+        for cell in cells:
+            if self.matrix.runs(cell):
+                yield CellReport(cell, self.matrix.case(cell), self.matrix.variant(cell), self.counts((cell,)))
 
     def cells_of(self, variant: Variant) -> range:
         """The cells of one column of the matrix."""

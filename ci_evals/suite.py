@@ -1,7 +1,7 @@
 """A suite as everything after the config sees it, and the text that its prompts make of a case."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,8 +52,10 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     def fingerprint(self) -> str:
         """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
         providers = [provider_identity(provider) for provider in self.providers]
-        cases = [[_question(case), _judgement(case), case.runs] for case in self.cases]
-        return digest([self.runs, self.prompts, providers, cases])
+        hashed = _hash(_ENCODER.encode([self.runs, self.prompts, providers]))
+        for case in self.cases:  # one at a time: all of them at once are as large as the suite
+            hashed.update(_ENCODER.encode([_question(case), _judgement(case), case.runs]))
+        return hashed.hexdigest()
 
 
 def provider_identity(options: ProviderOptions) -> list[Any]:
@@ -79,7 +81,10 @@ def judged_fingerprint(case: Case) -> str:
 
 def digest(value: Any) -> str:
     """32 hexadecimal digits for any value that JSON can say."""
-    return blake2b(_ENCODER.encode(value), digest_size=16).hexdigest()
+    return _hash(_ENCODER.encode(value)).hexdigest()
+
+
+_hash = partial(blake2b, digest_size=16)
 
 
 def _question(case: Case) -> list[Any]:

@@ -377,15 +377,32 @@ async def test_a_function_may_go_elsewhere_and_its_results_stay_here(tmp_path: P
     assert [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["deeper"]
 
 
-async def test_start_up_loads_no_network_and_no_templates(tmp_path: Path) -> None:
+RUNNING = {"aiohttp", "asyncio", "ssl", "subprocess", "ci_evals.app", "ci_evals.execution", "ci_evals.interruption"}
+REPORTING = {"jinja2", "rich", "junit_xml", "xml", "statistics", "ci_evals.report", "ci_evals.reports"}
+READING = {"msgspec", "yaml", "ci_evals.config.load"}
+GRADING = {"jsonschema", "jsonpath", "rapidfuzz", "genai_prices", "dotenv"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needless"),
+    [
+        (["--help"], RUNNING | REPORTING | GRADING | READING),
+        (["run", "--help"], RUNNING | REPORTING | GRADING | READING),
+        (["run", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING),
+        (["merge", ".", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING),
+        (["validate", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING),
+    ],
+)
+async def test_a_command_loads_only_what_it_needs(arguments: list[str], needless: set[str], tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("providers: [{type: no such provider}]\ncases: [{file: missing.jsonl}]\n")
     watch = (
         "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
     )
-    for arguments in (["--help"], ["validate", "--config", "missing.yaml"]):
-        ended = await ci_evals(tmp_path, *arguments, command=(sys.executable, "-c", watch))
-        modules = ended.out.split()
-        assert "ci_evals.cli" in modules
-        assert not {"aiohttp", "jinja2", "rich", "jsonschema"} & set(modules)
+    ended = await ci_evals(tmp_path, *arguments, command=(sys.executable, "-c", watch))
+    assert ended.code == (0 if "--help" in arguments else 2)
+    modules = set(ended.out.split())
+    assert "ci_evals.cli" in modules
+    assert not needless & modules
 
 
 async def test_two_commands_at_once_do_not_share_a_journal(tmp_path: Path) -> None:

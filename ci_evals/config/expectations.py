@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -66,7 +67,7 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
         decoder.problem(line, f"{path}.{name}", message)
     judging = grader.opposed() if negated else grader
     weight = USUAL_WEIGHT if grader.weight == USUAL_WEIGHT else grader.weight
-    return Expectation(name, judging, negated, weight)
+    return Expectation(intern(name), judging, negated, weight)  # a row's text: the same name anew for every case
 
 
 def _grader(

@@ -73,9 +73,10 @@ class ErrorGroup(NamedTuple):
     cases: tuple[Case, ...]
 
 
-def judged_cells(summary: Summary) -> Iterator[JudgedCell]:
-    """Every cell in plan order, with its bar."""
-    for cell in summary.report.cells:
+def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
+    """Every cell in plan order, or those of one variant, with its bar."""
+    report = summary.report
+    for cell in report.cells if variant is None else report.cells_among(report.cells_of(variant)):
         yield JudgedCell(*cell, bar=_bar(cell, summary.gate))
 
 

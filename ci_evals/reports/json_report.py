@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ci_evals.model import Gate, Result
 from ci_evals.report import SuiteInfo
-from ci_evals.reports.findings import judged_cells
+from ci_evals.reports.findings import JudgedCell, judged_cells
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
@@ -46,16 +46,18 @@ class ReportDocument(Struct, frozen=True, kw_only=True):
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """report.json, one cell and one result to the line; results are copied from the journal as they are."""
+    """report.json, one cell and one result to the line; results are copied from the journal as they are.
+
+    Cells and results, the last two fields, are written while they are made: nothing is held of them.
+    """
     document = _document(summary)
-    *facts, last = ReportDocument.__struct_fields__
-    opening = b"{"
-    for name in facts:
-        yield opening + _member(name, getattr(document, name))
-        opening = b",\n"
-    yield opening + encode(last) + b": [\n"
-    yield from _chunks(summary.report.lines())
-    yield b"\n]}\n"
+    *facts, cells, results = ReportDocument.__struct_fields__
+    yield b"{" + b",\n".join(_member(name, getattr(document, name)) for name in facts)
+    for name, lines in ((cells, map(_cell_line, judged_cells(summary))), (results, summary.report.lines())):
+        yield b",\n" + encode(name) + b": [\n"
+        yield from _chunks(lines)
+        yield b"\n]"
+    yield b"}\n"
 
 
 def schema() -> bytes:
@@ -70,6 +72,7 @@ def schema() -> bytes:
 
 
 def _document(summary: Summary) -> ReportDocument:
+    """The facts: all but the cells and the results."""
     report = summary.report
     return ReportDocument(
         schema_version=SCHEMA_VERSION,
@@ -82,7 +85,7 @@ def _document(summary: Summary) -> ReportDocument:
         gate=summary.gate,
         totals=totals_entry(report),
         variants=variant_entries(summary),
-        cells=tuple(CellEntry(**cell_fields(cell)) for cell in judged_cells(summary)),
+        cells=(),
         results=(),
     )
 
@@ -91,6 +94,10 @@ def _member(name: str, value: Any) -> bytes:
     if isinstance(value, tuple):
         return encode(name) + b": [\n" + b",\n".join(map(encode, value)) + b"\n]"
     return encode(name) + b": " + encode(value)
+
+
+def _cell_line(cell: JudgedCell) -> bytes:
+    return encode(CellEntry(**cell_fields(cell)))
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:

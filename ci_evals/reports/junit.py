@@ -1,9 +1,8 @@
 """junit.xml: one test suite per variant, one test case per cell, flat as its readers want it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from textwrap import indent
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ci_evals.model import Result, Status, Variant
@@ -13,9 +12,6 @@ from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, judg
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
 
-if TYPE_CHECKING:
-    from junit_xml import TestCase
-
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
 ANSWER_CHARACTERS = 1000
@@ -24,41 +20,70 @@ ANSWER_CHARACTERS = 1000
 def render(summary: Summary) -> Iterator[bytes]:
     """junit.xml: `<failure>` is a cell below its bar, `<error>` one without a graded run, `<skipped>` one that never
     ran; a cell within its bar passes, and its system-out says which of its runs did not.
+
+    Test cases are written while they are made: what is said of them all is counted before.
     """
-    names: Counter[tuple[str, str]] = Counter()
-    cells: dict[Variant, list[TestCase]] = {variant: [] for variant in summary.report.matrix.variants}
-    for cell in judged_cells(summary):
-        cells[cell.variant].append(_test_case(summary.report, cell, names))
-    root = ET.Element("testsuites", name=_attribute(summary.report.suite.name))
-    root.extend(_test_suite(summary.report, variant, cases) for variant, cases in cells.items())
+    report = summary.report
+    variants = report.matrix.variants
+    class_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
+    suites = [_test_suite(summary, *each) for each in zip(variants, class_names, strict=True)]
+    root = ET.Element("testsuites", name=_attribute(report.suite.name))
     for total in ("tests", "failures", "errors", "skipped"):
-        root.set(total, str(sum(int(suite.get(total, 0)) for suite in root)))
-    root.set("time", f"{sum(float(suite.get('time', 0)) for suite in root):.3f}")
-    ET.indent(root)
-    yield ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+        root.set(total, str(sum(int(suite.attrib[total]) for suite in suites)))
+    root.set("time", f"{sum(float(suite.attrib['time']) for suite in suites):.3f}")
+    names = _distinct(case.id for case in report.matrix.cases)
+    yield b"<?xml version='1.0' encoding='utf-8'?>\n"
+    yield _start_tag(root) + b"\n"
+    for variant, class_name, suite in zip(variants, class_names, suites, strict=True):
+        yield b"  " + _start_tag(suite) + b"\n"
+        for cell in judged_cells(summary, variant):
+            yield _test_case(report, cell, class_name, names[cell.cell // len(variants)])
+        yield b"  </testsuite>\n"
+    yield b"</testsuites>\n"
 
 
-def _test_suite(report: Report, variant: Variant, cases: "list[TestCase]") -> ET.Element:
+def _start_tag(element: ET.Element) -> bytes:
+    tag: bytes = ET.tostring(element, encoding="utf-8", short_empty_elements=False)
+    return tag.removesuffix(f"</{element.tag}>".encode())
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Names for texts: readers merge test cases of the same name, so what looks alike is numbered."""
+    seen: Counter[str] = Counter()
+    names = []
+    for name in map(_attribute, texts):
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return names
+
+
+def _test_suite(summary: Summary, variant: Variant, class_name: str) -> ET.Element:
+    """The suite of a variant, still without its test cases."""
     from junit_xml import TestSuite
 
-    suite: ET.Element = TestSuite(_class_name(report, variant), cases).build_xml_doc()
-    suite.set("time", f"{float(suite.get('time', 0)):.3f}")
+    outcomes = Counter(cell.outcome for cell in judged_cells(summary, variant))
+    suite: ET.Element = TestSuite(class_name).build_xml_doc()
+    suite.set("tests", str(outcomes.total()))
+    suite.set("failures", str(outcomes["failed"]))
+    suite.set("errors", str(outcomes["errored"]))
+    suite.set("skipped", str(outcomes["not run"]))
+    elapsed_s = sum(_elapsed_s(summary.report, cell) for cell in summary.report.cells_of(variant))
+    suite.set("time", f"{elapsed_s:.3f}")
     return suite
 
 
-def _test_case(report: Report, cell: JudgedCell, names: Counter[tuple[str, str]]) -> "TestCase":
-    """`names` counts those given so far: readers merge test cases of the same name, so what looks alike is numbered."""
-    from junit_xml import TestCase
+def _elapsed_s(report: Report, cell: int) -> float:
+    columns = report.columns
+    return sum(columns.latency_s[slot] for slot in report.matrix.slots(cell) if columns.status[slot])
 
-    class_name, name = _class_name(report, cell.variant), _attribute(cell.case.id)
-    names[class_name, name] += 1
-    count = names[class_name, name]
+
+def _test_case(report: Report, cell: JudgedCell, class_name: str, name: str) -> bytes:
+    from junit_xml import TestCase, TestSuite
+
     case = TestCase(
-        name if count == 1 else f"{name} ({count})",
+        name,
         class_name,
-        elapsed_sec=sum(
-            report.columns.latency_s[slot] for slot in report.matrix.slots(cell.cell) if report.columns.status[slot]
-        ),
+        elapsed_sec=_elapsed_s(report, cell.cell),
         file=_attribute(cell.case.file) or None,
         line=cell.case.line,
     )
@@ -70,7 +95,10 @@ def _test_case(report: Report, cell: JudgedCell, names: Counter[tuple[str, str]]
         case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
     elif cell.counts.passed < cell.counts.planned:
         case.stdout = f"{cell.tally}\n{_body(results_of(report, cell.cell, 'failed', MAX_RUNS_SHOWN))}"
-    return case
+    (element,) = TestSuite("", [case]).build_xml_doc()
+    ET.indent(element, level=2)
+    line: bytes = ET.tostring(element, encoding="utf-8")
+    return b"    " + line + b"\n"
 
 
 def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple[str, str]:
@@ -104,10 +132,6 @@ def _account(result: Result) -> str:
     if (detail := detail_text(result)) is not None:
         lines.append(visible(detail))
     return "\n".join(lines)
-
-
-def _class_name(report: Report, variant: Variant) -> str:
-    return _attribute(f"{report.suite.name} · {variant}")
 
 
 def _attribute(text: str) -> str:
