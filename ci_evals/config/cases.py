@@ -84,6 +84,7 @@ class CaseReader:
             tags=entry.tags,
             runs=entry.runs,
             min_pass_rate=entry.min_pass_rate,
+            critical=entry.critical,
             timeout_s=entry.timeout_s,
             description=entry.description,
             metadata=entry.metadata,

@@ -54,6 +54,7 @@ class Run:
         self.columns = columns
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
+        self.doing = ""
         self._journal = journal
         self._cells = cells
         self._on_result = on_result
@@ -64,6 +65,19 @@ class Run:
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
+
+    def go_on(self, matrix: Matrix, columns: Columns, cells: Cells, doing: str) -> None:
+        """Take up a further plan, to be run by `finish`; what was spent and how providers fared stays known.
+
+        Args:
+            matrix: the cells of the suite with the runs that are to be there.
+            columns: where results are counted; slots that have one already are not run.
+            cells: prepares the matrix's cells.
+            doing: what this is about, for whoever watches.
+        """
+        self.matrix, self.columns, self._cells, self.doing = matrix, columns, cells, doing
+        for lane in self._lanes:
+            lane.queue(execution_order(matrix, str(lane.options.name), self.suite.seed, columns.status))
 
     @property
     def retrying(self) -> int:
