@@ -20,8 +20,8 @@ from ci_evals.interruption import until_stopped
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
-from ci_evals.reports import RENDERERS
 from ci_evals.reports.notes import notes
+from ci_evals.reports.renderers import RENDERERS
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
 from ci_evals.saved import known_durations, read_baseline

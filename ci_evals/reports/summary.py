@@ -39,7 +39,7 @@ def summarize(
     """
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
-        alpha = 1 - (gate or Gate()).confidence
+        alpha = round(1 - (gate or Gate()).confidence, 12)
         comparison = compare(head_cells(report, gate), baseline, confirm_runs=confirm_runs, alpha=alpha)
     else:
         comparison = baseline

@@ -166,7 +166,7 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
         return f"no run was graded, {totals.errored} errored" if totals.errored else "no run was graded"
     if (errors := _share(totals.errored, ended)) > (allowed := exact(rules.max_error_rate)):
         share, limit = percent(float(errors), rules.max_error_rate), percent(float(allowed), rules.max_error_rate)
-        found = f"{totals.errored} of {number_of(ended, 'run')} errored ({share})"
+        found = f"{totals.errored:,} of {number_of(ended, 'run')} errored ({share})"
         return f"{found}, more than the {limit} that the gate allows"
     for scope in scopes:
         if scope.bar is not None and not scope.graded:

@@ -103,12 +103,12 @@ def sentence(scope: ScopeVerdict, rules: Gate) -> str:
 
 
 def _undecided(scope: ScopeVerdict, rate: str, bar: str, rules: Gate) -> str:
-    """`pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases can't tell 87.5 from 90: not blocked.`"""
+    """`pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90: not blocked.`"""
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
     apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
     outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
     more = f". {number_of(scope.runs_needed, 'run')} of each would" if scope.runs_needed else ""
-    return f"pass rate {rate} is below the bar of {bar}, but {evidence} can't tell {apart}: {outcome}{more}"
+    return f"pass rate {rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
 
 
 def _scopes(report: Report, rules: Gate) -> Iterator[Scope]:

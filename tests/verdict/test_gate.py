@@ -44,7 +44,7 @@ def test_a_rate_below_the_bar_within_the_noise_is_borderline() -> None:
     verdict = decide(report_of(many((34, "P"), (6, "F"))), Gate(min_pass_rate=0.9))
     assert verdict.status == "borderline"
     assert verdict.reason == (
-        "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases can't tell 85 from 90: not blocked. "
+        "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases cannot tell 85 from 90: not blocked. "
         "4 runs of each would"
     )
 
@@ -202,7 +202,9 @@ class TestScopes:
         cells = many((20, "P")) | {"shaky": "PPF"}
         verdict = decide(report_of(cells, cases={"shaky": {"min_pass_rate": 0.8}}), Gate(min_pass_rate=0.5))
         assert verdict.status == "borderline"
-        assert verdict.reason.startswith("case shaky: pass rate 66.7 % is below the bar of 80 %, but within the noise")
+        assert verdict.reason.startswith(
+            "case shaky: pass rate 66.7 % is below the bar of 80 %, but 3 runs of 1 case cannot tell"
+        )
 
     def test_further_bars_that_are_missed_are_counted(self) -> None:
         cells = many((40, "FFF"))
