@@ -1,6 +1,7 @@
 """Unpacks a zip that anybody may have made: known names only, bounded sizes, nothing outside of the folder."""
 
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -14,6 +15,15 @@ _ENTRY_MARK = b"PK\x01\x02"  # starts each entry of a zip's directory
 _METHODS = frozenset((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
 _ENCRYPTED = 0x1
 _MAX_DEPTH = 4
+_UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
 _RESERVED = frozenset('<>:"|?*\\')
 
 
@@ -56,7 +66,7 @@ def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: Archive
             targets = [_target(entry) for entry in entries]
             _check_unique(targets)
             return _write(archive, list(zip(entries, targets, strict=True)), folder, names, limits)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+    except _UNSOUND as error:
         raise GitHubError("unexpected", f"the artifact is not a sound zip file: {error}") from error
 
 

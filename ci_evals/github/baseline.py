@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 from ci_evals.errors import GitHubError
 from ci_evals.github.answers import Artifact, ArtifactRun, Commit, Comparison, Run
-from ci_evals.github.artifacts import artifacts_named, fetch, run_of
+from ci_evals.github.artifacts import MAX_LISTED, artifacts_named, fetch, run_of
 from ci_evals.github.client import GitHub
 
 Accept = Callable[[Path], str | None]
@@ -170,7 +170,8 @@ def _why_none(search: Search, every: Sequence[Artifact], trusted: Sequence[Artif
     if trusted:
         return f"no baseline: every artifact {search.artifact!r} of {search.base_ref} has expired"
     if every:
-        return f"no baseline: no run of {search.base_ref} itself has left an artifact {search.artifact!r}"
+        among = f" among the last {MAX_LISTED:,}" if len(every) == MAX_LISTED else ""
+        return f"no baseline: no run of {search.base_ref} itself has left an artifact {search.artifact!r}{among}"
     return f"no baseline: there is no artifact {search.artifact!r} yet; the first run on {search.base_ref} makes one"
 
 

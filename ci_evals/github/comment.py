@@ -34,6 +34,7 @@ Render = Callable[[int], str]
 
 SETTLE_S: Final = 3.0
 MAX_ROUNDS: Final = 12
+MAX_LOST: Final = 3  # creations whose answer never came
 ACTIONS_LOGIN: Final = "github-actions[bot]"  # who GITHUB_TOKEN is
 
 
@@ -125,6 +126,7 @@ class _Thread:
         self._tried = False
         self._replaced: set[str] = set()  # who wrote the section before
         self._created: set[int] = set()
+        self._lost = 0
 
     async def put(self) -> Posted | NotPosted:
         """Write until the section is there to stay, or is not to be written."""
@@ -173,9 +175,21 @@ class _Thread:
         """Comments with the marker by the right author, the lowest id first."""
         path = f"issues/{self._number}/comments"
         every = await self._github.every(path, Comment, "comment")
+        every += await self._unlisted(every)
         own = [comment for comment in every if comment.user and _same_login(comment.user.login, self._login)]
         found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
         return sorted((each for each in found if each.body.scope == self._scope), key=lambda each: each.comment.id)
+
+    async def _unlisted(self, listed: Sequence[Comment]) -> tuple[Comment, ...]:
+        """What was created here but is not in the list: lists may lag behind, and nothing is to be made twice."""
+        found = []
+        for id in self._created - {comment.id for comment in listed}:  # noqa: A001  the field's own name
+            try:
+                found.append(await self._github.get(f"issues/comments/{id}", Comment, "comment"))
+            except GitHubError as error:
+                if error.kind != "missing":
+                    raise
+        return tuple(found)
 
     async def _write(self, found: _Found | None) -> None:
         """One attempt to bring the section into the first comment, or into a new one."""
@@ -187,7 +201,8 @@ class _Thread:
                 await self._edit(found.comment.id)
         except GitHubError as error:
             # The comment was deleted meanwhile; or it is not known whether it was created: the next look tells.
-            if error.kind != ("unreachable" if found is None else "missing"):
+            self._lost += error.kind == "unreachable"
+            if error.kind != ("unreachable" if found is None else "missing") or self._lost == MAX_LOST:
                 raise
 
     async def _create(self) -> None:

@@ -47,6 +47,8 @@ class Fault(NamedTuple):
 class FakeGitHub:
     """GitHub with one repository, `acme/app`. `api_url` is where, `state` what it knows, `calls` what it was asked.
 
+    The next `lagging_lists` lists of comments are of a minute ago.
+
     Args:
         time: passes only as the fake's users wait.
         base_path: `/api/v3` as on an Enterprise Server.
@@ -59,6 +61,7 @@ class FakeGitHub:
         self.time = time
         self.calls: list[Call] = []
         self.broken: list[str] = []
+        self.lagging_lists = 0
         self.storage_requests: list[Mapping[str, str]] = []
         self.api_url = ""
         self.state = State("", time.now)
@@ -220,7 +223,11 @@ def _list_comments(fake: FakeGitHub, asked: _Asked) -> web.Response:
     number = asked.number("number")
     if number not in fake.state.pulls:
         return _error(404, "Not Found")
-    return fake.page(asked, [fake.state.comment_answer(each) for each in fake.state.comments_of(number)])
+    listed = fake.state.comments_of(number)
+    if fake.lagging_lists:
+        fake.lagging_lists -= 1
+        listed = [each for each in listed if each.at < fake.time.now - 60]
+    return fake.page(asked, [fake.state.comment_answer(each) for each in listed])
 
 
 def _body_or_error(asked: _Asked) -> str | web.Response:

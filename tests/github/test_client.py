@@ -1,5 +1,8 @@
 """The client: limits, failures, redirects, and where the token goes."""
 
+import subprocess
+import sys
+
 import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
 from fakes.http_server import Scripted, serving
@@ -171,6 +174,15 @@ async def test_no_more_items_are_listed_than_asked_for(fake: FakeGitHub, client:
         fake.state.add_comment(NUMBER, "reviewer", f"Remark {number}")
     assert len(await client.every(f"issues/{NUMBER}/comments", Comment, "comment", limit=120)) == 120
     assert len(fake.calls) == 2
+
+
+def test_nothing_is_loaded_that_is_not_needed_before_github_is_asked() -> None:
+    modules = ("annotations", "artifacts", "baseline", "client", "comment", "context", "outputs")
+    code = (
+        f"import sys\n{''.join(f'import ci_evals.github.{name}' + chr(10) for name in modules)}"
+        "print([name for name in ('aiohttp', 'gidgethub', 'jinja2') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import pairwise
 
 import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
@@ -11,7 +12,7 @@ from pulls import BOT, NUMBER, comments, context_of, from_renderer, open_pull, s
 
 from ci_evals.errors import GitHubError
 from ci_evals.github.client import GitHub, connected
-from ci_evals.github.comment import SETTLE_S, Contribution, NotPosted, Posted, alternatives, preview, put_section
+from ci_evals.github.comment import Contribution, NotPosted, Posted, alternatives, preview, put_section
 from ci_evals.github.comment_body import MAX_BYTES, parse
 
 ROUNDS = 50
@@ -177,6 +178,21 @@ async def test_a_creation_whose_answer_is_lost_is_not_made_twice(fake: FakeGitHu
     assert len(comments(fake)) == 1
 
 
+async def test_creations_that_fail_again_and_again_are_an_error(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.fails(*[Fault(lambda method, _path: method == "POST", 502)] * 9)
+    with pytest.raises(GitHubError, match="502"):
+        await put_section(client, NUMBER, says("Never."))
+    assert len(fake.asked("POST")) == 3
+
+
+async def test_a_list_that_lags_behind_makes_no_second_comment(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.lagging_lists = 3
+    assert isinstance(await put_section(client, NUMBER, says("Once.")), Posted)
+    assert len(comments(fake)) == 1
+
+
 async def test_an_edit_whose_answer_is_lost_is_looked_up(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Red."))
@@ -283,14 +299,14 @@ async def test_a_second_passes_between_two_writes(fake: FakeGitHub, client: GitH
     await put_section(client, NUMBER, says("Two.", "rivers"))
     await put_section(client, NUMBER, says("Three.", "capitals"))
     times = [call.at for call in fake.calls if call.method in ("POST", "PATCH", "DELETE")]
-    assert all(later - earlier >= 1 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier >= 1 for earlier, later in pairwise(times))
 
 
 async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("One."))
     last_write = fake.asked("POST")[-1].at
-    assert fake.calls[-1].at - last_write >= SETTLE_S
+    assert fake.calls[-1].at - last_write >= 3
 
 
 def test_a_preview_is_the_comment_with_one_section() -> None:
@@ -315,7 +331,7 @@ async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Cont
 def _lost_updates(versions: list[str]) -> int:
     """How often a write dropped a section that stood there before."""
     parsed = [body for version in versions if (body := parse(version))]
-    return sum(not _ids(earlier) <= _ids(later) for earlier, later in zip(parsed, parsed[1:], strict=False))
+    return sum(not _ids(earlier) <= _ids(later) for earlier, later in pairwise(parsed))
 
 
 def _ids(body: object) -> set[object]:

@@ -49,9 +49,9 @@ def test_what_was_composed_is_read_back_whatever_it_says(scope: str, sections: l
     encodable = {SectionId(*map(plain, each.id)): each for each in sections}
     found = {each.id: each for each in body.sections}
     assert found.keys() == encodable.keys()
-    for id, section in found.items():
-        assert section.stamp == encodable[id].stamp
-        assert section.write == encodable[id].write
+    for name, section in found.items():
+        assert section.stamp == encodable[name].stamp
+        assert section.write == encodable[name].write
 
 
 @given(st.lists(written, max_size=5))
@@ -88,14 +88,14 @@ def test_sections_within_their_fair_share_keep_their_text(number: int, long: int
     """Each job asks for room when its turn comes, and takes all it gets; those that take little are left alone."""
     sections: tuple[Section, ...] = ()
     for index in range(number):
-        id = SectionId(f"suite {index:02}")
-        room = room_for(id, STAMP, sections)
+        own = SectionId(f"suite {index:02}")
+        room = room_for(own, STAMP, sections)
         text = "x" * room if index == long else "x" * 500
-        sections = with_section(sections, Section(id, STAMP, text, "short", "0" * 32))
+        sections = with_section(sections, Section(own, STAMP, text, "short", "0" * 32))
         body = parse(compose("", "ab12", sections))
         assert body is not None
         sections = body.sections
-        assert next(each for each in sections if each.id == id).text == text
+        assert next(each for each in sections if each.id == own).text == text
     assert all(len(each.text) == 500 for index, each in enumerate(sections) if index != long)
 
 

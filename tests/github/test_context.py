@@ -161,7 +161,8 @@ def test_outside_of_github_nothing_is_known_and_nothing_is_wrong() -> None:
 
 
 def test_an_enterprise_servers_addresses_are_taken() -> None:
-    found = read_context({**BASICS, "GITHUB_API_URL": "https://ghe.acme.test/api/v3/", "GITHUB_SERVER_URL": "https://ghe.acme.test"})  # fmt: skip
+    addresses = {"GITHUB_API_URL": "https://ghe.acme.test/api/v3/", "GITHUB_SERVER_URL": "https://ghe.acme.test"}
+    found = read_context(BASICS | addresses)
     assert found.api_url == "https://ghe.acme.test/api/v3"
     assert found.run_url == "https://ghe.acme.test/acme/app/actions/runs/100"
 
