@@ -20,6 +20,7 @@ _UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
     zlib.error,
     struct.error,
     EOFError,
+    LookupError,
     OverflowError,
     RuntimeError,
     ValueError,

@@ -42,6 +42,7 @@ class GitHub:
         self.patience = patience
         self._session = session
         self._token = token
+        self._api_url = api_url.rstrip("/")
         self._https = api_url.startswith("https:")
         self._api = Transport(session, api_url, token, patience)
 
@@ -62,7 +63,7 @@ class GitHub:
             limit: no more items than this.
             query: parameters beside `per_page`.
         """
-        parameters = {"query": {"per_page": min(limit, PER_PAGE), **query}}
+        parameters: dict[str, Any] = {"query": {"per_page": min(limit, PER_PAGE), **query}}
         found: list[T] = []
         with self._errors():
             async for item in self._api.getiter(self._url(path), parameters, iterable_key=key):
@@ -150,7 +151,7 @@ class GitHub:
         from gidgethub import RedirectionException
         from gidgethub.sansio import create_headers, decipher_response, format_url
 
-        url = format_url(self._url(path), {"query": {}}, base_url=self._api.base_url)
+        url = format_url(self._url(path), {"query": {}})
         with self._errors():
             status, headers, body = await self._api._request("GET", url, create_headers("ci-evals"))  # noqa: SLF001
             try:
@@ -162,7 +163,7 @@ class GitHub:
 
     def _url(self, path: str) -> str:
         start = path if path.startswith("/") else f"/repos/{self.repository}/{path}"
-        return f"{start}{{?query*}}"
+        return f"{self._api_url}{start}{{?query*}}"  # whole: gidgethub 5.3 would drop the path of an Enterprise Server
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
