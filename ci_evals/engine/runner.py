@@ -165,7 +165,8 @@ class Run:
                 else:
                     await slots.acquire(claim)
                     try:
-                        await self._at_its_pace(lane, step)
+                        if (tokens := await self._admitted(lane, step)) is not None:
+                            await self._attempt(lane, step, tokens)
                     finally:
                         slots.release(claim)
                     if lane.options.own_code:  # which may never have waited: the others want their turn
@@ -180,25 +181,28 @@ class Run:
         self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
         await asyncio.sleep(0)
 
-    async def _at_its_pace(self, lane: Lane, attempt: Attempt) -> None:
-        """Make an attempt when the provider may be called; one worker asks at a time, the others queue behind it."""
+    async def _admitted(self, lane: Lane, attempt: Attempt) -> int | None:
+        """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
+
+        Returns the tokens that the call was admitted with, or None if it is not to be made.
+        """
         if self._stopping.is_set():
-            return
+            return None
         tokens = self._tokens(lane, attempt)
         if lane.turn.locked() or lane.pace.admit(tokens) > 0:
             async with lane.turn:
                 while True:
                     if self._stopping.is_set():
-                        return
+                        return None
                     tokens = self._tokens(lane, attempt)
                     if (wait_s := lane.pace.admit(tokens)) <= 0:
                         break
                     await self._until_stopped(wait_s)
         if lane.may_call(attempt):
-            await self._attempt(lane, attempt, tokens)
-        else:  # while this one waited, others found that the provider is gone
-            lane.pace.failed()
-            lane.put_back(attempt)
+            return tokens
+        lane.pace.failed()  # while this one waited, others found that the provider is gone
+        lane.put_back(attempt)
+        return None
 
     async def _until_stopped(self, seconds: float) -> None:
         """Wait, at most until the run is stopped."""
