@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 from msgspec import Meta, Struct
 
 from ci_evals.model import Request, Response
-from ci_evals.providers.deadlines import Deadlines
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from ci_evals.providers.deadlines import Deadlines
 
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -78,7 +79,7 @@ class Resources(Protocol):
         ...
 
     @property
-    def deadlines(self) -> Deadlines:
+    def deadlines(self) -> "Deadlines":
         """The time-outs of calls."""
         ...
 
