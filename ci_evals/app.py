@@ -75,6 +75,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         replay=_journals([continuation.replay])[0] if continuation.replay else None,
         replay_only=continuation.replay_only,
         revision=revision(world),
+        run_id=uuid4().hex,
     )
     return carry_out(order, world, appearance)
 
@@ -96,6 +97,7 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
         merge=True,
         run_missing=run_missing,
         revision=revision(world),
+        run_id=uuid4().hex,
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):

@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals import __version__
+from ci_evals.engine.cassettes import Cassettes
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import Header, Journal, decode, headers, read_lines, scan
+from ci_evals.engine.journal import Header, Journal, decode, first_header, headers, read_lines, scan
 from ci_evals.engine.lanes import Ready, opened
-from ci_evals.engine.replay import Recording
+from ci_evals.engine.replay import Answers, Recording
 from ci_evals.engine.resume import Resumer
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
@@ -44,6 +45,7 @@ class Order(Struct, frozen=True, kw_only=True):
         replay: a journal that answers before any provider is called.
         replay_only: never call a provider.
         revision: the commit that is checked out.
+        run_id: identifies a new journal; one that is gone on with keeps its own.
     """
 
     suite: Suite
@@ -57,6 +59,7 @@ class Order(Struct, frozen=True, kw_only=True):
     replay: Path | None = None
     replay_only: bool = False
     revision: str | None = None
+    run_id: str | None = None
 
 
 class Stop:
@@ -113,10 +116,12 @@ async def execute(
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         started_at, start = time.time(), time.perf_counter()
         with ExitStack() as open_files:
-            replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+            replay = recordings(order, open_files)
             there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
             journal = (Journal if there else Journal.new)(order.journal, redactor)
             open_files.callback(journal.close)
+            if there:
+                order = msgspec.structs.replace(order, run_id=first_header(order.journal).suite.run_id or order.run_id)
             cells = Cells(suite, matrix)
             resumer = Resumer(matrix, columns, cells, keep_errored=order.merge)
             recorded = _Recorded(order, named, matrix, columns, redactor, resumer, started_at, start, continued=there)
@@ -131,6 +136,14 @@ async def execute(
             elif missing := missing_shards(order.sources) if columns.status.count(0) else ():
                 stopped = f"shard {', '.join(missing)} is missing"
     return recorded.report(stopped)
+
+
+def recordings(order: Order, open_files: ExitStack) -> Answers | None:
+    """What answers before any provider is called: the recordings that cases name, then that of the order."""
+    replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+    if order.run_missing and any(case.cassette for case in order.suite.cases):
+        return open_files.enter_context(closing(Cassettes(order.suite.cases, replay)))
+    return replay
 
 
 class _Recorded(NamedTuple):
@@ -228,6 +241,8 @@ def describe(order: Order) -> SuiteInfo:
         version=__version__,
         revision=order.revision,
         shard=str(order.shard) if order.shard else None,
+        label=suite.label,
+        run_id=order.run_id,
     )
 
 

@@ -1,6 +1,7 @@
 """The nouns of ci-evals: frozen values without I/O. `docs/architecture.md` has the vocabulary."""
 
 from collections.abc import Awaitable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
@@ -8,6 +9,7 @@ from msgspec import Meta, Struct
 from ci_evals.errors import ErrorKind
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+Filled = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Status = Literal["passed", "failed", "errored"]
 Role = Literal["system", "user", "assistant", "tool"]
@@ -127,6 +129,40 @@ class Expectation(Struct, frozen=True):
 # What is asked.
 
 
+class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one run may take. A run that takes more is marked."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Positive | None = None
+    max_duration_s: Positive | None = None
+
+
+NO_ALLOWANCE = Allowance()
+
+
+class CaseOverrides(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Provider settings for one case.
+
+    A model API is called with this `model` and with these `params` beside its own; the team's own code finds both in
+    its request. `recorded` is a file that answers instead of any provider.
+    """
+
+    model: Annotated[Filled | None, Meta(description="Instead of the provider's.")] = None
+    params: Annotated[Mapping[str, Any], Meta(description="Beside the provider's own; they win.")] = {}
+    timeout_s: Annotated[Positive | None, Meta(description="Seconds that a call of this case may take.")] = None
+    recorded: Annotated[Filled | None, Meta(description="A journal or stored response that answers instead.")] = None
+
+
+NO_OVERRIDES = CaseOverrides()
+
+
+class Cassette(Struct, frozen=True):
+    """A file with recorded answers, and what identifies its content."""
+
+    path: Path
+    digest: str
+
+
 class Case(Struct, frozen=True, kw_only=True):
     """One input and what is expected of the answer. `file` and `line` are where the user wrote it."""
 
@@ -140,6 +176,9 @@ class Case(Struct, frozen=True, kw_only=True):
     runs: int | None = None
     min_pass_rate: float | None = None
     timeout_s: float | None = None
+    overrides: CaseOverrides = NO_OVERRIDES
+    cassette: Cassette | None = None
+    allowance: Allowance | None = None
     description: str | None = None
     metadata: Mapping[str, Any] = {}
     file: str = ""
@@ -170,17 +209,6 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=0)] | None,
         Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),
     ] = None
-
-
-class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run may take. A run that takes more is marked."""
-
-    max_cost_usd: Positive | None = None
-    max_tokens: Positive | None = None
-    max_duration_s: Positive | None = None
-
-
-NO_ALLOWANCE = Allowance()
 
 
 class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ci_evals.model import Budget, Case, Gate, Message, Prompt, Variant
+from ci_evals.model import NO_OVERRIDES, Budget, Case, CaseOverrides, Gate, Message, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
 
     name: str
     description: str | None = None
+    label: str | None = None
     file: str
     folder: Path
     runs: int
@@ -69,6 +70,16 @@ def provider_identity(options: ProviderOptions) -> list[Any]:
     return [options.name, options.__struct_config__.tag, settings]
 
 
+def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
+    """A provider's settings for a case: those that the case overrides and the provider has are the case's."""
+    changes: dict[str, Any] = {}
+    if overrides.model is not None and "model" in options.__struct_fields__:
+        changes["model"] = overrides.model
+    if overrides.params and "params" in options.__struct_fields__:
+        changes["params"] = {**getattr(options, "params"), **overrides.params}  # noqa: B009  not every provider has them
+    return msgspec.structs.replace(options, **changes) if changes else options
+
+
 def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
     """Identifies what is asked of whom: rendered input and provider settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
@@ -88,7 +99,14 @@ _hash = partial(blake2b, digest_size=16)
 
 
 def _question(case: Case) -> list[Any]:
-    return [case.id, case.input, case.vars, case.messages, case.metadata]
+    asked = [case.id, case.input, case.vars, case.messages, case.metadata]
+    return asked if case.overrides == NO_OVERRIDES else [*asked, _overriding(case)]
+
+
+def _overriding(case: Case) -> dict[str, Any]:
+    """What the settings of a case change about its answers: the time that they may take does not."""
+    digest = case.cassette.digest if case.cassette else None
+    return {"model": case.overrides.model, "params": case.overrides.params, "recorded": digest}
 
 
 def _judgement(case: Case) -> list[Any]:

@@ -38,9 +38,11 @@ VARIABLE = re.compile(r"CI_EVALS_[A-Z_]*[A-Z]")
 SECTIONS = {
     "Top level": "",
     "Cases": "CaseEntry",
+    "Overrides": "CaseOverrides",
     "Messages": "Message",
     "Case files": "CaseFiles",
     "Prompts": "PromptEntry",
+    "Variants": "SweepEntry",
     "Gate": "Gate",
     "Budget": "Budget",
     "Per run": "Allowance",

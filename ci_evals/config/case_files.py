@@ -16,7 +16,7 @@ from ci_evals.errors import ConfigError, Problem
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 
 _ROW = msgspec.json.Decoder(CaseEntry)
-_PARSED_COLUMNS = frozenset({"expect", "runs", "min_pass_rate", "timeout_s", "threshold"})
+_PARSED_COLUMNS = frozenset({"expect", "runs", "min_pass_rate", "timeout_s", "threshold", "overrides", "budget"})
 
 
 class Found(NamedTuple):

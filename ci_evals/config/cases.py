@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ci_evals.config.case_files import MAX_PROBLEMS, EntryReader, Found
+from ci_evals.config.case_overrides import CassetteReader
 from ci_evals.config.decode import Decoder
 from ci_evals.config.expectations import decode_expect, decode_expectation
 from ci_evals.config.file_types import CaseEntry
@@ -38,6 +39,7 @@ class CaseReader:
         self.entries = EntryReader(folder, suite)
         self.suite = suite
         self.problems = suite.problems
+        self.cassettes = CassetteReader(folder)
         self.templates = Templates()
         self.expects_nothing = not defaults
         self.defaults = self._defaults(defaults, line)
@@ -74,6 +76,8 @@ class CaseReader:
         if entry.input is None and not entry.vars and not entry.messages:
             decoder.problem(found.line, found.path, "nothing is asked: give the case `input`, `vars` or `messages`")
             return
+        overrides = entry.overrides
+        cassette = self.cassettes.read(overrides.recorded, found, decoder) if overrides.recorded else None
         yield Case(
             id=entry.id,
             vars=entry.vars,
@@ -84,7 +88,10 @@ class CaseReader:
             tags=entry.tags,
             runs=entry.runs,
             min_pass_rate=entry.min_pass_rate,
-            timeout_s=entry.timeout_s,
+            timeout_s=overrides.timeout_s or entry.timeout_s,
+            overrides=overrides,
+            cassette=cassette,
+            allowance=entry.budget,
             description=entry.description,
             metadata=entry.metadata,
             file=found.file,

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from ci_evals.model import Budget, Fraction, Gate, Message
+from ci_evals.model import NO_OVERRIDES, Allowance, Budget, CaseOverrides, Fraction, Gate, Message
 from ci_evals.providers.base import Positive, Seconds
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -37,6 +37,8 @@ class CaseEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs: Annotated[Positive | None, Meta(description="Runs of this case; wins over the suite and --runs.")] = None
     min_pass_rate: Annotated[Fraction | None, Meta(description="A bar for this case alone.")] = None
     timeout_s: Seconds | None = None
+    budget: Annotated[Allowance | None, Meta(description="What a run may take, instead of budget.per_run.")] = None
+    overrides: Annotated[CaseOverrides, Meta(description="Provider settings for this case.")] = NO_OVERRIDES
     metadata: dict[str, Any] = {}
 
 
@@ -61,17 +63,31 @@ class ReportOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     )
 
 
+class SweepEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider of the suite, compared with itself under other settings: every combination of the grid's values."""
+
+    provider: Annotated[Name, Meta(description="The name of an entry of `providers`.")]
+    grid: Annotated[
+        dict[Name, Annotated[list[Any], Meta(min_length=1)]],
+        Meta(min_length=1, description="Settings or params by name (`params.a.b` goes deeper), each with its values."),
+    ]
+
+
 class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A suite: what is asked, of whom, how often, and when its answers are good enough to merge."""
 
     name: Annotated[Name | None, Meta(description="How the suite is called in reports; default: its folder.")] = None
     description: str | None = None
+    label: Annotated[Name | None, Meta(description="Kept in reports, to group them by; --label wins.")] = None
     runs: Annotated[Positive, Meta(description="Executions of every cell: answers vary, so ask more than once.")] = 1
     max_concurrency: Annotated[Positive, Meta(description="Calls under way at once, over all providers.")] = 16
     timeout_s: Annotated[Seconds, Meta(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[int, Meta(ge=0, le=20, description="Further attempts after a refused or lost call.")] = 4
     seed: Annotated[int, Meta(description="Seed of the order in which cells run.")] = 0
     providers: Annotated[list[Any], _refers("Provider", "What answers.")]
+    variants: Annotated[
+        tuple[SweepEntry, ...], Meta(description="Providers to compare under several settings of theirs.")
+    ] = ()
     prompts: Annotated[
         list[Any] | None, _refers("Prompt", "Templates to compare; none: a case's input is sent as it is.")
     ] = []

@@ -9,6 +9,7 @@ import msgspec
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation
 from ci_evals.config.source import line_of
+from ci_evals.config.sweeps import Sweeps
 from ci_evals.errors import Problem
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions, Secret
@@ -33,7 +34,9 @@ class ProviderReader:
         self.names: list[str] = []
         self.knows_names = False
 
-    def read(self, entries: Any, line: int | None, selected: Sequence[str] | None) -> tuple[ProviderOptions, ...]:
+    def read(
+        self, entries: Any, line: int | None, selected: Sequence[str] | None, sweeps: Sweeps
+    ) -> tuple[ProviderOptions, ...]:
         """The selected providers, or all of them; those that are left out need not be complete."""
         if not isinstance(entries, list) or not entries:
             self.decoder.problem(line, "providers", "expected a list with at least one provider")
@@ -41,8 +44,9 @@ class ProviderReader:
         found: dict[str, ProviderOptions] = {}
         nameless: list[Problem] = []
         self.knows_names = True
-        for index, entry in enumerate(entries):
-            path, entry_line = f"providers[{index}]", line_of(entries, index) or line
+        points = self._points(entries, line, sweeps)
+        selected = selected and sweeps.selected(selected)
+        for path, entry, entry_line in points:
             before = len(self.problems)
             provider = self.entry(entry, path, entry_line)
             name = str(provider.name) if provider else _guess_name(entry)
@@ -60,6 +64,25 @@ class ProviderReader:
         if selected is not None:
             self._check_selection(selected, nameless, line)
         return tuple(found.values())
+
+    def _points(self, entries: list[Any], line: int | None, sweeps: Sweeps) -> list[tuple[str, Any, int | None]]:
+        """Every provider to read, with its path and line: an entry, or what a sweep makes of it."""
+        points: list[tuple[str, Any, int | None]] = []
+        names = []
+        for index, entry in enumerate(entries):
+            path, entry_line = f"providers[{index}]", line_of(entries, index) or line
+            if sweeps.entries:
+                names.append(self._name(entry, path, entry_line))
+            points += [(path, point, entry_line) for point in sweeps.points(entry, names[-1] if names else "")]
+        sweeps.check(names)
+        return points
+
+    def _name(self, entry: Any, path: str, line: int | None) -> str:
+        """What an entry is called, whatever else is wrong with it."""
+        before = len(self.problems)
+        provider = self.entry(entry, path, line)
+        del self.problems[before:]
+        return str(provider.name) if provider else _guess_name(entry)
 
     def entry(self, entry: Any, path: str, line: int | None) -> ProviderOptions | None:
         """Decode one provider; None if it is so wrong that it has no name."""

@@ -13,7 +13,7 @@ from ci_evals.providers.base import Secret
 from ci_evals.schema_text import schema_text
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
-_WITHOUT_REFERENCES = frozenset({"CaseEntry", "CaseFiles", "Message", "ToolCall"})
+_WITHOUT_REFERENCES = frozenset({"CaseEntry", "CaseFiles", "CaseOverrides", "Message", "ToolCall"})
 _FROM_ENVIRONMENT = {**_REFERENCE, "description": "The value of an environment variable."}
 
 

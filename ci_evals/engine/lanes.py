@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from ci_evals.engine.lane import Lane
+from ci_evals.engine.overrides import opened_provider
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
 from ci_evals.engine.resources import EngineResources, Observe, lent
@@ -69,7 +70,7 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
         lanes.append(
             Lane(
                 options,
-                options.open(lend(pace.observe)),
+                opened_provider(options, suite.cases, lend(pace.observe)),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
                 limit=workers[str(options.name)],
                 retries=retries if options.retries is None else options.retries,

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from ci_evals.model import Request, Response
+from ci_evals.model import Case, Request, Response
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,6 +32,11 @@ class Secret:
 
     def reveal(self) -> str:
         return self._value
+
+
+def overriding(case: Case) -> dict[str, Any]:
+    """What the team's own code is told of the settings of a case."""
+    return {"model": case.overrides.model, "params": case.overrides.params}
 
 
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
