@@ -3,6 +3,7 @@
 TYPE_CHECKING = False  # `typing` is a third of what `ci-evals --version` would load
 if TYPE_CHECKING:
     from ci_evals.api import evaluate, evaluate_sync, load_suite
+    from ci_evals.config.tasks import discover_tasks
     from ci_evals.errors import CiEvalsError, ConfigError
     from ci_evals.model import Answer, Request, Response, Result, ToolCall, Usage
     from ci_evals.report import Report
@@ -20,12 +21,14 @@ __all__ = [
     "ToolCall",
     "Usage",
     "__version__",
+    "discover_tasks",
     "evaluate",
     "evaluate_sync",
     "load_suite",
 ]
 
 _HOMES = {
+    "discover_tasks": "ci_evals.config.tasks",
     "evaluate": "ci_evals.api",
     "evaluate_sync": "ci_evals.api",
     "load_suite": "ci_evals.api",

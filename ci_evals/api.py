@@ -71,7 +71,9 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     if out is None:
         return await _without_a_trace(suite, on_result)
     folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
-    report = await execute(Order(suite=suite, journal=folder / JOURNAL, run_id=uuid4().hex), on_result=on_result)
+    report = await execute(
+        Order(suite=suite, journal=folder / JOURNAL, run_id=uuid4().hex, files=folder), on_result=on_result
+    )
     write_reports(Summary(report, decide(report, suite.gate), suite.gate), folder, suite.formats)
     return report
 

@@ -76,6 +76,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         replay_only=continuation.replay_only,
         revision=revision(world),
         run_id=uuid4().hex,
+        files=suite.out,
     )
     return carry_out(order, world, appearance)
 
@@ -98,6 +99,7 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
         run_missing=run_missing,
         revision=revision(world),
         run_id=uuid4().hex,
+        files=suite.out,
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):

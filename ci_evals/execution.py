@@ -46,6 +46,7 @@ class Order(Struct, frozen=True, kw_only=True):
         replay_only: never call a provider.
         revision: the commit that is checked out.
         run_id: identifies a new journal; one that is gone on with keeps its own.
+        files: where files that runs leave behind are kept; nowhere if None.
     """
 
     suite: Suite
@@ -60,6 +61,7 @@ class Order(Struct, frozen=True, kw_only=True):
     replay_only: bool = False
     revision: str | None = None
     run_id: str | None = None
+    files: Path | None = None
 
 
 class Stop:
@@ -112,7 +114,9 @@ async def execute(
     async with AsyncExitStack() as stack:
         ready = Ready()
         if order.run_missing:
-            ready = await stack.enter_async_context(opened(suite, matrix, columns, calls=not order.replay_only))
+            ready = await stack.enter_async_context(
+                opened(suite, matrix, columns, calls=not order.replay_only, files=order.files)
+            )
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         started_at, start = time.time(), time.perf_counter()
         with ExitStack() as open_files:
@@ -189,6 +193,7 @@ def _anchored(order: Order) -> Order:
         journal=order.journal.absolute(),
         sources=tuple(path.absolute() for path in order.sources),
         replay=order.replay and order.replay.absolute(),
+        files=order.files and order.files.absolute(),
     )
 
 

@@ -48,7 +48,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class Response(Struct, frozen=True, omit_defaults=True):
-    """What a provider answered. `cost_usd` only if the provider itself named a price."""
+    """What a provider answered. `cost_usd` only if the provider itself named a price; `reward` is a task verifier's."""
 
     output: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -56,6 +56,7 @@ class Response(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     finish_reason: str | None = None
     cost_usd: float | None = None
+    reward: float | None = None
 
 
 class Request(Struct, frozen=True):
@@ -156,6 +157,21 @@ class CaseOverrides(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 NO_OVERRIDES = CaseOverrides()
 
 
+class Task(Struct, frozen=True, kw_only=True):
+    """A task folder: what is to be done there is the case's input; `digest` identifies all files in it."""
+
+    folder: Path
+    digest: str
+    image: str | None = None
+    has_dockerfile: bool = False
+    cpus: float | None = None
+    memory_mb: int | None = None
+    setup: tuple[str, ...] = ()
+    agent_timeout_s: float | None = None
+    verifier_timeout_s: float | None = None
+    build_timeout_s: float | None = None
+
+
 class Cassette(Struct, frozen=True):
     """A file with recorded answers, and what identifies its content."""
 
@@ -178,6 +194,7 @@ class Case(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     overrides: CaseOverrides = NO_OVERRIDES
     cassette: Cassette | None = None
+    task: Task | None = None
     allowance: Allowance | None = None
     description: str | None = None
     metadata: Mapping[str, Any] = {}

@@ -100,6 +100,8 @@ _hash = partial(blake2b, digest_size=16)
 
 def _question(case: Case) -> list[Any]:
     asked = [case.id, case.input, case.vars, case.messages, case.metadata]
+    if case.task:
+        asked.append(case.task.digest)
     return asked if case.overrides == NO_OVERRIDES else [*asked, _overriding(case)]
 
 

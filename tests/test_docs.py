@@ -41,6 +41,7 @@ SECTIONS = {
     "Overrides": "CaseOverrides",
     "Messages": "Message",
     "Case files": "CaseFiles",
+    "Task folders": "TaskFolders",
     "Prompts": "PromptEntry",
     "Variants": "SweepEntry",
     "Gate": "Gate",

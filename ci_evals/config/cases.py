@@ -10,7 +10,9 @@ from ci_evals.config.decode import Decoder
 from ci_evals.config.expectations import decode_expect, decode_expectation
 from ci_evals.config.file_types import CaseEntry
 from ci_evals.config.source import line_of, plain
+from ci_evals.config.tasks import REWARD
 from ci_evals.errors import Problem
+from ci_evals.graders.reward import Reward
 from ci_evals.model import Case, Expectation
 from ci_evals.suite import Templates
 
@@ -91,6 +93,7 @@ class CaseReader:
             timeout_s=overrides.timeout_s or entry.timeout_s,
             overrides=overrides,
             cassette=cassette,
+            task=found.task,
             allowance=entry.budget,
             description=entry.description,
             metadata=entry.metadata,
@@ -121,12 +124,15 @@ class CaseReader:
     def _expect(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
         """What the suite expects of the case, then what the case itself does."""
         own = found.raw.get("expect") if isinstance(found.raw, dict) else entry.expect
-        if not own and self.expects_nothing:
+        if not own and self.expects_nothing and not found.task:
             text = "nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
             decoder.problem(found.line, found.path, text)
         own_line = line_of(found.raw, "expect") or found.line
         own_path = _under(found.path, "expect")
-        return self._filled(found, entry, decoder) + decode_expect(own, decoder, own_path, own_line, self.folder)
+        filled = self._filled(found, entry, decoder)
+        if found.task and not any(isinstance(each.grader, Reward) for each in filled):
+            filled = (REWARD, *filled)
+        return filled + decode_expect(own, decoder, own_path, own_line, self.folder)
 
     # The suite's own expectations.
 

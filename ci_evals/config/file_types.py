@@ -98,9 +98,16 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra_json_schema={
                 "anyOf": [
                     {"$ref": "#/$defs/CaseFiles"},
+                    {"$ref": "#/$defs/TaskFolders"},
                     {
                         "type": "array",
-                        "items": {"anyOf": [{"$ref": "#/$defs/CaseEntry"}, {"$ref": "#/$defs/CaseFiles"}]},
+                        "items": {
+                            "anyOf": [
+                                {"$ref": "#/$defs/CaseEntry"},
+                                {"$ref": "#/$defs/CaseFiles"},
+                                {"$ref": "#/$defs/TaskFolders"},
+                            ]
+                        },
                     },
                 ]
             },
@@ -111,6 +118,12 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gate: Gate | None = None
     budget: Budget = Budget()
     report: ReportOptions = ReportOptions()
+
+
+class TaskFolders(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Cases from task folders: paths or globs of task.toml files, relative to the suite."""
+
+    tasks: str | list[str]
 
 
 class CaseFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

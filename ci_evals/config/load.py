@@ -16,6 +16,7 @@ from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
 from ci_evals.config.sweeps import Sweeps
+from ci_evals.config.tasks import task_misfits
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.model import Budget, Case, Gate
 from ci_evals.prices import has_price
@@ -134,6 +135,7 @@ class _Loader:
         reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
         self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
+        self.problems.extend(task_misfits(cases, providers))
         self.problems.extend(override_misfits(cases, providers, self.folder))
         self.check_gate(settings.get("gate"), reader)
         self.check_prices(settings.get("budget"), cases, providers)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from ci_evals.engine.lane import Lane
@@ -27,14 +28,16 @@ class Ready(NamedTuple):
 
 
 @asynccontextmanager
-async def opened(suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool) -> AsyncIterator[Ready]:
+async def opened(
+    suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool, files: Path | None = None
+) -> AsyncIterator[Ready]:
     """Open the graders of a suite and, if it `calls` them, its providers; both are closed again in the end.
 
     Raises:
         ConfigError: one of them cannot be opened.
     """
     slots = Slots(suite.max_concurrency)
-    async with lent(suite.folder, suite.max_concurrency) as lend:
+    async with lent(suite.folder, suite.max_concurrency, files) as lend:
         for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
             grader.prepare()
         yield Ready(open_lanes(suite, matrix, columns, slots, lend) if calls else (), slots)

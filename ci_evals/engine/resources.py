@@ -24,6 +24,7 @@ class EngineResources(NamedTuple):
     stack: AsyncExitStack
     observe: Observe
     make_session: Callable[[], "aiohttp.ClientSession"]
+    files: Path | None = None
 
     @property
     def session(self) -> "aiohttp.ClientSession":
@@ -32,7 +33,9 @@ class EngineResources(NamedTuple):
 
 
 @asynccontextmanager
-async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Observe], EngineResources]]:
+async def lent(
+    folder: Path, max_concurrency: int, files: Path | None = None
+) -> AsyncIterator[Callable[[Observe], EngineResources]]:
     """Resources for one invocation, by who observes the answers' headers.
 
     While they are lent, the config's folder is importable.
@@ -47,7 +50,7 @@ async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Ob
                 stack.push_async_callback(session.close)
                 return session
 
-            yield lambda observe: EngineResources(folder, max_concurrency, stack, observe, make_session)
+            yield lambda observe: EngineResources(folder, max_concurrency, stack, observe, make_session, files)
     finally:
         with suppress(ValueError):  # code under test may have done so
             sys.path.remove(str(folder))

@@ -15,6 +15,7 @@ from ci_evals.graders.max_length import MaxLength
 from ci_evals.graders.not_empty import NotEmpty
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
+from ci_evals.graders.reward import Reward
 from ci_evals.graders.similar import Similar
 from ci_evals.graders.tool_call import ToolCallMatch
 
@@ -37,4 +38,5 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "cost": Cost,
     "tool_call": ToolCallMatch,
     "python": Python,
+    "reward": Reward,
 }

@@ -113,6 +113,7 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         model=_name(fields.get("model"), "'model'"),
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
         cost_usd=_cost(fields.get("cost_usd")),
+        reward=_reward(fields.get("reward")),
     )
 
 
@@ -174,6 +175,14 @@ def _cost(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ValueError(f"'cost_usd' must be an amount in US dollars, 0 or more, got {_shown(value)}")
+    return float(value)
+
+
+def _reward(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"'reward' must be a number between 0 and 1, got {_shown(value)}")
     return float(value)
 
 

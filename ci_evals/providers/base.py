@@ -77,6 +77,11 @@ class Resources(Protocol):
         ...
 
     @property
+    def files(self) -> Path | None:
+        """Where files that a run leaves behind are kept, beside the reports; None where nothing is to be kept."""
+        ...
+
+    @property
     def session(self) -> "aiohttp.ClientSession":
         """One HTTP session for everything."""
         ...

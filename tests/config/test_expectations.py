@@ -31,6 +31,7 @@ SHORT: dict[str, Any] = {
     "cost": 1,
     "tool_call": "book",
     "python": "json:loads",
+    "reward": 0.5,
 }
 
 

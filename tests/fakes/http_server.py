@@ -100,6 +100,7 @@ class Lent:
     max_concurrency: int
     stack: AsyncExitStack
     observe: Callable[[Mapping[str, str]], None] = lambda _: None
+    files: Path | None = None
 
 
 @asynccontextmanager
