@@ -48,7 +48,13 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class Response(Struct, frozen=True, omit_defaults=True):
-    """What a provider answered. `cost_usd` only if the provider itself named a price; `reward` is a task verifier's."""
+    """What a provider answered.
+
+    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's.
+
+    Of a conversation, `turns` has what was said; `output` is then the last answer, `tool_calls` and `usage` are
+    those of all turns.
+    """
 
     output: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -57,6 +63,19 @@ class Response(Struct, frozen=True, omit_defaults=True):
     finish_reason: str | None = None
     cost_usd: float | None = None
     reward: float | None = None
+    turns: "tuple[Turn, ...]" = ()
+
+
+GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
+
+
+class Turn(Struct, frozen=True, omit_defaults=True):
+    """One exchange of a conversation: what the user said, and what came back."""
+
+    user: str
+    response: Response
+    latency_s: float = 0.0
+    cost_usd: float | None = None
 
 
 class Request(Struct, frozen=True):
@@ -179,6 +198,15 @@ class Cassette(Struct, frozen=True):
     digest: str
 
 
+class SimulatedUser(Struct, frozen=True, kw_only=True):
+    """A user that another provider plays, for at most `max_turns` turns. `provider` are that provider's options."""
+
+    provider: Any
+    persona: str
+    goal: str
+    max_turns: int
+
+
 class Case(Struct, frozen=True, kw_only=True):
     """One input and what is expected of the answer. `file` and `line` are where the user wrote it."""
 
@@ -195,11 +223,18 @@ class Case(Struct, frozen=True, kw_only=True):
     overrides: CaseOverrides = NO_OVERRIDES
     cassette: Cassette | None = None
     task: Task | None = None
+    turns: tuple[str, ...] = ()
+    user: SimulatedUser | None = None
     allowance: Allowance | None = None
     description: str | None = None
     metadata: Mapping[str, Any] = {}
     file: str = ""
     line: int | None = None
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a run of it is more than one call."""
+        return bool(self.turns) or self.user is not None
 
 
 class Prompt(Struct, frozen=True):

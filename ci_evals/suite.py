@@ -102,6 +102,10 @@ def _question(case: Case) -> list[Any]:
     asked = [case.id, case.input, case.vars, case.messages, case.metadata]
     if case.task:
         asked.append(case.task.digest)
+    if case.turns:
+        asked.append(case.turns)
+    if user := case.user:
+        asked.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
     return asked if case.overrides == NO_OVERRIDES else [*asked, _overriding(case)]
 
 
@@ -170,6 +174,8 @@ class Templates:
 
 
 def _unprompted(case: Case) -> Rendered:
+    if case.is_conversation and case.input is None:
+        return Rendered(None, case.messages)
     if case.messages:
         return Rendered(msgspec.to_builtins(list(case.messages)) if case.input is None else case.input, case.messages)
     value = dict(case.vars) if case.input is None else case.input

@@ -39,6 +39,8 @@ SECTIONS = {
     "Top level": "",
     "Cases": "CaseEntry",
     "Overrides": "CaseOverrides",
+    "Turns": "TurnEntry",
+    "Simulated users": "UserEntry",
     "Messages": "Message",
     "Case files": "CaseFiles",
     "Task folders": "TaskFolders",

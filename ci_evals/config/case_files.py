@@ -18,7 +18,9 @@ from ci_evals.model import Task
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 
 _ROW = msgspec.json.Decoder(CaseEntry)
-_PARSED_COLUMNS = frozenset({"expect", "runs", "min_pass_rate", "timeout_s", "threshold", "overrides", "budget"})
+_PARSED_COLUMNS = frozenset(
+    {"expect", "runs", "min_pass_rate", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
+)
 
 
 class Found(NamedTuple):

@@ -19,6 +19,30 @@ def _refers(definition: str, description: str) -> Meta:
 Expect = Annotated[list[Any] | None, _refers("Expectation", "What a good answer looks like: all of it must hold.")]
 
 
+class TurnEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One turn of a conversation."""
+
+    user: Annotated[str, Meta(min_length=1, description="What the user says.")]
+    expect: Annotated[Expect, Meta(description="Expected of the answer to this turn.")] = []
+
+
+class UserEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A user whom another provider plays."""
+
+    provider: Annotated[
+        Any,
+        Meta(
+            description="Who plays: the name of a provider, or one of its own that answers no case.",
+            extra_json_schema={"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Provider"}]},
+        ),
+    ]
+    persona: Annotated[str, Meta(min_length=1, description="Who the user is, and how they talk.")]
+    goal: Annotated[
+        str, Meta(min_length=1, description="What the user wants; the conversation ends when they have it.")
+    ]
+    max_turns: Annotated[int, Meta(ge=1, le=100)] = 10
+
+
 class CaseEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One case as it is written: in the suite, in a dataset file, in a row."""
 
@@ -29,6 +53,8 @@ class CaseEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
     vars: Annotated[dict[str, Any], Meta(description="Values for the prompts' templates.")] = {}
     messages: Annotated[tuple[Message, ...], Meta(description="A conversation to continue.")] = ()
+    turns: Annotated[tuple[TurnEntry, ...], Meta(description="A conversation: what the user says, turn by turn.")] = ()
+    user: Annotated[UserEntry | None, Meta(description="A simulated user who talks to the provider.")] = None
     expect: Expect = []
     threshold: Annotated[
         Fraction | None, Meta(description="Pass on a weighted mean score instead of on every grader.")

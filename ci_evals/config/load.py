@@ -132,7 +132,7 @@ class _Loader:
             self.providers.read(*self.under("providers"), overrides.providers, sweeps) if "providers" in root else ()
         )
         prompts = self.prompts.read(*self.under("prompts"))
-        reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
+        reader = CaseReader(self.folder, *self.under("expect"), self.decoder, self.providers)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
         self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
         self.problems.extend(task_misfits(cases, providers))

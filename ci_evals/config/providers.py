@@ -32,6 +32,7 @@ class ProviderReader:
         self.problems = decoder.problems
         self.interpolation = interpolation
         self.names: list[str] = []
+        self._by_name: dict[str, ProviderOptions] = {}
         self.knows_names = False
 
     def read(
@@ -51,6 +52,8 @@ class ProviderReader:
             provider = self.entry(entry, path, entry_line)
             name = str(provider.name) if provider else _guess_name(entry)
             self.names.append(name)
+            if provider:
+                self._by_name[name] = provider
             is_guess = provider is None and not (isinstance(entry, dict) and entry.get("name"))
             self.knows_names &= not is_guess
             if selected is not None and name not in selected:
@@ -64,6 +67,15 @@ class ProviderReader:
         if selected is not None:
             self._check_selection(selected, nameless, line)
         return tuple(found.values())
+
+    def player(self, given: Any, path: str, line: int | None, decoder: Decoder) -> ProviderOptions | None:
+        """The provider that plays a user: one of the suite's by name, selected or not, or one of its own."""
+        if not isinstance(given, str):
+            return self.entry(given, path, line)
+        found = self._by_name.get(given)
+        if found is None and given not in self.names:
+            decoder.problem(line, path, unknown("provider", given, self.names))
+        return found
 
     def _points(self, entries: list[Any], line: int | None, sweeps: Sweeps) -> list[tuple[str, Any, int | None]]:
         """Every provider to read, with its path and line: an entry, or what a sweep makes of it."""

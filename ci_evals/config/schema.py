@@ -13,7 +13,9 @@ from ci_evals.providers.base import Secret
 from ci_evals.schema_text import schema_text
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
-_WITHOUT_REFERENCES = frozenset({"CaseEntry", "CaseFiles", "CaseOverrides", "Message", "TaskFolders", "ToolCall"})
+_WITHOUT_REFERENCES = frozenset(
+    {"CaseEntry", "CaseFiles", "CaseOverrides", "Message", "TaskFolders", "ToolCall", "TurnEntry", "UserEntry"}
+)
 _FROM_ENVIRONMENT = {**_REFERENCE, "description": "The value of an environment variable."}
 
 

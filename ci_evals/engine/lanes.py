@@ -1,6 +1,7 @@
 """The lanes of a run: one for each provider, with the pace that its limit group shares."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from ci_evals.engine.lane import Lane
 from ci_evals.engine.overrides import opened_provider
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
+from ci_evals.engine.players import Player, Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
 from ci_evals.prices import pricer
@@ -25,6 +27,7 @@ class Ready(NamedTuple):
 
     lanes: Sequence[Lane] = ()
     slots: Slots = Slots(0)
+    players: Players | None = None
 
 
 @asynccontextmanager
@@ -40,7 +43,8 @@ async def opened(
     async with lent(suite.folder, suite.max_concurrency, files) as lend:
         for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
             grader.prepare()
-        yield Ready(open_lanes(suite, matrix, columns, slots, lend) if calls else (), slots)
+        lanes = open_lanes(suite, matrix, columns, slots, lend) if calls else ()
+        yield Ready(lanes, slots, open_players(suite, lanes, lend) if calls else None)
 
 
 class _Limits(NamedTuple):
@@ -85,6 +89,36 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
             )
         )
     return lanes
+
+
+def open_players(suite: Suite, lanes: Sequence[Lane], lend: Lend) -> Players | None:
+    """Open every provider that plays a user; one that a suite runs too, or its limit group, shares that one's pace.
+
+    Raises:
+        ConfigError: one of them cannot be opened.
+    """
+    options_by_key = {player_key(case.user.provider): case.user.provider for case in suite.cases if case.user}
+    if not options_by_key:
+        return None
+    limits = {_group(lane.options): _Limits(lane.pace, lane.turn) for lane in lanes}
+    clock = asyncio.get_running_loop().time
+    players = {}
+    for key, options in options_by_key.items():
+        calls = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
+        pace = Pace(rpm=options.rpm, tpm=options.tpm, limit=calls, clock=clock)
+        limit = limits.setdefault(_group(options), _Limits(pace, asyncio.Lock()))
+        retries = suite.retries if options.retried else 0
+        players[key] = Player(
+            options,
+            options.open(lend(limit.pace.observe)),
+            limit.pace,
+            limit.turn,
+            asyncio.Semaphore(calls),
+            retries if options.retries is None else options.retries,
+            pricer(options),
+        )
+    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+    return Players(players, draw)
 
 
 def _workers(options: ProviderOptions, suite: Suite, matrix: Matrix) -> int:

@@ -11,14 +11,16 @@ import msgspec
 
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.engine.conversation import Conversation
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
+from ci_evals.engine.players import PlayError, admitted
 from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
 from ci_evals.errors import ProviderError
-from ci_evals.model import NO_ALLOWANCE, Answer, Request, Result
+from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result, RunError, SimulatedUser
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
 
@@ -58,7 +60,8 @@ class Run:
         self._cells = cells
         self._on_result = on_result
         self._replay = replay
-        self._lanes, self._slots = ready
+        self._lanes, self._slots, self._players = ready
+        self._conversations: dict[int, Conversation] = {}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
         self._aborted = False
@@ -209,6 +212,9 @@ class Run:
         """Make one call; write its result unless it is to be tried again."""
         cell = self._cells.of_slot(attempt.slot)
         timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
+        if cell.case.is_conversation:
+            await self._converse(lane, attempt, tokens, timeout_s)
+            return
         request = Request(cell.rendered.input, cell.rendered.messages, cell.case, cell.run_of(attempt.slot), timeout_s)
         started_at, start = time.time(), time.perf_counter()
         try:
@@ -225,6 +231,51 @@ class Run:
             cost_usd = lane.price(response)
             outcome = await judged(Answer(request, response, latency_s, cost_usd))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
+
+    async def _converse(self, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float) -> None:
+        """Make a conversation's calls, each at the provider's pace; write the result unless one is to be repeated."""
+        cell = self._cells.of_slot(attempt.slot)
+        run = cell.run_of(attempt.slot)
+        conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
+        started_at, start = time.time(), time.perf_counter()
+        is_admitted = True  # the first call is
+        try:
+            while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
+                request = conversation.request(line, timeout_s)
+                if not is_admitted:
+                    tokens = await self._turn_at_its_pace(lane, request)
+                start, is_admitted = time.perf_counter(), False
+                response = await lane.provider.answer(request)
+                lane.answered(response.usage, tokens)
+                conversation.answered(response, time.perf_counter() - start, lane.price(response))
+        except PlayError as silent:
+            if is_admitted:
+                lane.pace.failed()
+            told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
+            outcome = Outcome("errored", error=told)
+        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
+            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            if lane.lost(attempt, error, time.perf_counter() - start, self._draw):
+                return
+            outcome = unanswered(error, lane.options)
+        else:
+            whole = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
+            answer = Answer(whole, conversation.response, conversation.latency_s, conversation.cost_usd)
+            outcome = await judged(answer)
+        del self._conversations[attempt.slot]
+        self._record(attempt, self._result(cell, attempt, outcome, started_at, conversation.latency_s))
+
+    async def _play_user(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
+        if self._players is None:
+            raise PlayError(ProviderError("not_recorded", "only recorded answers are allowed"))
+        return await self._players.play(user, request)
+
+    async def _turn_at_its_pace(self, lane: Lane, request: Request) -> int:
+        """Wait until a conversation that is under way may make its next call; returns the tokens that it may take."""
+        length = sum(len(message.content) for message in request.messages)
+        tokens = lane.pace.estimate(length, None) if lane.pace.counts_tokens else 0
+        await admitted(lane.pace, lane.turn, tokens)
+        return tokens
 
     def _result(
         self, cell: PreparedCell, attempt: Attempt, outcome: Outcome, started_at: float, latency_s: float

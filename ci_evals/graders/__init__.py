@@ -7,6 +7,7 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
 from ci_evals.graders.cost import Cost
 from ci_evals.graders.equals import Equals
+from ci_evals.graders.goal_reached import GoalReached
 from ci_evals.graders.is_json import IsJson
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
@@ -39,4 +40,5 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "tool_call": ToolCallMatch,
     "python": Python,
     "reward": Reward,
+    "goal_reached": GoalReached,
 }

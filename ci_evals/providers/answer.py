@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.model import Response, ToolCall, Usage
+from ci_evals.model import Response, ToolCall, Turn, Usage
 
 _MAX_TOKENS = 2**53
 _ONE_LINE = 300
@@ -114,6 +114,7 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
         cost_usd=_cost(fields.get("cost_usd")),
         reward=_reward(fields.get("reward")),
+        turns=_turns(fields.get("turns")),
     )
 
 
@@ -184,6 +185,13 @@ def _reward(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"'reward' must be a number between 0 and 1, got {_shown(value)}")
     return float(value)
+
+
+def _turns(value: object) -> tuple[Turn, ...]:
+    try:
+        return msgspec.convert(msgspec.to_builtins(value or ()), tuple[Turn, ...])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(f"'turns' must be a list of {{user, response}}: {error}") from None
 
 
 def _name(value: object, what: str) -> str | None:

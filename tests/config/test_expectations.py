@@ -32,6 +32,7 @@ SHORT: dict[str, Any] = {
     "tool_call": "book",
     "python": "json:loads",
     "reward": 0.5,
+    "goal_reached": True,
 }
 
 

@@ -82,6 +82,8 @@ def test_our_own_suites_are_accepted(path: str) -> None:
         {"cases": [{"id": "a", "input": "x", "tags": "critical"}]},
         {"cases": [{"file": "x.csv", "tags": ["a"]}]},
         {"cases": [{"id": "a", "input": "x", "overrides": {"modle": "y"}}]},
+        {"cases": [{"id": "a", "turns": [{"usr": "x"}]}]},
+        {"cases": [{"id": "a", "user": {"provider": "mock", "persona": "x", "goal": "y", "max_turns": 0}}]},
         {"cases": [{"id": "a", "input": "x", "overrides": {"timeout_s": 0}}]},
         {"expect": [{"latency": "{{ limit }}"}]},
         {"gate": {"min_pass_rate": 90}},
