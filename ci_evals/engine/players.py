@@ -39,29 +39,28 @@ class Player(NamedTuple):
     retries: int
     price: Callable[[Response], float | None]
 
-    async def say(
-        self, user: SimulatedUser, request: Request, draw: Callable[[], float]
-    ) -> tuple[Response, float | None]:
-        """The user's next line, and what it cost in USD.
+    async def answer(self, request: Request, draw: Callable[[], float]) -> Response:
+        """Its answer to a request.
+
+        Args:
+            request: what is asked.
+            draw: returns a uniform number in [0, 1), for the jitter of retries.
 
         Raises:
-            PlayError: there is none, after all retries.
+            ProviderError: there is none, after all retries.
         """
-        for attempt in range(1, self.retries + 2):
+        attempt = 1
+        while True:
             try:
                 async with self.calls:
-                    response = await self._answer(request)
+                    return await self._once(request)
             except ProviderError as error:
                 if not error.retryable or attempt > self.retries:
-                    raise PlayError(error) from error
+                    raise
                 await asyncio.sleep(retry.delay_s(attempt, error.retry_after_s, draw))
-            else:
-                if not response.output.strip():
-                    raise PlayError(ProviderError("bad_answer", said_nothing(user)))
-                return response, self.price(response)
-        raise AssertionError("unreachable")
+                attempt += 1
 
-    async def _answer(self, request: Request) -> Response:
+    async def _once(self, request: Request) -> Response:
         tokens = self.pace.estimate(sum(len(message.content) for message in request.messages), None)
         tokens = tokens if self.pace.counts_tokens else 0
         await admitted(self.pace, self.turn, tokens)
@@ -93,13 +92,17 @@ class Players:
         Raises:
             PlayError: it cannot.
         """
+        player = self._players[player_key(user.provider)]
         try:
-            return await self._players[player_key(user.provider)].say(user, request, self._draw)
-        except PlayError:
-            raise
+            response = await player.answer(request, self._draw)
+        except ProviderError as error:
+            raise PlayError(error) from error
         except Exception as raised:
             name = f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
             raise PlayError(ProviderError("crash", name)) from raised
+        if not response.output.strip():
+            raise PlayError(ProviderError("bad_answer", said_nothing(user)))
+        return response, player.price(response)
 
 
 def player_key(options: ProviderOptions) -> str:

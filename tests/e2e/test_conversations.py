@@ -11,6 +11,7 @@ from fakes.http_server import Scripted, serving
 from suites import chat, write_suite
 
 from ci_evals.config.load import Overrides, load_suite
+from ci_evals.engine.pace import Pace
 from ci_evals.engine.runner import Run
 from ci_evals.errors import ConfigError
 from ci_evals.execution import JOURNAL, Order, execute
@@ -88,7 +89,7 @@ async def test_a_system_that_breaks_in_the_midst_fails(tmp_path: Path) -> None:
 
 
 async def test_every_call_asks_the_providers_pace(tmp_path: Path) -> None:
-    paces = []
+    paces: list[Pace] = []
 
     @asynccontextmanager
     async def watch(run: Run) -> AsyncIterator[None]:
