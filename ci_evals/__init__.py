@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from ci_evals.api import evaluate, evaluate_sync, load_suite
     from ci_evals.config.tasks import discover_tasks
     from ci_evals.errors import CiEvalsError, ConfigError
-    from ci_evals.model import Answer, Request, Response, Result, ToolCall, Usage
+    from ci_evals.model import Answer, Content, Request, Response, Result, ToolCall, Usage
     from ci_evals.report import Report
 
 __version__ = "0.1.0"
@@ -14,6 +14,7 @@ __all__ = [
     "Answer",
     "CiEvalsError",
     "ConfigError",
+    "Content",
     "Report",
     "Request",
     "Response",

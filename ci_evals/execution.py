@@ -135,7 +135,9 @@ async def execute(
             resumer.take_over(order.sources, journal)
             stop.report_so_far = lambda: recorded.report(stop.reason)
             if order.run_missing:
-                run = Run(suite, matrix, columns, journal, cells, ready, on_result=on_result, replay=replay)
+                run = Run(
+                    suite, matrix, columns, journal, cells, ready, on_result=on_result, replay=replay, files=order.files
+                )
                 stopped = await _finished(run, watch, stop)
             elif missing := missing_shards(order.sources) if columns.status.count(0) else ():
                 stopped = f"shard {', '.join(missing)} is missing"

@@ -47,13 +47,27 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
+class Content(Struct, frozen=True, omit_defaults=True):
+    """Audio, an image or any other file, with its media type, such as `audio/wav`.
+
+    In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
+    (in bytes) say what it was.
+    """
+
+    data: bytes = b""
+    media_type: str = "application/octet-stream"
+    sha256: str | None = None
+    size: int = 0
+    path: str | None = None
+
+
 class Response(Struct, frozen=True, omit_defaults=True):
     """What a provider answered.
 
     `cost_usd` only if the provider itself named a price; `reward` is a task verifier's.
 
     Of a conversation, `turns` has what was said; `output` is then the last answer, `tool_calls` and `usage` are
-    those of all turns.
+    those of all turns. `files` is what the answer was made of beside text.
     """
 
     output: str = ""
@@ -64,6 +78,7 @@ class Response(Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = None
     reward: float | None = None
     turns: "tuple[Turn, ...]" = ()
+    files: tuple[Content, ...] = ()
 
 
 GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted

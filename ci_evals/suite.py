@@ -21,7 +21,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     """One config file: its cases and settings, with every default filled in.
 
     `file` is the config as the user named it, `folder` where its relative paths start, `out` where results go,
-    `secrets` values that must not be written anywhere.
+    `secrets` values that must not be written anywhere, `stages` what answers for each stage that a provider names.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     out: Path
     formats: tuple[str, ...]
     secrets: tuple[str, ...] = ()
+    stages: Mapping[str, ProviderOptions] = {}
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -67,7 +68,8 @@ def provider_identity(options: ProviderOptions) -> list[Any]:
         for name in options.__struct_fields__
         if name not in pace and not isinstance(value := getattr(options, name), Secret)
     }
-    return [options.name, options.__struct_config__.tag, settings]
+    stages = [[options.before, options.after]] if options.before or options.after else []
+    return [options.name, options.__struct_config__.tag, settings, *stages]
 
 
 def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:

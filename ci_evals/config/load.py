@@ -15,6 +15,7 @@ from ci_evals.config.file_types import SuiteEntry, SweepEntry
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
+from ci_evals.config.stages import stage_options, stage_problems
 from ci_evals.config.sweeps import Sweeps
 from ci_evals.config.tasks import task_misfits
 from ci_evals.errors import ConfigError, Problem, UsageError
@@ -137,6 +138,9 @@ class _Loader:
         self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
         self.problems.extend(task_misfits(cases, providers))
         self.problems.extend(override_misfits(cases, providers, self.folder))
+        stages = stage_options(providers, self.providers.by_name)
+        line = line_of(root, "providers")
+        self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
         self.check_gate(settings.get("gate"), reader)
         self.check_prices(settings.get("budget"), cases, providers)
         if self.problems or entry is None:
@@ -157,6 +161,7 @@ class _Loader:
             cases=cases,
             gate=_without_bars_of_others(entry.gate, providers),
             budget=entry.budget,
+            stages=stages,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
             secrets=secret_values(self.interpolation.named, self.dotenv, (entry.name or "", *_visible(providers))),

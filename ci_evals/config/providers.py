@@ -32,7 +32,7 @@ class ProviderReader:
         self.problems = decoder.problems
         self.interpolation = interpolation
         self.names: list[str] = []
-        self._by_name: dict[str, ProviderOptions] = {}
+        self.by_name: dict[str, ProviderOptions] = {}
         self.knows_names = False
 
     def read(
@@ -53,7 +53,7 @@ class ProviderReader:
             name = str(provider.name) if provider else _guess_name(entry)
             self.names.append(name)
             if provider:
-                self._by_name[name] = provider
+                self.by_name[name] = provider
             is_guess = provider is None and not (isinstance(entry, dict) and entry.get("name"))
             self.knows_names &= not is_guess
             if selected is not None and name not in selected:
@@ -72,7 +72,7 @@ class ProviderReader:
         """The provider that plays a user: one of the suite's by name, selected or not, or one of its own."""
         if not isinstance(given, str):
             return self.entry(given, path, line)
-        found = self._by_name.get(given)
+        found = self.by_name.get(given)
         if found is None and given not in self.names:
             decoder.problem(line, path, unknown("provider", given, self.names))
         return found

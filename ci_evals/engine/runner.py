@@ -6,12 +6,14 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.conversation import Conversation
+from ci_evals.engine.files import keep_files, without_data
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
@@ -37,6 +39,7 @@ class Run:
         ready: the providers' lanes; none when only recorded answers are allowed.
         on_result: called with each finished run, in the order of finishing.
         replay: where to look for an answer before calling.
+        files: the results folder, for files in answers; None keeps none.
     """
 
     def __init__(  # noqa: PLR0913  a run is where these meet
@@ -50,6 +53,7 @@ class Run:
         *,
         on_result: Callable[[Result], None] | None = None,
         replay: Answers | None = None,
+        files: Path | None = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
@@ -60,6 +64,7 @@ class Run:
         self._cells = cells
         self._on_result = on_result
         self._replay = replay
+        self._files = files
         self._lanes, self._slots, self._players = ready
         self._conversations: dict[int, Conversation] = {}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
@@ -229,7 +234,11 @@ class Run:
             latency_s = time.perf_counter() - start
             lane.answered(response.usage, tokens)
             cost_usd = lane.price(response)
+            if response.files:
+                response = await asyncio.to_thread(keep_files, response, self._files)
             outcome = await judged(Answer(request, response, latency_s, cost_usd))
+            if response.files:
+                outcome = outcome._replace(response=without_data(response))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
 
     async def _converse(self, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float) -> None:
@@ -247,6 +256,8 @@ class Run:
                 start, is_admitted = time.perf_counter(), False
                 response = await lane.provider.answer(request)
                 lane.answered(response.usage, tokens)
+                if response.files:
+                    response = without_data(await asyncio.to_thread(keep_files, response, self._files))
                 conversation.answered(response, time.perf_counter() - start, lane.price(response))
         except PlayError as silent:
             if is_admitted:

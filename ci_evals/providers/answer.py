@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.model import Response, ToolCall, Turn, Usage
+from ci_evals.model import Content, Response, ToolCall, Turn, Usage
 
 _MAX_TOKENS = 2**53
 _ONE_LINE = 300
@@ -31,6 +31,8 @@ def as_response(value: object) -> Response:
         return Response(clean_text(value))
     if isinstance(value, Response):
         return _from_fields(msgspec.structs.asdict(value))
+    if isinstance(value, Content):
+        return Response(files=(value,))
     if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
         return _from_fields(value)
     return Response(_text(value, "the answer"))
@@ -115,6 +117,7 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         cost_usd=_cost(fields.get("cost_usd")),
         reward=_reward(fields.get("reward")),
         turns=_turns(fields.get("turns")),
+        files=_files(fields.get("files")),
     )
 
 
@@ -192,6 +195,13 @@ def _turns(value: object) -> tuple[Turn, ...]:
         return msgspec.convert(msgspec.to_builtins(value or ()), tuple[Turn, ...])
     except (msgspec.ValidationError, TypeError) as error:
         raise ValueError(f"'turns' must be a list of {{user, response}}: {error}") from None
+
+
+def _files(value: object) -> tuple[Content, ...]:
+    try:
+        return msgspec.convert(value or (), tuple[Content, ...])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"'files' must be a list of Content: {error}") from None
 
 
 def _name(value: object, what: str) -> str | None:

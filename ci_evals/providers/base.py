@@ -99,6 +99,9 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         price: USD per million tokens, for costs that are not publicly listed.
         rpm: requests per minute that the provider allows.
         tpm: tokens per minute that it allows, asked and answered together.
+        before: what the input goes through before it is asked, in order: providers by name, or `module:function`.
+        after: what the answer goes through, likewise.
+        cache: whether what stages made is kept in the results folder and taken from there.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
@@ -113,6 +116,9 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rpm: Annotated[float, Meta(gt=0)] | None = None
     tpm: Annotated[float, Meta(gt=0)] | None = None
     limit_group: str | None = None
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    cache: bool = True
 
     @property
     def default_name(self) -> str:
