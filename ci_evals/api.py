@@ -12,13 +12,14 @@ from uuid import uuid4
 from ci_evals.app import write_reports
 from ci_evals.config import load
 from ci_evals.config.load import Overrides
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
 from ci_evals.model import Result
+from ci_evals.order import Order
 from ci_evals.report import Report
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import summarize
 from ci_evals.suite import Suite
-from ci_evals.verdict.gate import decide
 
 OnResult = Callable[[Result], None]
 
@@ -74,7 +75,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     report = await execute(
         Order(suite=suite, journal=folder / JOURNAL, run_id=uuid4().hex, files=folder), on_result=on_result
     )
-    write_reports(Summary(report, decide(report, suite.gate), suite.gate), folder, suite.formats)
+    write_reports(summarize(report, suite.gate), folder, suite.formats)
     return report
 
 

@@ -12,22 +12,25 @@ from typing import NamedTuple, TextIO
 from uuid import uuid4
 
 from ci_evals import progress
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
-from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
+from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
 from ci_evals.model import Gate
+from ci_evals.order import Order
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
-from ci_evals.reports import RENDERERS
 from ci_evals.reports.notes import notes
 from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.renderers import RENDERERS
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
+from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
-from ci_evals.verdict.gate import decide, exit_code
+from ci_evals.verdict.gate import exit_code
 from ci_evals.verdict.pairwise import preference
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
@@ -51,6 +54,7 @@ class Continuation(NamedTuple):
     balance_by: Path | None = None
     replay: Path | None = None
     replay_only: bool = False
+    baseline: tuple[Path, ...] = ()
 
 
 class Appearance(NamedTuple):
@@ -81,11 +85,20 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         revision=revision(world),
         run_id=uuid4().hex,
         files=suite.out,
+        baseline=read_baseline(continuation.baseline, suite.name) if continuation.baseline else None,
     )
     return carry_out(order, world, appearance)
 
 
-def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appearance, *, run_missing: bool) -> int:
+def merge(
+    suite: Suite,
+    folders: Iterable[Path],
+    world: World,
+    appearance: Appearance,
+    *,
+    run_missing: bool,
+    baseline: tuple[Path, ...] = (),
+) -> int:
     """Put the journals of shards together, decide, and return the exit code.
 
     Args:
@@ -94,6 +107,7 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
         world: environment and streams.
         appearance: what is printed.
         run_missing: run what no shard has a result of.
+        baseline: reports to compare with.
     """
     order = Order(
         suite=suite,
@@ -104,6 +118,7 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
         revision=revision(world),
         run_id=uuid4().hex,
         files=suite.out,
+        baseline=read_baseline(baseline, suite.name) if baseline else None,
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):
@@ -150,7 +165,9 @@ def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     async def phase(stop: Stop) -> Report:
         if appearance.quiet:
             return await execute(order, stop=stop)
-        return await execute(order, stop=stop, watch=lambda run: progress.shown(run, world.stderr))
+        return await execute(
+            order, stop=stop, tell=conclusion.tell, watch=lambda run: progress.shown(run, world.stderr)
+        )
 
     gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
     # With JSON, stdout is not the log but a file or another program.
@@ -200,7 +217,7 @@ class Conclusion(NamedTuple):
 
     def write(self, report: Report) -> Summary:
         suite = self.order.suite
-        summary = Summary(report, decide(report, suite.gate), suite.gate)
+        summary = summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs)
         write_reports(summary, self.out, suite.formats)
         append_step_summary(summary, self.world)
         return summary
@@ -210,6 +227,10 @@ class Conclusion(NamedTuple):
         suite = self.order.suite
         files = (*(suite.out / FILES[each] for each in suite.formats), self.order.journal)
         return ", ".join(path.as_posix() for path in files)
+
+    def tell(self, sentence: str) -> None:
+        """Say on stderr what is done next, and why."""
+        self._tell([sentence])
 
     def _tell(self, lines: Iterable[str]) -> None:
         say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))

@@ -171,6 +171,7 @@ def group() -> None:
     show_envvar=True,
     help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
 )
+@options.baseline
 @options.output
 @options.quiet
 def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
@@ -185,6 +186,7 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
       ci-evals run
       ci-evals run --config evals/support.yaml --runs 5
       ci-evals run --providers gpt-4o-mini,claude --format json
+      ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
     """
@@ -203,10 +205,18 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
 @options.config
 @options.overriding
 @click.option("--run-missing", is_flag=True, help="Run what no shard has a result of.")
+@options.baseline
 @options.output
 @options.quiet
 def merge(
-    folders: tuple[Path, ...], config: Path | None, output: str, *, run_missing: bool, quiet: bool, **overrides: Any
+    folders: tuple[Path, ...],
+    config: Path | None,
+    baseline: tuple[Path, ...],
+    output: str,
+    *,
+    run_missing: bool,
+    quiet: bool,
+    **overrides: Any,
 ) -> int:
     """Put the results of shards together, judge them, and exit with the verdict.
 
@@ -221,7 +231,8 @@ def merge(
 
     from ci_evals import app
 
-    return app.merge(suite, folders, _world(), app.Appearance(output, quiet), run_missing=run_missing)
+    appearance = app.Appearance(output, quiet)
+    return app.merge(suite, folders, _world(), appearance, run_missing=run_missing, baseline=baseline)
 
 
 @group.command()

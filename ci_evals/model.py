@@ -10,6 +10,7 @@ from ci_evals.errors import ErrorKind
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Filled = Annotated[str, Meta(min_length=1)]
+AtLeastOne = Annotated[float, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Status = Literal["passed", "failed", "errored"]
 Role = Literal["system", "user", "assistant", "tool"]
@@ -234,6 +235,7 @@ class Case(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     runs: int | None = None
     min_pass_rate: float | None = None
+    critical: bool = False
     timeout_s: float | None = None
     overrides: CaseOverrides = NO_OVERRIDES
     cassette: Cassette | None = None
@@ -259,6 +261,15 @@ class Prompt(Struct, frozen=True):
     turns: tuple[tuple[Role, str], ...]
 
 
+class TagRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds for the cases with a tag."""
+
+    min_pass_rate: Annotated[Fraction | None, Meta(description="A bar for these cases together.")] = None
+    critical: Annotated[
+        bool, Meta(description="A regression of one of them, or a missed bar, is red whatever else the gate allows.")
+    ] = False
+
+
 class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rules for merging. Rates are fractions in [0, 1]."""
 
@@ -270,12 +281,37 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prove: Annotated[bool, Meta(description="Pass only if the rate is above the bar beyond doubt.")] = False
     max_error_rate: Annotated[Fraction, Meta(description="More errored runs than this: no verdict.")] = 0.05
     per_variant: Annotated[bool, Meta(description="Hold every provider and prompt to min_pass_rate.")] = False
-    tags: Annotated[Mapping[str, Fraction], Meta(description="A bar per tag.")] = {}
+    tags: Annotated[
+        Mapping[str, Fraction | TagRule], Meta(description="A bar per tag, or `min_pass_rate` and `critical`.")
+    ] = {}
     providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
     max_budget_violations: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),
     ] = None
+    max_regressions: Annotated[int, Meta(ge=0, description="So many cases may be worse than the baseline.")] = 0
+    on_regression: Annotated[
+        Literal["fail", "warn"], Meta(description="What to do when the comparison with the baseline is red.")
+    ] = "fail"
+    require_baseline: Annotated[bool, Meta(description="No verdict without a comparison.")] = False
+    ratchet: Annotated[bool, Meta(description="Fail a variant below the best rate that it has held before.")] = False
+    max_cost_increase: Annotated[
+        AtLeastOne | None,
+        Meta(description="Red if the cost of a run is surely more than so many times the baseline's."),
+    ] = None
+    max_latency_increase: Annotated[
+        AtLeastOne | None, Meta(description="Red if the latency is surely more than so many times the baseline's.")
+    ] = None
+
+    @property
+    def tag_bars(self) -> Mapping[str, float]:
+        """The tags that have a bar."""
+        bars = {tag: rule.min_pass_rate if isinstance(rule, TagRule) else rule for tag, rule in self.tags.items()}
+        return {tag: bar for tag, bar in bars.items() if bar is not None}
+
+    @property
+    def critical_tags(self) -> frozenset[str]:
+        return frozenset(tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical)
 
 
 class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,6 +30,9 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     file: str
     folder: Path
     runs: int
+    max_runs: int | None = None
+    stop_early: bool = False
+    confirm_runs: int = 7
     max_concurrency: int
     timeout_s: float
     retries: int
@@ -54,7 +57,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     def fingerprint(self) -> str:
         """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
         providers = [provider_identity(provider) for provider in self.providers]
-        hashed = _hash(_ENCODER.encode([self.runs, self.prompts, providers]))
+        hashed = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
         for case in self.cases:  # one at a time: all of them at once are as large as the suite
             hashed.update(_ENCODER.encode([_question(case), _judgement(case), case.runs]))
         return hashed.hexdigest()
@@ -85,6 +88,11 @@ def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> Pr
 def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
     """Identifies what is asked of whom: rendered input and provider settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
+
+
+def case_fingerprint(case: Case) -> str:
+    """Identifies what a case asks and how it is judged, whatever it is called and whoever is asked."""
+    return digest([_question(case)[1:], _judgement(case)])[:16]
 
 
 def judged_fingerprint(case: Case) -> str:

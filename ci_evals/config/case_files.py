@@ -19,7 +19,7 @@ MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row 
 
 _ROW = msgspec.json.Decoder(CaseEntry)
 _PARSED_COLUMNS = frozenset(
-    {"expect", "runs", "min_pass_rate", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
+    {"expect", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
 )
 
 

@@ -101,6 +101,7 @@ class CaseReader:
             tags=entry.tags,
             runs=entry.runs,
             min_pass_rate=entry.min_pass_rate,
+            critical=entry.critical,
             timeout_s=overrides.timeout_s or entry.timeout_s,
             overrides=overrides,
             cassette=cassette,

@@ -62,6 +62,9 @@ class CaseEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: tuple[Name, ...] = ()
     runs: Annotated[Positive | None, Meta(description="Runs of this case; wins over the suite and --runs.")] = None
     min_pass_rate: Annotated[Fraction | None, Meta(description="A bar for this case alone.")] = None
+    critical: Annotated[
+        bool, Meta(description="A regression of this case, or its missed bar, is red whatever else the gate allows.")
+    ] = False
     timeout_s: Seconds | None = None
     budget: Annotated[Allowance | None, Meta(description="What a run may take, instead of budget.per_run.")] = None
     overrides: Annotated[CaseOverrides, Meta(description="Provider settings for this case.")] = NO_OVERRIDES
@@ -106,6 +109,16 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     description: str | None = None
     label: Annotated[Name | None, Meta(description="Kept in reports, to group them by; --label wins.")] = None
     runs: Annotated[Positive, Meta(description="Executions of every cell: answers vary, so ask more than once.")] = 1
+    max_runs: Annotated[
+        Positive | None,
+        Meta(description="Go on up to so many runs of a cell while the verdict is open; cases with own `runs` don't."),
+    ] = None
+    stop_early: Annotated[bool, Meta(description="Stop as soon as no outcome of the rest can change the verdict.")] = (
+        False
+    )
+    confirm_runs: Annotated[
+        int, Meta(ge=0, le=1000, description="Further runs of a case that looks worse than the baseline; 0: none.")
+    ] = 7
     max_concurrency: Annotated[Positive, Meta(description="Calls under way at once, over all providers.")] = 16
     timeout_s: Annotated[Seconds, Meta(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[int, Meta(ge=0, le=20, description="Further attempts after a refused or lost call.")] = 4

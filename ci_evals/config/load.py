@@ -34,6 +34,8 @@ class Overrides(Struct, frozen=True, kw_only=True):
     """What the command line or the environment puts in place of the file's values; None leaves them."""
 
     runs: int | None = None
+    max_runs: int | None = None
+    confirm_runs: int | None = None
     max_concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
@@ -94,7 +96,17 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
     """
     changes = {
         name: value
-        for name in ("runs", "max_concurrency", "timeout_s", "retries", "seed", "out", "label")
+        for name in (
+            "runs",
+            "max_runs",
+            "confirm_runs",
+            "max_concurrency",
+            "timeout_s",
+            "retries",
+            "seed",
+            "out",
+            "label",
+        )
         if (value := getattr(overrides, name)) is not None
     }
     if overrides.providers is not None:
@@ -152,6 +164,9 @@ class _Loader:
             file=self.file,
             folder=self.folder,
             runs=_first(overrides.runs, entry.runs),
+            max_runs=_first(overrides.max_runs, entry.max_runs),
+            stop_early=entry.stop_early,
+            confirm_runs=_first(overrides.confirm_runs, entry.confirm_runs),
             max_concurrency=_first(overrides.max_concurrency, entry.max_concurrency),
             timeout_s=_first(overrides.timeout_s, entry.timeout_s),
             retries=_first(overrides.retries, entry.retries),

@@ -19,6 +19,7 @@ from ci_evals.model import Result
 from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
 
+JOURNAL = "results.jsonl"
 SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
 
@@ -71,6 +72,11 @@ class Journal:
         finally:
             journal.close()
         return cls.new(path, redactor)  # another process may have been quicker to make it
+
+    @property
+    def end(self) -> int:
+        """Where the next line will start, in bytes."""
+        return self._end
 
     def start(self, header: Header) -> None:
         """Write the header of an invocation."""

@@ -2,13 +2,12 @@
 
 import asyncio
 import traceback
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ci_evals.engine.breaker import Breaker
 from ci_evals.errors import ErrorKind, ProviderError
-from ci_evals.graders.judge import grade_all, name_of, passes, score_of
-from ci_evals.model import Answer, Expectation, Grade, Response, RunError, Status
+from ci_evals.graders.judge import grade, name_of, passes, score_of
+from ci_evals.model import Answer, Grade, Response, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 
 # In the team's own code these are the change's fault; 401 and 429 say nothing about it.
@@ -29,20 +28,20 @@ class Outcome(NamedTuple):
 async def judged(answer: Answer) -> Outcome:
     """Grade an answer; a grader that crashes leaves the run without a verdict."""
     case = answer.request.case
-    begun: list[Expectation] = []
+    grades: list[Grade] = []
     try:
-        grades = await grade_all(_noting(case.expect, begun), answer)
+        for expectation in case.expect:
+            grades.append(await grade(expectation, answer))  # noqa: PERF401  those before a crash tell which one it is
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
             raise
-        error = RunError(
-            "grader", f"grader {name_of(begun[-1])} crashed: {_named(raised)}", detail=traceback.format_exc()
-        )
+        name = name_of(case.expect[len(grades)])
+        error = RunError("grader", f"grader {name} crashed: {_named(raised)}", detail=traceback.format_exc())
         return Outcome("errored", None, answer.cost_usd, answer.response, (), error)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, grades)
+    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades))
 
 
 def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:
@@ -63,13 +62,6 @@ def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
 def crash(raised: Exception) -> ProviderError:
     """Whatever a provider raised that is no `ProviderError`."""
     return ProviderError("crash", _named(raised), detail=traceback.format_exc())
-
-
-def _noting(expectations: Iterable[Expectation], begun: list[Expectation]) -> Iterator[Expectation]:
-    """The same, and each is in `begun` once it was asked for."""
-    for expectation in expectations:
-        begun.append(expectation)
-        yield expectation
 
 
 def _asked_to_stop() -> bool:

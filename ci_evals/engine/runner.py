@@ -21,7 +21,7 @@ from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
 from ci_evals.engine.players import PlayError, admitted
 from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
-from ci_evals.errors import ProviderError
+from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result, RunError, SimulatedUser
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
@@ -60,6 +60,7 @@ class Run:
         self.columns = columns
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
+        self.doing = ""
         self._journal = journal
         self._cells = cells
         self._on_result = on_result
@@ -72,6 +73,19 @@ class Run:
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
+
+    def go_on(self, matrix: Matrix, columns: Columns, cells: Cells, doing: str) -> None:
+        """Take up a further plan, to be run by `finish`; what was spent and how providers fared stays known.
+
+        Args:
+            matrix: the cells of the suite with the runs that are to be there.
+            columns: where results are counted; slots that have one already are not run.
+            cells: prepares the matrix's cells.
+            doing: what this is about, for whoever watches.
+        """
+        self.matrix, self.columns, self._cells, self.doing = matrix, columns, cells, doing
+        for lane in self._lanes:
+            lane.queue(execution_order(matrix, str(lane.options.name), self.suite.seed, columns.status))
 
     @property
     def retrying(self) -> int:
@@ -159,7 +173,8 @@ class Run:
                 else:
                     await slots.acquire(claim)
                     try:
-                        await self._at_its_pace(lane, step)
+                        if (tokens := await self._admitted(lane, step)) is not None:
+                            await self._attempt(lane, step, tokens)
                     finally:
                         slots.release(claim)
                     if lane.options.own_code:  # which may never have waited: the others want their turn
@@ -170,29 +185,33 @@ class Run:
     async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
         """Write the result of a run whose provider was given up."""
         outcome = given_up(lane.breaker, lane.options)
+        self._conversations.pop(attempt.slot, None)
         cell = self._cells.of_slot(attempt.slot)
         self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
         await asyncio.sleep(0)
 
-    async def _at_its_pace(self, lane: Lane, attempt: Attempt) -> None:
-        """Make an attempt when the provider may be called; one worker asks at a time, the others queue behind it."""
+    async def _admitted(self, lane: Lane, attempt: Attempt) -> int | None:
+        """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
+
+        Returns the tokens that the call was admitted with, or None if it is not to be made.
+        """
         if self._stopping.is_set():
-            return
+            return None
         tokens = self._tokens(lane, attempt)
         if lane.turn.locked() or lane.pace.admit(tokens) > 0:
             async with lane.turn:
                 while True:
                     if self._stopping.is_set():
-                        return
+                        return None
                     tokens = self._tokens(lane, attempt)
                     if (wait_s := lane.pace.admit(tokens)) <= 0:
                         break
                     await self._until_stopped(wait_s)
         if lane.may_call(attempt):
-            await self._attempt(lane, attempt, tokens)
-        else:  # while this one waited, others found that the provider is gone
-            lane.pace.failed()
-            lane.put_back(attempt)
+            return tokens
+        lane.pace.failed()  # while this one waited, others found that the provider is gone
+        lane.put_back(attempt)
+        return None
 
     async def _until_stopped(self, seconds: float) -> None:
         """Wait, at most until the run is stopped."""
@@ -259,6 +278,8 @@ class Run:
                 if response.files:
                     response = without_data(await asyncio.to_thread(keep_files, response, self._files))
                 conversation.answered(response, time.perf_counter() - start, lane.price(response))
+        except StorageError:
+            raise
         except PlayError as silent:
             if is_admitted:
                 lane.pace.failed()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 from msgspec import Meta, Struct
 
 from ci_evals.model import Case, Request, Response
+from ci_evals.providers.deadlines import Deadlines
 
 if TYPE_CHECKING:
     import aiohttp
@@ -83,7 +84,12 @@ class Resources(Protocol):
 
     @property
     def session(self) -> "aiohttp.ClientSession":
-        """One HTTP session for everything."""
+        """One HTTP session for everything; it sets no time-outs."""
+        ...
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The time-outs of calls."""
         ...
 
 

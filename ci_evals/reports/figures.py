@@ -1,6 +1,8 @@
 """Figures as a person reads them: rates, money, seconds, counts."""
 
-from ci_evals.verdict.gate import percent
+from ci_evals.verdict.words import number_of, percent
+
+__all__ = ["UNKNOWN", "between", "number_of", "rate", "rate_with_interval", "seconds", "usd"]
 
 UNKNOWN = "—"
 
@@ -54,8 +56,3 @@ def seconds(duration: float | None, unknown: str = UNKNOWN) -> str:
     minutes, rest = divmod(round(duration), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def number_of(count: int, noun: str) -> str:
-    """`1 run`, `1,200 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -208,7 +208,7 @@ def _bar(cell: CellReport, gate: Gate | None) -> float:
         return cell.case.min_pass_rate
     if gate is None:
         return 1.0
-    covering = (gate.min_pass_rate, gate.providers.get(cell.variant.provider), *map(gate.tags.get, cell.case.tags))
+    covering = (gate.min_pass_rate, gate.providers.get(cell.variant.provider), *map(gate.tag_bars.get, cell.case.tags))
     return max((bar for bar in covering if bar is not None), default=1.0)
 
 

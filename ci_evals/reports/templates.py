@@ -28,6 +28,7 @@ def environment(finalize: Callable[[Any], str]) -> "Environment":
         undefined=StrictUndefined,
         finalize=finalize,
         autoescape=False,  # noqa: S701  `finalize` escapes
+        optimized=False,  # folding constants takes longer than a template filled in once
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -29,7 +29,8 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import ScopeVerdict, VerdictStatus, population_bounds, scope_label
+from ci_evals.verdict.gate import population_bounds
+from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
 
 __all__ = ["render", "render_json"]
 

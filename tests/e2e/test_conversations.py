@@ -11,11 +11,13 @@ from fakes.http_server import Scripted, serving
 from suites import chat, write_suite
 
 from ci_evals.config.load import Overrides, load_suite
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.runner import Run
 from ci_evals.errors import ConfigError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
 from ci_evals.model import Result, Usage
+from ci_evals.order import Order
 from ci_evals.report import Report
 
 TURNS = {"id": "talk", "turns": [{"user": "one", "expect": [{"equals": "one"}]}, {"user": "two"}]}

@@ -8,8 +8,10 @@ import pytest
 from suites import ECHO, write_suite
 
 from ci_evals.config.load import load_suite
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import StorageError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
+from ci_evals.order import Order
 from ci_evals.report import Report
 
 CASE = {"id": "a", "input": "a", "expect": [{"equals": "a"}]}

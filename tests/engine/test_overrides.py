@@ -8,7 +8,9 @@ from fakes.http_server import Scripted, serving
 from suites import chat, write_suite
 
 from ci_evals.config.load import load_suite
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.execution import execute
+from ci_evals.order import Order
 from ci_evals.report import Report
 
 CASE = {"id": "a", "input": "a", "expect": [{"not_empty": True}]}

@@ -11,9 +11,11 @@ import pytest
 from suites import write_suite
 
 from ci_evals.config.load import load_suite
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
 from ci_evals.model import Result
+from ci_evals.order import Order
 from ci_evals.report import Report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands and verifiers are shell scripts")
