@@ -3,8 +3,9 @@
 TYPE_CHECKING = False  # `typing` is a third of what `ci-evals --version` would load
 if TYPE_CHECKING:
     from ci_evals.api import evaluate, evaluate_sync, load_suite
+    from ci_evals.config.tasks import discover_tasks
     from ci_evals.errors import CiEvalsError, ConfigError
-    from ci_evals.model import Answer, Request, Response, Result, ToolCall, Usage
+    from ci_evals.model import Answer, Content, Request, Response, Result, ToolCall, Usage
     from ci_evals.report import Report
 
 __version__ = "0.1.0"
@@ -13,6 +14,7 @@ __all__ = [
     "Answer",
     "CiEvalsError",
     "ConfigError",
+    "Content",
     "Report",
     "Request",
     "Response",
@@ -20,12 +22,14 @@ __all__ = [
     "ToolCall",
     "Usage",
     "__version__",
+    "discover_tasks",
     "evaluate",
     "evaluate_sync",
     "load_suite",
 ]
 
 _HOMES = {
+    "discover_tasks": "ci_evals.config.tasks",
     "evaluate": "ci_evals.api",
     "evaluate_sync": "ci_evals.api",
     "load_suite": "ci_evals.api",

@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from uuid import uuid4
 
 from ci_evals.app import write_reports
 from ci_evals.config import load
@@ -71,7 +72,9 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     if out is None:
         return await _without_a_trace(suite, on_result)
     folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
-    report = await execute(Order(suite=suite, journal=folder / JOURNAL), on_result=on_result)
+    report = await execute(
+        Order(suite=suite, journal=folder / JOURNAL, run_id=uuid4().hex, files=folder), on_result=on_result
+    )
     write_reports(summarize(report, suite.gate), folder, suite.formats)
     return report
 
@@ -116,7 +119,7 @@ async def _without_a_trace(suite: Suite, on_result: OnResult | None) -> Report:
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
     try:
-        report = await execute(Order(suite=suite, journal=Path(name)), on_result=on_result)
+        report = await execute(Order(suite=suite, journal=Path(name), run_id=uuid4().hex), on_result=on_result)
     except BaseException:
         remove()
         raise

@@ -6,21 +6,24 @@ import functools
 import gc
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from uuid import uuid4
 
 from ci_evals import progress
 from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
+from ci_evals.model import Gate
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports.notes import notes
+from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
 from ci_evals.reports.renderers import RENDERERS
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
@@ -28,6 +31,7 @@ from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
 from ci_evals.verdict.gate import exit_code
+from ci_evals.verdict.pairwise import preference
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
 
@@ -79,6 +83,8 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         replay=_journals([continuation.replay])[0] if continuation.replay else None,
         replay_only=continuation.replay_only,
         revision=revision(world),
+        run_id=uuid4().hex,
+        files=suite.out,
         baseline=read_baseline(continuation.baseline, suite.name) if continuation.baseline else None,
     )
     return carry_out(order, world, appearance)
@@ -110,12 +116,41 @@ def merge(
         merge=True,
         run_missing=run_missing,
         revision=revision(world),
+        run_id=uuid4().hex,
+        files=suite.out,
         baseline=read_baseline(baseline, suite.name) if baseline else None,
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):
         say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
     return carry_out(order, world, appearance)
+
+
+def pairwise(suite: Suite, sides: Sequence[str], report: Path, judge: Judge, world: World, output: str) -> Comparison:
+    """Compare two variants by preference, and print what was found.
+
+    Args:
+        suite: knows the cases.
+        sides: each the path of a report (`PATH`, `PATH::VARIANT`), or the name of a variant of `report`.
+        report: where variants that are no path are looked up.
+        judge: who prefers.
+        world: environment and streams.
+        output: `table`, `markdown` or `json`.
+    """
+    names, results = zip(*(_side(side, report) for side in sides), strict=True)
+    labels = names if names[0] != names[1] else sides
+    pairs = asyncio.run(compare(suite, results[0], results[1], judge))
+    comparison = Comparison(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
+    render = {"table": render_text, "markdown": render_markdown, "json": render_json}[output]
+    say(world.stdout, Redactor(suite.secrets).clean_text(render(comparison)))
+    return comparison
+
+
+def _side(side: str, report: Path) -> tuple[str, Results]:
+    path, _, name = side.partition("::")
+    if Path(path).exists():
+        return chosen(read_results(Path(path)), name or None, path)
+    return chosen(read_results(report), side, report.as_posix())
 
 
 def carry_out(order: Order, world: World, appearance: Appearance) -> int:
@@ -280,9 +315,9 @@ def append_step_summary(summary: Summary, world: World) -> None:
 def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:
     """Print the outcome on stdout."""
     if output == "json":
-        from ci_evals.reports.json_brief import render_json
+        from ci_evals.reports import json_brief
 
-        text = render_json(summary)
+        text = json_brief.render_json(summary)
     else:
         from ci_evals.reports import terminal
 

@@ -236,6 +236,56 @@ def merge(
 
 
 @group.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options.config
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    default="ci-evals-results",
+    show_default=True,
+    help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
+)
+@click.option("--judge", metavar="PROVIDER", help="The provider of the suite that prefers.")
+@click.option("--rubric", metavar="TEXT", help="What the judge goes by; default: correct, helpful, to the point.")
+@click.option("--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge.")
+@options.setting(
+    "--format",
+    "output",
+    type=click.Choice(["table", "markdown", "json"]),
+    default="table",
+    show_default=True,
+    envvar="CI_EVALS_FORMAT",
+    show_envvar=True,
+    help="What is printed on stdout.",
+)
+@click.option("--fail-if-worse", is_flag=True, help="Exit 1 if A is preferred beyond what luck explains.")
+def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse: bool, **others: Any) -> int:
+    """Ask which of two variants is preferred, case by case, each pair of answers in both orders.
+
+    A and B are variants of one report, or the paths of two (PATH, or PATH::VARIANT where there are several). A
+    preference counts if it is the same in both orders; one that goes with the order is a flip, and a tie.
+
+    \b
+    Examples:
+      ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
+      ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
+    """
+    from ci_evals import app
+    from ci_evals.engine.pairwise import RUBRIC, Judge
+
+    judge, function, rubric = others["judge"], others["function"], others["rubric"]
+    if (judge is None) == (function is None):
+        raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
+    if rubric and function:
+        raise click.UsageError("--rubric is for a --judge; a --function has its own")
+    suite = _suite(config, {"providers": (judge,) if judge else None}, offline=judge is None)
+    prefers = Judge(function, suite.providers[0] if judge else None, rubric or RUBRIC)
+    found = app.pairwise(suite, (a, b), others["report"], prefers, _world(), output)
+    return int(fail_if_worse and found.preference.side == "a")
+
+
+@group.command()
 @options.config
 @options.providers
 @options.runs

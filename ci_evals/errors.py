@@ -22,6 +22,7 @@ ErrorKind = Literal[
     "crash",  # the system under test raised or exited with an error
     "given_up",  # never called: the provider refused or lost too many before
     "not_recorded",  # never called: only recorded answers were allowed
+    "environment",  # what a task runs in could not be had, or its verifier gave no reward
     "grader",  # a grader crashed: the answer could not be judged
 ]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from ci_evals.engine.journal import Journal, headers
+from ci_evals.engine.cassettes import Cassettes
+from ci_evals.engine.journal import Journal, first_header, headers
 from ci_evals.engine.lanes import Ready, opened
-from ci_evals.engine.replay import Recording
+from ci_evals.engine.replay import Answers, Recording
 from ci_evals.engine.runner import Run
 from ci_evals.errors import UsageError
 from ci_evals.ledger import Ledger
@@ -72,25 +73,47 @@ async def execute(
     async with AsyncExitStack() as stack:
         ready = Ready()
         if order.run_missing:
-            ready = await stack.enter_async_context(opened(suite, matrix, columns, calls=not order.replay_only))
+            ready = await stack.enter_async_context(
+                opened(suite, matrix, columns, calls=not order.replay_only, files=order.files)
+            )
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         with ExitStack() as open_files:
-            replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+            replay = recordings(order, open_files)
             there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
             journal = (Journal if there else Journal.new)(order.journal, redactor)
             open_files.callback(journal.close)
+            if there:
+                order = msgspec.structs.replace(order, run_id=first_header(order.journal).suite.run_id or order.run_id)
             ledger = Ledger(order, named, journal, matrix, columns, redactor, continued=there)
             stop.report_so_far = lambda: ledger.report(stop.reason)
             phases = Phases(order, ledger, tell, on_result)
             if order.run_missing:
                 cells = ledger.plan.cells
-                run = Run(suite, matrix, columns, journal, cells, ready, on_result=phases.note, replay=replay)
+                run = Run(
+                    suite,
+                    matrix,
+                    columns,
+                    journal,
+                    cells,
+                    ready,
+                    on_result=phases.note,
+                    replay=replay,
+                    files=order.files,
+                )
                 stopped = await _finished(phases, run, watch, stop)
             else:
                 await phases.work(None)
                 if ledger.plan.columns.status.count(0) and (missing := missing_shards(order.sources)):
                     stopped = f"shard {', '.join(missing)} is missing"
     return ledger.report(stopped)
+
+
+def recordings(order: Order, open_files: ExitStack) -> Answers | None:
+    """What answers before any provider is called: the recordings that cases name, then that of the order."""
+    replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+    if order.run_missing and any(case.cassette for case in order.suite.cases):
+        return open_files.enter_context(closing(Cassettes(order.suite.cases, replay)))
+    return replay
 
 
 def _anchored(order: Order) -> Order:
@@ -100,6 +123,7 @@ def _anchored(order: Order) -> Order:
         journal=order.journal.absolute(),
         sources=tuple(path.absolute() for path in order.sources),
         replay=order.replay and order.replay.absolute(),
+        files=order.files and order.files.absolute(),
     )
 
 

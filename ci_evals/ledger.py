@@ -157,6 +157,8 @@ def describe(order: Order) -> SuiteInfo:
         version=__version__,
         revision=order.revision,
         shard=str(order.shard) if order.shard else None,
+        label=suite.label,
+        run_id=order.run_id,
     )
 
 

@@ -1,6 +1,7 @@
 """The nouns of ci-evals: frozen values without I/O. `docs/architecture.md` has the vocabulary."""
 
 from collections.abc import Awaitable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
@@ -8,6 +9,7 @@ from msgspec import Meta, Struct
 from ci_evals.errors import ErrorKind
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+Filled = Annotated[str, Meta(min_length=1)]
 AtLeastOne = Annotated[float, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Status = Literal["passed", "failed", "errored"]
@@ -46,14 +48,49 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
+class Content(Struct, frozen=True, omit_defaults=True):
+    """Audio, an image or any other file, with its media type, such as `audio/wav`.
+
+    In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
+    (in bytes) say what it was.
+    """
+
+    data: bytes = b""
+    media_type: str = "application/octet-stream"
+    sha256: str | None = None
+    size: int = 0
+    path: str | None = None
+
+
 class Response(Struct, frozen=True, omit_defaults=True):
-    """What a provider answered. `cost_usd` only if the provider itself named a price."""
+    """What a provider answered.
+
+    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's.
+
+    Of a conversation, `turns` has what was said; `output` is then the last answer, `tool_calls` and `usage` are
+    those of all turns. `files` is what the answer was made of beside text.
+    """
 
     output: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
     model: str | None = None
     finish_reason: str | None = None
+    cost_usd: float | None = None
+    reward: float | None = None
+    turns: "tuple[Turn, ...]" = ()
+    files: tuple[Content, ...] = ()
+
+
+GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
+
+
+class Turn(Struct, frozen=True, omit_defaults=True):
+    """One exchange of a conversation: what the user said, and what came back."""
+
+    user: str
+    response: Response
+    latency_s: float = 0.0
     cost_usd: float | None = None
 
 
@@ -128,6 +165,64 @@ class Expectation(Struct, frozen=True):
 # What is asked.
 
 
+class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one run may take. A run that takes more is marked."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Positive | None = None
+    max_duration_s: Positive | None = None
+
+
+NO_ALLOWANCE = Allowance()
+
+
+class CaseOverrides(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Provider settings for one case.
+
+    A model API is called with this `model` and with these `params` beside its own; the team's own code finds both in
+    its request. `recorded` is a file that answers instead of any provider.
+    """
+
+    model: Annotated[Filled | None, Meta(description="Instead of the provider's.")] = None
+    params: Annotated[Mapping[str, Any], Meta(description="Beside the provider's own; they win.")] = {}
+    timeout_s: Annotated[Positive | None, Meta(description="Seconds that a call of this case may take.")] = None
+    recorded: Annotated[Filled | None, Meta(description="A journal or stored response that answers instead.")] = None
+
+
+NO_OVERRIDES = CaseOverrides()
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A task folder: what is to be done there is the case's input; `digest` identifies all files in it."""
+
+    folder: Path
+    digest: str
+    image: str | None = None
+    has_dockerfile: bool = False
+    cpus: float | None = None
+    memory_mb: int | None = None
+    setup: tuple[str, ...] = ()
+    agent_timeout_s: float | None = None
+    verifier_timeout_s: float | None = None
+    build_timeout_s: float | None = None
+
+
+class Cassette(Struct, frozen=True):
+    """A file with recorded answers, and what identifies its content."""
+
+    path: Path
+    digest: str
+
+
+class SimulatedUser(Struct, frozen=True, kw_only=True):
+    """A user that another provider plays, for at most `max_turns` turns. `provider` are that provider's options."""
+
+    provider: Any
+    persona: str
+    goal: str
+    max_turns: int
+
+
 class Case(Struct, frozen=True, kw_only=True):
     """One input and what is expected of the answer. `file` and `line` are where the user wrote it."""
 
@@ -142,10 +237,21 @@ class Case(Struct, frozen=True, kw_only=True):
     min_pass_rate: float | None = None
     critical: bool = False
     timeout_s: float | None = None
+    overrides: CaseOverrides = NO_OVERRIDES
+    cassette: Cassette | None = None
+    task: Task | None = None
+    turns: tuple[str, ...] = ()
+    user: SimulatedUser | None = None
+    allowance: Allowance | None = None
     description: str | None = None
     metadata: Mapping[str, Any] = {}
     file: str = ""
     line: int | None = None
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a run of it is more than one call."""
+        return bool(self.turns) or self.user is not None
 
 
 class Prompt(Struct, frozen=True):
@@ -206,17 +312,6 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def critical_tags(self) -> frozenset[str]:
         return frozenset(tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical)
-
-
-class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run may take. A run that takes more is marked."""
-
-    max_cost_usd: Positive | None = None
-    max_tokens: Positive | None = None
-    max_duration_s: Positive | None = None
-
-
-NO_ALLOWANCE = Allowance()
 
 
 class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

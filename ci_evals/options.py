@@ -118,12 +118,23 @@ output = setting(
 quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
 
 
-OVERRIDING = ("out", "providers", "runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries")
+label = setting(
+    "--label",
+    metavar="TEXT",
+    envvar="CI_EVALS_LABEL",
+    show_envvar=True,
+    help="Kept in the reports, to group them by; default: the suite's.",
+)
+
+
+OVERRIDING = (
+    "out", "providers", "runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "label",
+)  # fmt: skip
 
 
 def overriding(command: Command) -> Command:
     """Options that put other values in place of the suite's; `OVERRIDING` are their names."""
-    for option in (retries, timeout_s, max_concurrency, confirm_runs, max_runs, runs, providers, out):
+    for option in (label, retries, timeout_s, max_concurrency, confirm_runs, max_runs, runs, providers, out):
         command = option(command)
     return command
 

@@ -27,6 +27,8 @@ class Order(Struct, frozen=True, kw_only=True):
         replay: a journal that answers before any provider is called.
         replay_only: never call a provider.
         revision: the commit that is checked out.
+        run_id: identifies a new journal; one that is gone on with keeps its own.
+        files: where files that runs leave behind are kept; nowhere if None.
         baseline: what to compare with, or why there is nothing; None if nobody asked for a comparison.
     """
 
@@ -41,6 +43,8 @@ class Order(Struct, frozen=True, kw_only=True):
     replay: Path | None = None
     replay_only: bool = False
     revision: str | None = None
+    run_id: str | None = None
+    files: Path | None = None
     baseline: Baseline | NoComparison | None = None
 
     @property

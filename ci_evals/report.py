@@ -188,7 +188,11 @@ class CellReport(NamedTuple):
 
 
 class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a report says of where it comes from. `fingerprint` identifies cases, prompts and providers together."""
+    """What a report says of where it comes from.
+
+    `fingerprint` identifies cases, prompts and providers together, `run_id` the journal, through all its
+    continuations; `label` is the user's, to group reports by.
+    """
 
     name: str
     description: str | None = None
@@ -198,6 +202,8 @@ class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str
     revision: str | None = None
     shard: str | None = None
+    label: str | None = None
+    run_id: str | None = None
 
 
 class Resumption(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,15 +7,19 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation, read_dotenv
-from ci_evals.config.file_types import SuiteEntry
+from ci_evals.config.file_types import SuiteEntry, SweepEntry
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
+from ci_evals.config.stages import stage_options, stage_problems
+from ci_evals.config.sweeps import Sweeps
+from ci_evals.config.tasks import task_misfits
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model import Budget, Gate
+from ci_evals.model import Budget, Case, Gate
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
@@ -38,6 +42,7 @@ class Overrides(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     out: Path | None = None
     providers: tuple[str, ...] | None = None
+    label: str | None = None
 
 
 def find_config(folder: Path) -> Path:
@@ -91,7 +96,17 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
     """
     changes = {
         name: value
-        for name in ("runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "seed", "out")
+        for name in (
+            "runs",
+            "max_runs",
+            "confirm_runs",
+            "max_concurrency",
+            "timeout_s",
+            "retries",
+            "seed",
+            "out",
+            "label",
+        )
         if (value := getattr(overrides, name)) is not None
     }
     if overrides.providers is not None:
@@ -125,18 +140,27 @@ class _Loader:
         root = self.root
         settings = self.settings()
         entry = self.decoder.struct(settings, SuiteEntry, "", root.line)
-        providers = self.providers.read(*self.under("providers"), overrides.providers) if "providers" in root else ()
+        sweeps = self.sweeps(settings.get("variants"))
+        providers = (
+            self.providers.read(*self.under("providers"), overrides.providers, sweeps) if "providers" in root else ()
+        )
         prompts = self.prompts.read(*self.under("prompts"))
-        reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
+        reader = CaseReader(self.folder, *self.under("expect"), self.decoder, self.providers)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
         self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
+        self.problems.extend(task_misfits(cases, providers))
+        self.problems.extend(override_misfits(cases, providers, self.folder))
+        stages = stage_options(providers, self.providers.by_name)
+        line = line_of(root, "providers")
+        self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
         self.check_gate(settings.get("gate"), reader)
-        self.check_prices(settings.get("budget"), providers)
+        self.check_prices(settings.get("budget"), cases, providers)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
             name=entry.name or self.folder.name,
             description=entry.description,
+            label=_first(overrides.label, entry.label),
             file=self.file,
             folder=self.folder,
             runs=_first(overrides.runs, entry.runs),
@@ -152,6 +176,7 @@ class _Loader:
             cases=cases,
             gate=_without_bars_of_others(entry.gate, providers),
             budget=entry.budget,
+            stages=stages,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
             secrets=secret_values(self.interpolation.named, self.dotenv, (entry.name or "", *_visible(providers))),
@@ -179,6 +204,9 @@ class _Loader:
             head[key] = [] if key in own else self.interpolation.fill(value, key, line_of(self.root, key))
         return head
 
+    def sweeps(self, entries: Any) -> Sweeps:
+        return Sweeps(self.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
+
     def check_gate(self, gate: Any, cases: CaseReader) -> None:
         """A bar for a tag or provider that does not exist would never be missed."""
         if not isinstance(gate, Map):
@@ -191,10 +219,11 @@ class _Loader:
         if cases.knows_tags:
             self.check_bars("tag", gate.get("tags"), sorted(cases.tags))
 
-    def check_prices(self, budget: Any, providers: Sequence[ProviderOptions]) -> None:
+    def check_prices(self, budget: Any, cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> None:
         """A budget in USD is worth nothing if what answers cost is not known."""
         limits = self.quietly(budget, Budget)
-        if limits is None or not limits.counts_cost:
+        counts = limits is not None and limits.counts_cost
+        if not counts and not any(case.allowance and case.allowance.max_cost_usd for case in cases):
             return
         for provider in providers:
             if not provider.own_code and not has_price(provider):

@@ -191,6 +191,16 @@ def headers(path: Path) -> tuple[Header, ...]:
     return tuple(_header(line, path, number) for number, line in starting)
 
 
+def first_header(path: Path) -> Header:
+    """The header that a journal starts with.
+
+    Raises:
+        StorageError: there is no such file, or it is not a journal.
+    """
+    number, line = next(_lines(path), (1, b""))
+    return _header(line, path, number)
+
+
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Every line of a journal with its number, from 1; the last one may be torn."""
     try:

@@ -27,6 +27,7 @@ class EngineResources(NamedTuple):
     observe: Observe
     deadlines: Deadlines
     make_session: Callable[[], "aiohttp.ClientSession"]
+    files: Path | None = None
 
     @property
     def session(self) -> "aiohttp.ClientSession":
@@ -35,7 +36,9 @@ class EngineResources(NamedTuple):
 
 
 @asynccontextmanager
-async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Observe], EngineResources]]:
+async def lent(
+    folder: Path, max_concurrency: int, files: Path | None = None
+) -> AsyncIterator[Callable[[Observe], EngineResources]]:
     """Resources for one invocation, by who observes the answers' headers.
 
     While they are lent, the config's folder is importable.
@@ -51,7 +54,9 @@ async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Ob
                 stack.push_async_callback(session.close)
                 return session
 
-            yield lambda observe: EngineResources(folder, max_concurrency, stack, observe, deadlines, make_session)
+            yield lambda observe: EngineResources(
+                folder, max_concurrency, stack, observe, deadlines, make_session, files
+            )
     finally:
         with suppress(ValueError):  # code under test may have done so
             sys.path.remove(str(folder))

@@ -7,6 +7,7 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
 from ci_evals.graders.cost import Cost
 from ci_evals.graders.equals import Equals
+from ci_evals.graders.goal_reached import GoalReached
 from ci_evals.graders.is_json import IsJson
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
@@ -15,6 +16,7 @@ from ci_evals.graders.max_length import MaxLength
 from ci_evals.graders.not_empty import NotEmpty
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
+from ci_evals.graders.reward import Reward
 from ci_evals.graders.similar import Similar
 from ci_evals.graders.tool_call import ToolCallMatch
 
@@ -37,4 +39,6 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "cost": Cost,
     "tool_call": ToolCallMatch,
     "python": Python,
+    "reward": Reward,
+    "goal_reached": GoalReached,
 }

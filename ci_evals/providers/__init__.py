@@ -10,6 +10,7 @@ from ci_evals.providers.http import Http
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.openai import OpenAI
 from ci_evals.providers.python import Python
+from ci_evals.providers.task import TaskAgent
 
 PROVIDERS: Mapping[str, type[ProviderOptions]] = {
     "openai": OpenAI,
@@ -18,5 +19,6 @@ PROVIDERS: Mapping[str, type[ProviderOptions]] = {
     "http": Http,
     "command": Command,
     "python": Python,
+    "task": TaskAgent,
     "mock": Mock,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.model import Response, ToolCall, Usage
+from ci_evals.model import Content, Response, ToolCall, Turn, Usage
 
 _MAX_TOKENS = 2**53
 _ONE_LINE = 300
@@ -31,6 +31,8 @@ def as_response(value: object) -> Response:
         return Response(clean_text(value))
     if isinstance(value, Response):
         return _from_fields(msgspec.structs.asdict(value))
+    if isinstance(value, Content):
+        return Response(files=(value,))
     if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
         return _from_fields(value)
     return Response(_text(value, "the answer"))
@@ -113,6 +115,9 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         model=_name(fields.get("model"), "'model'"),
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
         cost_usd=_cost(fields.get("cost_usd")),
+        reward=_reward(fields.get("reward")),
+        turns=_turns(fields.get("turns")),
+        files=_files(fields.get("files")),
     )
 
 
@@ -175,6 +180,28 @@ def _cost(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ValueError(f"'cost_usd' must be an amount in US dollars, 0 or more, got {_shown(value)}")
     return float(value)
+
+
+def _reward(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"'reward' must be a number between 0 and 1, got {_shown(value)}")
+    return float(value)
+
+
+def _turns(value: object) -> tuple[Turn, ...]:
+    try:
+        return msgspec.convert(msgspec.to_builtins(value or ()), tuple[Turn, ...])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(f"'turns' must be a list of {{user, response}}: {error}") from None
+
+
+def _files(value: object) -> tuple[Content, ...]:
+    try:
+        return msgspec.convert(value or (), tuple[Content, ...])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"'files' must be a list of Content: {error}") from None
 
 
 def _name(value: object, what: str) -> str | None:

@@ -33,7 +33,7 @@ def open_target(target: str, resources: Resources, *, factory: bool) -> Provider
     Raises:
         ConfigError: it cannot be imported, or cannot be called as documented.
     """
-    function = _load(target, resources.folder)
+    function = load_target(target, resources.folder)
     threads = DaemonThreads()
     resources.stack.callback(threads.close)
     if factory:
@@ -154,7 +154,7 @@ def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -
         raise _wrong(target, function, f"cannot be called with ({', '.join(given)}): {error}") from None
 
 
-def _load(target: str, folder: Path) -> _Function:
+def load_target(target: str, folder: Path) -> _Function:
     module_name, _, names = target.partition(":")
     module = _import(module_name, target, folder)
     try:

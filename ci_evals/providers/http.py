@@ -9,7 +9,7 @@ import msgspec
 
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request, Response, ToolCall
-from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
 from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
 
@@ -124,7 +124,7 @@ def _variables(request: Request) -> dict[str, Any]:
             for message in request.messages
         ],
         "vars": case.vars,
-        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata},
+        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overriding(case)},
         "run": request.run,
     }
 

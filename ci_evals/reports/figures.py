@@ -24,6 +24,11 @@ def between(lower: float, upper: float) -> str:
     return f"between {rate(lower).removesuffix(' %')} and {rate(upper)}"
 
 
+def score(value: float | None) -> str:
+    """`0.93`, or a dash when there is none."""
+    return UNKNOWN if value is None else f"{value:.2f}"
+
+
 def usd(amount: float | None, unknown: str = "unknown") -> str:
     """`$12.34`, `$0.012`, `$0.00034`: cents, or two digits that count where cents would say nothing."""
     if amount is None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ci_evals.model import Case, Gate, Result, Status, Variant
+from ci_evals.model import Case, Gate, Response, Result, Status, Variant
 from ci_evals.report import STATUSES, CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
@@ -163,6 +163,10 @@ def over_budget(report: Report, limit: int) -> tuple[Result, ...]:
 
 def input_text(case: Case) -> str:
     """What a case asks, for a person: its input, its conversation or its vars."""
+    if case.user is not None:
+        return f"{case.user.persona}\nwants: {case.user.goal}"
+    if case.turns:
+        return "\n".join(f"user: {line}" for line in case.turns)
     if case.messages and case.input is None:
         return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
     if case.input is not None:
@@ -174,8 +178,14 @@ def answer_text(result: Result) -> str | None:
     """What came back: the text, then a line for each tool call; None if there was no answer."""
     if result.response is None:
         return None
-    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in result.response.tool_calls]
-    return "\n".join(filter(None, [result.response.output, *calls]))
+    if turns := result.response.turns:
+        return "\n".join(f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in turns)
+    return _said(result.response)
+
+
+def _said(response: Response) -> str:
+    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in response.tool_calls]
+    return "\n".join(filter(None, [response.output, *calls]))
 
 
 def detail_text(result: Result) -> str | None:

@@ -23,6 +23,7 @@ from ci_evals.reports.findings import (
     results_of,
 )
 from ci_evals.reports.json_brief import render_json
+from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
@@ -38,6 +39,7 @@ MAX_FLAKY = 10
 MAX_ERROR_GROUPS = 10
 MAX_OVER_BUDGET = 10
 MAX_SCOPES = 10
+MAX_STANDINGS = 20
 
 _MAX_REASONS = 3
 _NAME_CHARACTERS = 100
@@ -84,6 +86,8 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
         yield from ("", table) if number else (table,)
     if has_marks(variants):
         yield Text(LEGEND, style="dim")
+    if standings := leaderboard(variants):
+        yield from _leaderboard(standings)
     if len(verdict.scopes) > 1:
         yield from _gate(report, verdict.scopes)
     if found.failed:
@@ -101,6 +105,23 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
         yield from _errors(report)
     yield ""
     yield from _ending(summary)
+
+
+def _leaderboard(standings: Sequence[Standing]) -> Iterator[RenderableType]:
+    """The variants, the best first."""
+    yield _heading("Leaderboard", len(standings))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for standing in standings[:MAX_STANDINGS]:
+        variant = standing.variant
+        table.add_row(
+            Text(standing.place),
+            Text(one_line(str(variant.variant), _NAME_CHARACTERS)),
+            Text(rate_with_interval(variant.pass_rate, variant.lower, variant.upper)),
+        )
+    yield table
+    yield from _more(len(standings) - MAX_STANDINGS, "variant")
+    if any(standing.tied for standing in standings):
+        yield Text(TIES, style="dim")
 
 
 def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[RenderableType]:

@@ -31,6 +31,8 @@ SHORT: dict[str, Any] = {
     "cost": 1,
     "tool_call": "book",
     "python": "json:loads",
+    "reward": 0.5,
+    "goal_reached": True,
 }
 
 

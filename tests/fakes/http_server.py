@@ -102,6 +102,7 @@ class Lent:
     stack: AsyncExitStack
     deadlines: Deadlines
     observe: Callable[[Mapping[str, str]], None] = lambda _: None
+    files: Path | None = None
 
 
 @asynccontextmanager
