@@ -29,7 +29,7 @@ from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
 from ci_evals.verdict.gate import exit_code
 
-FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
+FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
 
 class World(NamedTuple):
