@@ -43,6 +43,7 @@ class Case(Struct, frozen=True, kw_only=True):
         tags: to select and to gate by.
         runs: runs of this case; wins over all other counts.
         min_pass_rate: a bar for this case alone.
+        critical: a regression of this case, or its missed bar, is red whatever else the gate allows.
         timeout_s: seconds that a call may take.
         description: for a reader.
         metadata: anything else, kept with the case for graders and providers.
@@ -59,6 +60,7 @@ class Case(Struct, frozen=True, kw_only=True):
     tags: Sequence[str] = ()
     runs: int | None = None
     min_pass_rate: float | None = None
+    critical: bool = False
     timeout_s: float | None = None
     description: str | None = None
     metadata: Mapping[str, Any] = {}

@@ -1,6 +1,7 @@
 """A report for Python: what was counted, every run, and what can be done with it."""
 
 import functools
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,10 @@ from ci_evals.reports.findings import bar_of, input_text
 from ci_evals.reports.json_entries import CellEntry
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
+from ci_evals.saved import read_report
+from ci_evals.verdict.comparison import Comparison, compare
 from ci_evals.verdict.gate import Verdict, decide
+from ci_evals.verdict.head import head_cells
 
 _INPUT_CHARACTERS = 100
 
@@ -115,6 +119,23 @@ class Report(counted.Report):
         report.__dict__["verdict"] = document.verdict
         return report
 
+    def diff(self, other: "Report | Path | str") -> Comparison:
+        """This report beside an earlier one: the cells that got worse or better, and how sure that is.
+
+        Args:
+            other: the baseline, or where it was saved; its cells are matched by their questions and names.
+
+        Returns:
+            Its `cells` and `variants`, each with rates, p-values and a `kind`; `of("regressed")` has those of a kind.
+
+        Raises:
+            StorageError: the baseline cannot be read.
+        """
+        alpha = round(1 - (self.gate or Gate()).confidence, 12)
+        with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
+            saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
+        return compare(head_cells(self.origin, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
+
     def slice(
         self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
     ) -> "Report":
@@ -135,6 +156,7 @@ def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> cou
     """A report of some cells: the same runs, numbered anew."""
     variants = tuple(v for v in report.matrix.variants if any(v == variant for _, variant, _ in cells))
     cases = list({case.id: case for case, _, _ in cells}.values())
+    prints = {case.id: text for case, text in zip(report.matrix.cases, report.fingerprints, strict=True)}
     old = {(case.id, variant): number for case, variant, number in cells}
     pairs = [(case, variant) for case in cases for variant in variants]
     only = {new for new, (case, variant) in enumerate(pairs) if (case.id, variant) in old}
@@ -155,6 +177,9 @@ def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> cou
         duration_s=report.duration_s,
         interrupted=report.interrupted,
         resumption=report.resumption,
+        fingerprint_of=lambda row: prints[cases[row].id],
+        looks=report.looks,
+        settled=report.settled,
     )
 
 
@@ -172,6 +197,7 @@ def _from(document: json_report.ReportDocument) -> counted.Report:
         cases.setdefault(entry.case, _case(entry, document.gate))
     variants = tuple(Variant(entry.provider, entry.prompt) for entry in document.variants)
     order = list(cases)
+    prints = {entry.case: entry.fingerprint for entry in document.cells}
     numbers = {
         (case, variant): row * len(variants) + column
         for row, case in enumerate(order)
@@ -182,7 +208,10 @@ def _from(document: json_report.ReportDocument) -> counted.Report:
     columns = Columns(matrix.total)
     lines: dict[int, bytes] = {}
     for result in document.results:
-        slot = matrix.first_slots[numbers[result.case, Variant(result.provider, result.prompt)]] + result.run - 1
+        cell = numbers[result.case, Variant(result.provider, result.prompt)]
+        if result.run > matrix.runs(cell):
+            continue  # a confirm run: the verdict has taken it into account
+        slot = matrix.first_slots[cell] + result.run - 1
         columns.record(slot, result, offset=slot)
         lines[slot] = msgspec.json.encode(result)
 
@@ -198,4 +227,7 @@ def _from(document: json_report.ReportDocument) -> counted.Report:
         started_at=document.started_at,
         duration_s=document.duration_s,
         interrupted=document.interrupted,
+        fingerprint_of=lambda row: prints[order[row]],
+        looks=document.looks,
+        settled=document.settled,
     )

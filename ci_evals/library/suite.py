@@ -24,6 +24,8 @@ class Suite:
         expect: graders of every case: those of `ci_evals.graders`, functions, or objects with `grade(answer)`.
         prompts: templates to compare, each a text or a mapping with `name`, `system`, `user`; none: the input is sent.
         runs: executions of every cell.
+        max_runs: go on up to so many while the verdict is open.
+        stop_early: stop as soon as no outcome of the rest can change the verdict.
         max_concurrency: calls under way at once, graders that wait included; `math.inf` for no limit.
         threshold: pass on a weighted mean score of this much instead of on every grader.
         gate: the rules for merging; without any, every run must pass.
@@ -48,6 +50,8 @@ class Suite:
         expect: Sequence[Expected] = (),
         prompts: Sequence[str | Mapping[str, Any]] = (),
         runs: int | None = None,
+        max_runs: int | None = None,
+        stop_early: bool | None = None,
         max_concurrency: float | None = None,
         threshold: float | None = None,
         gate: Gate | Mapping[str, Any] | None = None,
@@ -64,6 +68,8 @@ class Suite:
             "name": name,
             "description": description,
             "runs": runs,
+            "max_runs": max_runs,
+            "stop_early": stop_early,
             "max_concurrency": UNLIMITED if max_concurrency == math.inf else max_concurrency,
             "timeout_s": timeout_s,
             "retries": retries,

@@ -30,7 +30,8 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import population_bounds, scope_label
+from ci_evals.verdict.gate import population_bounds
+from ci_evals.verdict.scopes import scope_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment

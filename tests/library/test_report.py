@@ -83,3 +83,14 @@ def test_a_slice_is_a_report_of_its_own(report: Report) -> None:
 def test_a_slice_of_a_loaded_report_can_be_saved(report: Report, tmp_path: Path) -> None:
     part = Report.load(report.save(tmp_path)).slice(provider="b", tag="capital")
     assert Report.load(part.save(tmp_path / "part.json")).totals == (0, 3, 0, 3)
+
+
+def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
+    def answered(said: str) -> Report:
+        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
+        return evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20)
+
+    before, after = answered("Paris, no?"), answered("Lyon")
+    assert {cell.case for cell in after.diff(before).of("regressed")} == {"Paris"}
+    assert {cell.case for cell in before.diff(after.save(tmp_path)).of("fixed")} == {"Paris"}
+    assert not list(after.diff(after).of("regressed", "suspect"))
