@@ -33,7 +33,7 @@ from ci_evals.suite import Suite
 from ci_evals.verdict.gate import exit_code
 from ci_evals.verdict.pairwise import preference
 
-FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
+FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
 
 class World(NamedTuple):

@@ -189,5 +189,5 @@ def _unprompted(case: Case) -> Rendered:
     if case.messages:
         return Rendered(msgspec.to_builtins(list(case.messages)) if case.input is None else case.input, case.messages)
     value = dict(case.vars) if case.input is None else case.input
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
     return Rendered(value, (Message("user", text),))

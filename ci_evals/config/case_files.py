@@ -8,6 +8,7 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from ci_evals.config.code import Case, entry_of
 from ci_evals.config.decode import Decoder
 from ci_evals.config.file_types import CaseEntry, CaseFiles, TaskFolders
 from ci_evals.config.source import MAX_BYTES, MAX_DEPTH, line_of, parse, plain, read_text
@@ -53,7 +54,9 @@ class EntryReader:
         elif isinstance(entries, list):
             for index, entry in enumerate(entries):
                 path, entry_line = f"cases[{index}]", line_of(entries, index) or line
-                if isinstance(entry, dict) and ("file" in entry or "tasks" in entry):
+                if isinstance(entry, Case):
+                    yield self._written(entry, path)
+                elif isinstance(entry, dict) and ("file" in entry or "tasks" in entry):
                     yield from self._named(entry, path, entry_line)
                 else:
                     yield from _decoded(entry, self.suite, path, entry_line)
@@ -79,6 +82,10 @@ class EntryReader:
                     self.suite.problems.extend(error.problems)
                 else:
                     yield Found(case, case, shown, "", None, task)
+
+    def _written(self, case: Case, path: str) -> Found:
+        entry = entry_of(case, Decoder(case.file, self.suite.problems), path)
+        return Found(entry, {"id": case.id} if entry is None else entry, case.file, path, case.line)
 
     def _files(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         files = self.suite.struct(entry, CaseFiles, path, line)

@@ -85,7 +85,7 @@ class ReportOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Which files are written, and where."""
 
     out: Annotated[str, Meta(description="Folder for the results; --out wins.")] = "ci-evals-results"
-    formats: Annotated[tuple[Literal["json", "junit", "markdown"], ...], Meta(min_length=1)] = (
+    formats: Annotated[tuple[Literal["json", "junit", "markdown", "html"], ...], Meta(min_length=1)] = (
         "json",
         "junit",
         "markdown",

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
+from ci_evals.config.code import located
 from ci_evals.config.decode import Decoder, unknown
-from ci_evals.config.environment import Interpolation, read_dotenv
+from ci_evals.config.environment import Interpolation, Verbatim, read_dotenv
 from ci_evals.config.file_types import SuiteEntry, SweepEntry
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
@@ -76,7 +77,32 @@ def load_suite(
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return _Loader(path, environ, offline=offline).load(overrides or Overrides())
+    return _Loader(_read(path), environ, offline=offline).load(overrides or Overrides())
+
+
+def suite_of(
+    values: Mapping[str, Any],
+    place: tuple[str, int],
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    offline: bool = False,
+) -> Suite:
+    """Check a suite that was written in Python, by the rules of a file.
+
+    Args:
+        values: what would be under the top-level keys; cases, graders and providers may be objects.
+        place: the file and line where it is written, for messages and reports.
+        folder: where relative paths start.
+        environ: where keys are looked up; a `.env` file in the folder adds to it.
+        offline: nothing will be called, so keys may be missing.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    file, line = place
+    source = _Source(file, folder, located(values, line), [])
+    return _Loader(source, environ, offline=offline, verbatim=True).load(Overrides())
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
@@ -85,7 +111,7 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     Raises:
         ConfigError: there is none, or it is wrong.
     """
-    return _Loader(path, environ).mock()
+    return _Loader(_read(path), environ).mock()
 
 
 def overridden(suite: Suite, overrides: Overrides) -> Suite:
@@ -118,21 +144,36 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
     return msgspec.structs.replace(suite, **changes)
 
 
-class _Loader:
-    """One pass over one config."""
+class _Source(NamedTuple):
+    """What a suite is made of, and where it was written."""
 
-    def __init__(self, path: Path, environ: Mapping[str, str], *, offline: bool = False) -> None:
-        self.file = path.as_posix()
-        self.problems: list[Problem] = []
-        root = parse(read_text(path, self.file), self.file, self.problems)
-        if not isinstance(root, Map):
-            text = "expected a mapping with the keys `providers` and `cases`"
-            raise ConfigError([*self.problems, Problem(self.file, 1, "", text)])
-        self.root = root
-        self.folder = path.resolve().parent
+    file: str
+    folder: Path
+    root: Map
+    problems: list[Problem]
+
+
+def _read(path: Path) -> _Source:
+    file = path.as_posix()
+    problems: list[Problem] = []
+    root = parse(read_text(path, file), file, problems)
+    if not isinstance(root, Map):
+        text = "expected a mapping with the keys `providers` and `cases`"
+        raise ConfigError([*problems, Problem(file, 1, "", text)])
+    return _Source(file, path.resolve().parent, root, problems)
+
+
+class _Loader:
+    """One pass over one config; in a `verbatim` one, `${NAME}` is text."""
+
+    def __init__(
+        self, source: _Source, environ: Mapping[str, str], *, offline: bool = False, verbatim: bool = False
+    ) -> None:
+        self.file, self.folder, self.root, self.problems = source
         self.decoder = Decoder(self.file, self.problems)
         self.dotenv = read_dotenv(self.folder)
-        self.interpolation = Interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
+        interpolation = Verbatim if verbatim else Interpolation
+        self.interpolation = interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
         self.providers = ProviderReader(self.folder, self.decoder, self.interpolation)
         self.prompts = PromptReader(self.folder, self.decoder, self.interpolation)
 

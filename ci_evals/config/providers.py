@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ci_evals.config.code import is_written_in_code, provider_of
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation
 from ci_evals.config.source import line_of
@@ -98,6 +99,9 @@ class ProviderReader:
 
     def entry(self, entry: Any, path: str, line: int | None) -> ProviderOptions | None:
         """Decode one provider; None if it is so wrong that it has no name."""
+        if is_written_in_code(entry):
+            given = provider_of(entry, self.decoder, path, line)
+            return given and self._named(given, path, line)
         filled = self.interpolation.fill(entry, path, line)
         kind = filled.get("type") if isinstance(filled, dict) else None
         if kind is None:
@@ -109,8 +113,10 @@ class ProviderReader:
             self.decoder.problem(line_of(entry, "type"), f"{path}.type", text)
             return None
         options = self.decoder.struct(filled, cls, path, line, also=("type",))
-        if options is None:
-            return None
+        return options and self._named(options, path, line)
+
+    def _named(self, options: ProviderOptions, path: str, line: int | None) -> ProviderOptions | None:
+        """The options with a name and a key; None if they cannot be named."""
         for message in options.problems(self.folder):
             self.decoder.problem(line, path, message)
         try:

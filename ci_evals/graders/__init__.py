@@ -7,6 +7,7 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
 from ci_evals.graders.cost import Cost
 from ci_evals.graders.equals import Equals
+from ci_evals.graders.function import Not, grader
 from ci_evals.graders.goal_reached import GoalReached
 from ci_evals.graders.is_json import IsJson
 from ci_evals.graders.json_path import JsonPath
@@ -19,6 +20,31 @@ from ci_evals.graders.regex import Regex
 from ci_evals.graders.reward import Reward
 from ci_evals.graders.similar import Similar
 from ci_evals.graders.tool_call import ToolCallMatch
+
+__all__ = [
+    "GRADERS",
+    "Contains",
+    "ContainsAll",
+    "ContainsAny",
+    "Cost",
+    "EndsWith",
+    "Equals",
+    "GraderOptions",
+    "IContains",
+    "IsJson",
+    "JsonPath",
+    "JsonSchema",
+    "Latency",
+    "MaxLength",
+    "Not",
+    "NotEmpty",
+    "Python",
+    "Regex",
+    "Similar",
+    "StartsWith",
+    "ToolCallMatch",
+    "grader",
+]
 
 GRADERS: Mapping[str, type[GraderOptions]] = {
     "equals": Equals,

@@ -26,7 +26,7 @@ class ExpectedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     arguments: Mapping[str, Any] | None = None
 
 
-class ToolCallMatch(GraderOptions, frozen=True, kw_only=True):
+class ToolCallMatch(GraderOptions, frozen=True):
     """The answer calls a tool, or several.
 
     Under `not_`, more arguments or more calls than expected are no excuse: the call must not be there at all.

@@ -77,7 +77,7 @@ def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[J
     """Every cell in plan order, or those of one variant, with its bar."""
     report = summary.report
     for cell in report.cells if variant is None else report.cells_among(report.cells_of(variant)):
-        yield JudgedCell(*cell, bar=_bar(cell, summary.gate))
+        yield JudgedCell(*cell, bar=bar_of(cell, summary.gate))
 
 
 def findings(summary: Summary) -> Findings:
@@ -202,7 +202,7 @@ def _plain(value: Any) -> str:
         return repr(value)
 
 
-def _bar(cell: CellReport, gate: Gate | None) -> float:
+def bar_of(cell: CellReport, gate: Gate | None) -> float:
     """The case's own bar, else the strictest of the gate's that cover the cell, else every run."""
     if cell.case.min_pass_rate is not None:
         return cell.case.min_pass_rate

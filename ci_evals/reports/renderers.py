@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from ci_evals.reports import json_report, junit, markdown
+from ci_evals.reports import html, json_report, junit, markdown
 from ci_evals.reports.summary import Renderer
 
 RENDERERS: Mapping[str, Renderer] = {
     "report.json": json_report.render,
     "junit.xml": junit.render,
     "summary.md": markdown.render,
+    "report.html": html.render,
 }
