@@ -6,7 +6,7 @@ from ci_evals.graders.base import GraderOptions, all_or_nothing
 from ci_evals.model import GOAL_REACHED, Answer, Finding
 
 
-class GoalReached(GraderOptions, frozen=True, kw_only=True):
+class GoalReached(GraderOptions, frozen=True):
     """The simulated user said that its goal is reached; the value is always true."""
 
     value: Literal[True] = True

@@ -8,7 +8,7 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.model import Answer, Finding
 
 
-class Reward(GraderOptions, frozen=True, kw_only=True):
+class Reward(GraderOptions, frozen=True):
     """The task's verifier gave at least `value`; the score is its reward."""
 
     value: Annotated[float, Meta(ge=0, le=1)] = 1.0
