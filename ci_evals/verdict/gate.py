@@ -12,7 +12,7 @@ from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import Bounds, population_rate
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.history import Tally
-from ci_evals.verdict.rules import RuleVerdict, rule_verdicts
+from ci_evals.verdict.rules import RuleVerdict, lack, rule_verdicts
 from ci_evals.verdict.scopes import (
     SEVERITY,
     ScopeVerdict,
@@ -23,6 +23,7 @@ from ci_evals.verdict.scopes import (
     subject,
     tally,
 )
+from ci_evals.verdict.sentences import calm_sentence
 from ci_evals.verdict.words import exact, number_of, percent
 
 _BAR_IS = {"pass": "met", "borderline": "in doubt", "fail": "missed"}
@@ -67,6 +68,16 @@ def exit_code(verdict: Verdict, gate: Gate | None) -> int:
     return {"pass": 0, "borderline": int(blocks), "fail": 1, "error": 3}[verdict.status]
 
 
+def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
+    """What the comparison alone says, whatever the report's own bars do; without one there is no verdict."""
+    if not isinstance(comparison, Comparison) or not comparison.compared:
+        return Verdict(status="error", reason=lack(comparison), scopes=())
+    calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
+    rules = _over_looks(report, gate or Gate())
+    found = sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status])
+    return _combined(calm, tuple(found)) if found else calm
+
+
 def settled(report: Report, gate: Gate | None) -> VerdictStatus | None:
     """What the bars will say however the runs end that are still to come; None while that is open."""
     rules = _over_looks(report, gate or Gate())
@@ -84,7 +95,12 @@ def proven(report: Report, gate: Gate | None) -> bool:
 
 
 def population_bounds(report: Report, gate: Gate | None) -> Bounds | None:
-    """Where the pass rate on new cases like these is, each bound at the gate's confidence; None with too few cases."""
+    """Where the pass rate on new cases like these is, each bound at the gate's confidence.
+
+    None with too few cases, or of a run phase that was settled early: what had run by then is no fair sample.
+    """
+    if report.settled is not None:
+        return None
     width = len(report.matrix.variants)
     tallies = _tallies(report)
     estimate = population_rate(tallies[row : row + width] for row in range(0, len(tallies), width))

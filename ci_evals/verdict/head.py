@@ -34,7 +34,7 @@ def cell_figures(report: Report, cell: int) -> CellFigures:
 
 
 def trend_point(report: Report) -> TrendPoint:
-    """What a report came to."""
+    """What a report came to; without rates if it was settled early, since what had run by then is no fair sample."""
     variants = tuple(_trend_variant(report, variant) for variant in report.matrix.variants)
     return TrendPoint(report_ref(report), report.cases_fingerprint, variants)
 
@@ -67,7 +67,7 @@ def _totals(values: Sequence[float]) -> Totals:
 def _trend_variant(report: Report, variant: Variant) -> TrendVariant:
     cells = report.cells_of(variant)
     counts = [report.counts((cell,)) for cell in cells]
-    rate = pass_rate((each.passed, each.graded) for each in counts)
+    rate = pass_rate((each.passed, each.graded) for each in counts) if report.settled is None else None
     figures = report.figures(cells)
     return TrendVariant(
         provider=variant.provider,

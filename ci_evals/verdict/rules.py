@@ -1,13 +1,13 @@
 """What follows from the comparison for merging: regressions, falls of a whole variant, ratchet, cost, latency."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
 from msgspec import Struct
 
 from ci_evals.model import Gate
-from ci_evals.report import Report
+from ci_evals.report import CellKey, Report
 from ci_evals.verdict import ratchet
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
 from ci_evals.verdict.differences import Difference
@@ -30,19 +30,32 @@ def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoCompar
     """Every rule that speaks against merging."""
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
-            yield RuleVerdict("baseline", "error", f"{_lack(comparison)}, and the gate requires a comparison")
+            yield RuleVerdict("baseline", "error", f"{lack(comparison)}, and the gate requires a comparison")
         return
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
+    # What had run when a verdict was settled early is no fair sample, and its failures are red already.
+    fallen = comparison.fallen if report.settled is None else ()
     yield from chain(
         _critical(comparison),
         _regressions(comparison, rules, red),
-        (RuleVerdict("variant", red, variant_sentence(comparison, each)) for each in comparison.fallen),
+        (RuleVerdict("variant", red, variant_sentence(comparison, each)) for each in fallen),
         (RuleVerdict("ratchet", "fail", text) for text in ratchet.broken(report, rules, comparison.baseline.trend)),
         _increases(comparison, rules),
     )
 
 
-def _lack(comparison: Comparison | NoComparison | None) -> str:
+def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]) -> frozenset[CellKey]:
+    """The regressed cells that make the gate red."""
+    if not isinstance(comparison, Comparison):
+        return frozenset()
+    red = {each.rule for each in found if each.status == "fail"}
+    return frozenset(
+        cell.key for cell in comparison.of("regressed") if ("critical" if cell.critical else "regressions") in red
+    )
+
+
+def lack(comparison: Comparison | NoComparison | None) -> str:
+    """Why there is nothing to go by."""
     match comparison:
         case None:
             return "no baseline: none was named with --baseline"

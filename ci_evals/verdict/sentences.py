@@ -2,6 +2,7 @@
 
 from ci_evals.model import Variant
 from ci_evals.verdict.comparison import Comparison, VariantComparison
+from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.history import Tally
 from ci_evals.verdict.pairing import CellComparison
 from ci_evals.verdict.words import duration, name_of, number_of, once_in, percent
@@ -44,9 +45,63 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
     rates = f"pass rate {base} on {comparison.baseline.name}, {here} here over {number_of(variant.cells, 'case')}"
     of = variant_name(comparison, variant)
+    if surely_higher(variant):
+        return f"{of}{rates}; a rise beyond noise"
     if variant.adjusted_p > comparison.alpha:
         return f"{of}{rates}: within noise"
     return f"{of}{rates}; a drop like this happens by chance {once_in(variant.p)} comparisons"
+
+
+def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
+    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`."""
+    points = 100 * (variant.head_rate - variant.base_rate)
+    if round(points, 1) == 0:
+        return "no change"
+    text = f"{_signed(points, 1)} points"
+    if points < 0 and variant.adjusted_p <= comparison.alpha:
+        return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
+    change = variant.differences.pass_rate
+    if surely_higher(variant) and change is not None and change.lower is not None and change.upper is not None:
+        return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
+    return f"{text}, noise"
+
+
+def ratio_change(ratio: Difference | None) -> str:
+    """A ratio as a change: `+30 % (+10 to +52 %)`, or `+2 %, noise`; nothing where a side does not know the figure."""
+    if ratio is None:
+        return ""
+    if round(100 * (ratio.value - 1)) == 0:
+        return "no change"
+    text = f"{_signed(100 * (ratio.value - 1))} %"
+    if ratio.lower is None or ratio.upper is None:
+        return f"{text}, too few cases to tell"
+    if ratio.lower <= 1 <= ratio.upper:
+        return f"{text}, noise"
+    return f"{text} ({_signed(100 * (ratio.lower - 1))} to {_signed(100 * (ratio.upper - 1))} %)"
+
+
+def _signed(value: float, places: int = 0) -> str:
+    """`-8.3`, `+2.0`, `0`."""
+    shown = f"{value:+.{places}f}"
+    return shown if float(shown) else f"{0:.{places}f}"
+
+
+def surely_higher(variant: VariantComparison) -> bool:
+    """Whether even the lower bound of the difference is a rise."""
+    change = variant.differences.pass_rate
+    return change is not None and change.lower is not None and change.lower > 0
+
+
+def calm_sentence(comparison: Comparison) -> str:
+    """`nothing is surely worse than on main: 40 cases compared, 2 possibly worse, within noise`."""
+    possible, allowed = (comparison.counts.get(kind, 0) for kind in ("suspect", "regressed"))
+    found = f"nothing is surely worse than on {comparison.baseline.name}"
+    if allowed:
+        found = f"no more is worse than on {comparison.baseline.name} than the gate allows"
+    parts = [f"{number_of(comparison.compared, 'case')} compared"]
+    parts += [f"{allowed} regressed"] if allowed else []
+    parts += [f"{possible} possibly worse, within noise"] if possible else []
+    return f"{found}: {', '.join(parts)}"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
