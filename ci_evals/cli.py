@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_evals import __version__, options, streams
+from ci_evals import __version__, options, report_commands, streams
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
@@ -333,6 +333,9 @@ def init(folder: Path, *, force: bool) -> None:
     for path in write_starter(folder, overwrite=force):
         click.echo(f"written: {path.as_posix()}")
     click.echo("next: ci-evals run")
+
+
+group.add_command(report_commands.compare)
 
 
 @group.command("mock-server")

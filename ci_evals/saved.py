@@ -97,6 +97,11 @@ class SavedReport(NamedTuple):
         return self.document.started_at
 
     @property
+    def own_id(self) -> str:
+        """Tells it from other reports; version 1 had no ids."""
+        return self.document.id or self.path.as_posix()
+
+    @property
     def confirm_runs(self) -> int:
         """How many further runs its suspects were given."""
         return self.document.comparison.confirm_runs if self.document.comparison else 0
@@ -115,7 +120,7 @@ class SavedReport(NamedTuple):
     def baseline(self) -> Baseline:
         """Itself and the reports before it, as a side to compare with."""
         document = self.document
-        own = ReportRef(document.id or self.path.as_posix(), document.started_at, document.suite.revision)
+        own = ReportRef(self.own_id, document.started_at, document.suite.revision)
         earlier = document.history.reports
         cells = {
             cell.key: BaseCell(
@@ -163,13 +168,16 @@ def _too_new(path: Path, version: _Version) -> StorageError:
     return StorageError(f"{path}: is of {text}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here")
 
 
-def read_baseline(paths: Sequence[Path], suite: str, name: str | None = None) -> Baseline | NoComparison:
+def read_baseline(
+    paths: Sequence[Path], suite: str, name: str | None = None, but: SavedReport | None = None
+) -> Baseline | NoComparison:
     """Read the reports that a run is compared with, the newest of them being the baseline and the others its history.
 
     Args:
         paths: report.json files, folders with one in them, or folders of such folders.
         suite: what is compared with them.
         name: what sentences call the base side.
+        but: a report that is no part of its own baseline, wherever it lies.
 
     Returns:
         The baseline, or why there is none: nothing is there, or it is of another suite.
@@ -184,7 +192,10 @@ def read_baseline(paths: Sequence[Path], suite: str, name: str | None = None) ->
     if not same:
         other = found[0]
         return NoComparison(f"no baseline: {other.path.as_posix()} is of another suite, {other.suite.name!r}")
-    baseline = joined([report.baseline for report in same])
+    others = [report for report in same if but is None or report.own_id != but.own_id]
+    if not others:
+        return NoComparison(f"no baseline: {same[0].path.as_posix()} is the very report that is to be compared")
+    baseline = joined([report.baseline for report in others])
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].path.as_posix()} has no cells")
     return msgspec.structs.replace(baseline, name=name) if name else baseline
