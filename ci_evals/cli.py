@@ -336,6 +336,7 @@ def init(folder: Path, *, force: bool) -> None:
 
 
 group.add_command(report_commands.compare)
+group.add_command(report_commands.explain)
 
 
 @group.command("mock-server")

@@ -121,8 +121,6 @@ report_format = setting(
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
     show_default=True,
-    envvar="CI_EVALS_REPORT_FORMAT",
-    show_envvar=True,
     help="What is printed on stdout.",
 )
 quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")

@@ -12,6 +12,9 @@ from ci_evals.model import Case, Gate, Result, Variant
 from ci_evals.report import CellKey, Columns, Looks, Matrix, Report, SuiteInfo
 from ci_evals.reports.json_report import REPORT
 
+_MOST_RUNS = 1_000_000
+"""Nobody runs a cell more often; a damaged file may say so."""
+
 
 class _Cell(Struct, frozen=True):
     case: str
@@ -59,12 +62,16 @@ def rebuilt(path: Path) -> tuple[Report, Gate | None]:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Document)
         return _report(document), _gate(document.gate)
-    except (OSError, ValueError, KeyError, IndexError) as error:  # DecodeError and ValidationError are ValueErrors
+    except (OSError, ValueError) as error:  # all that msgspec raises is one of ValueError
         raise StorageError(f"{path}: is no whole report of ci-evals: {error}") from error
 
 
 def _report(document: _Document) -> Report:
     cells = {cell.key: cell for cell in document.cells}
+    if not cells:
+        raise ValueError("it has no cells")
+    if any(not 0 <= cell.planned <= _MOST_RUNS for cell in document.cells):
+        raise ValueError(f"a cell has a number of planned runs that is not between 0 and {_MOST_RUNS:,}")
     variants = [Variant(*key) for key in dict.fromkeys(cell.key[1:] for cell in document.cells)]
     rows: dict[str, list[_Cell]] = {}
     for cell in document.cells:
@@ -133,9 +140,11 @@ def _sorted(
     further: dict[int, dict[int, bytes]] = {}
     for line in lines:
         result = _decode(line)
-        cell = numbers[result.case, result.provider, result.prompt]
+        cell = numbers.get((result.case, result.provider, result.prompt))
         place = result.run - 1
-        if place < 0:
+        if cell is None:
+            raise ValueError(f"it has a result of the case {result.case!r}, but no such cell")
+        if not 0 <= place < _MOST_RUNS:
             raise ValueError(f"a result has the run number {result.run}")
         if place < matrix.runs(cell):
             planned[matrix.first_slots[cell] + place] = bytes(line)
@@ -146,15 +155,10 @@ def _sorted(
 
 def _confirmation(matrix: Matrix, further: Mapping[int, Mapping[int, bytes]]) -> tuple[Matrix, dict[int, bytes]]:
     runs = 1 + max(place for lines in further.values() for place in lines)
-    if runs > _MOST_RUNS:
-        raise ValueError(f"a result has the run number {runs}")
     more = Matrix(matrix.cases, matrix.variants, runs, only=set(further), after=matrix)
     return more, {
         more.first_slots[cell] + place: line for cell, lines in further.items() for place, line in lines.items()
     }
-
-
-_MOST_RUNS = 1_000_000
 
 
 def _gate(rules: Mapping[str, Any] | None) -> Gate | None:

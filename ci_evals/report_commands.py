@@ -44,6 +44,54 @@ def compare(reports: tuple[Path, ...], output: "ReportFormat") -> int:
     return exit_code(summary.verdict, summary.gate)
 
 
+@click.command()
+@click.argument("case")
+@click.option(
+    "--report",
+    type=report_path,
+    metavar="PATH",
+    help="A report.json or a results folder; default: the suite's folder for results, else ci-evals-results.",
+)
+@options.config
+@options.baseline
+@click.option("--provider", help="Only on this provider.")
+@click.option("--prompt", help="Only with this prompt.")
+@options.report_format
+def explain(
+    case: str,
+    report: Path | None,
+    config: Path | None,
+    baseline: tuple[Path, ...],
+    output: "ReportFormat",
+    **only: str | None,
+) -> int:
+    """Tell all that is known of one CASE: every run here and on the base, its grades, and the test in words.
+
+    Without --baseline it is what the report itself has of its comparison; with it, the comparison is made anew and
+    the runs of the newest base report are shown too.
+
+    \b
+    Examples:
+      ci-evals explain refund
+      ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
+    """
+    from ci_evals.explaining import Wanted, explanations, shown
+
+    found = explanations(Wanted(case, **only), report or _results(config), baseline)
+    _print(shown(found, output), output)
+    return 0
+
+
+def _results(config: Path | None) -> Path:
+    """Where the results of the suite are."""
+    usual = Path("ci-evals-results")
+    if config is None and usual.is_dir():
+        return usual
+    from ci_evals.config.load import Overrides, find_config, load_suite
+
+    return load_suite(config or find_config(Path()), os.environ, Overrides(), offline=True).out
+
+
 def _print(text: str, output: "ReportFormat") -> None:
     """On stdout; in a log of GitHub Actions nothing in it is taken for a workflow command."""
     if output != "json" and os.environ.get("GITHUB_ACTIONS") == "true":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -44,6 +44,14 @@ class Pool(NamedTuple):
     passed: int
     graded: int
     reports: int
+
+
+class PoolStep(NamedTuple):
+    """What became of one report's evidence of a cell, and the p of its disagreement with the newer ones."""
+
+    evidence: Evidence
+    outcome: Literal["pooled", "disagrees", "beyond a change", "enough without", "nothing graded"]
+    p: float | None = None
 
 
 class Totals(NamedTuple):
@@ -149,6 +157,27 @@ def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
         if graded >= POOLED_RUNS:
             break
     return Pool(passed, graded, reports)
+
+
+def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
+    """How `pooled` goes about the evidence of a cell, newest first, report by report."""
+    steps: list[PoolStep] = []
+    passed = graded = 0
+    changed = False
+    for each in evidence:
+        if not each.graded:
+            steps.append(PoolStep(each, "nothing graded"))
+        elif changed:
+            steps.append(PoolStep(each, "beyond a change"))
+        elif graded >= POOLED_RUNS:
+            steps.append(PoolStep(each, "enough without"))
+        else:
+            p = fisher_two_sided(each.passed, each.graded, passed, graded) if graded else None
+            changed = p is not None and p <= DISAGREEMENT
+            steps.append(PoolStep(each, "disagrees" if changed else "pooled", p))
+            if not changed:
+                passed, graded = passed + each.passed, graded + each.graded
+    return steps
 
 
 def joined(reports: Sequence[Baseline]) -> Baseline:

@@ -6,14 +6,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ci_evals.model import Gate
+from ci_evals.model import Gate, Variant
 from ci_evals.report import CellKey, Report
 from ci_evals.verdict import ratchet
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
 from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.scopes import VerdictStatus
 from ci_evals.verdict.sentences import cell_sentence, variant_name, variant_sentence
-from ci_evals.verdict.words import number_of, percent
+from ci_evals.verdict.words import name_of, number_of, percent
+
+_NAMES = 5
 
 RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
 
@@ -61,6 +63,10 @@ def lack(comparison: Comparison | NoComparison | None) -> str:
             return "no baseline: none was named with --baseline"
         case NoComparison(reason):
             return reason
+    theirs = comparison.baseline.variants
+    if not any(cell.key[1:] in theirs for cell in comparison.cells if cell.kind != "removed"):
+        names = ", ".join(name_of(str(Variant(*each))) for each in theirs[:_NAMES])
+        return f"nothing to compare: {comparison.baseline.name} has other providers and prompts: {names}"
     return f"nothing to compare: no case has graded runs both here and on {comparison.baseline.name}"
 
 

@@ -3,7 +3,7 @@
 from ci_evals.model import Variant
 from ci_evals.verdict.comparison import Comparison, VariantComparison
 from ci_evals.verdict.differences import Difference
-from ci_evals.verdict.history import Tally
+from ci_evals.verdict.history import PoolStep, Tally
 from ci_evals.verdict.pairing import CellComparison
 from ci_evals.verdict.words import duration, name_of, number_of, once_in, percent
 
@@ -38,6 +38,34 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         "edited": f"edited, so not compared: {before}, {here}",
         "not compared": f"not compared: no run of its own was graded {f'on {base}' if cell.head.graded else 'here'}",
     }[cell.kind]
+
+
+def tested_sentence(cell: CellComparison, alpha: float) -> str:
+    """The test behind a kind: `Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.7e-07, …`."""
+    if cell.p is None or cell.adjusted_p is None:
+        return "not tested: there is nothing to hold it against"
+    of = "a rise" if cell.kind == "fixed" else "a drop"
+    test = f"Fisher's exact test for {of}, {of_runs(cell.head)} against {of_runs(cell.base)}: p = {cell.p:.2g}"
+    allowed = f"{test}, {cell.adjusted_p:.2g} after allowing for all cells that were compared"
+    if cell.kind in ("regressed", "fixed"):
+        return f"{allowed}; at most {alpha:g}, so it is named"
+    waiting = (
+        " (a suspect counts as 1 until it is confirmed)" if cell.kind == "suspect" and cell.adjusted_p >= 1 else ""
+    )
+    return f"{allowed}{waiting}; more than {alpha:g}, so it is not named"
+
+
+def step_sentence(step: PoolStep) -> str:
+    """What became of one report's evidence: `10 of 10, pooled`."""
+    runs = of_runs(Tally(step.evidence.passed, step.evidence.graded))
+    chance = "" if step.p is None else f"by chance {once_in(step.p)} comparisons"
+    return {
+        "pooled": f"{runs}, pooled",
+        "disagrees": f"{runs}, unlike the newer ones, as happens {chance}: behaviour changed, pooling stops here",
+        "beyond a change": f"{runs}, older than the change: left out",
+        "enough without": f"{runs}, left out: the newer ones are enough",
+        "nothing graded": "no run was graded",
+    }[step.outcome]
 
 
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
