@@ -338,7 +338,12 @@ class Report:
 
     @property
     def pass_rate(self) -> float | None:
-        """The mean over cells of their share of passed runs, as the gate sees it; None without graded runs."""
+        """The mean over cells of their share of passed runs, as the gate sees it; None without graded runs.
+
+        None as well where they ended as soon as the verdict was certain: those are no fair sample.
+        """
+        if self.settled is not None:
+            return None
         rates = [cell.counts.passed / cell.counts.graded for cell in self.cells if cell.counts.graded]
         return statistics.fmean(rates) if rates else None
 
@@ -430,11 +435,13 @@ class Report:
 
     def _passed_text(self, counts: Counts) -> str:
         rate, share = self.pass_rate, counts.pass_rate
-        if rate is None or share is None:
+        if share is None:
             return "no run was graded"
         complete = counts.graded == counts.planned
         runs = f"{'' if complete else 'graded '}{'run' if counts.graded == 1 else 'runs'}"
         text = f"{counts.passed} of {counts.graded} {runs} passed"
+        if rate is None:
+            return text
         if complete and isclose(rate, share):
             return f"{text} ({_percent(share)})"
         mean = "mean over cases" if len(self.matrix.variants) == 1 else "mean over cases and variants"

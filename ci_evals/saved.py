@@ -11,6 +11,7 @@ from msgspec import Struct
 from ci_evals.engine.journal import JOURNAL, scan
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
+from ci_evals.redaction import Redactor
 from ci_evals.report import CellKey, SuiteInfo
 from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_report import REPORT
@@ -50,6 +51,12 @@ class _Cell(Struct, frozen=True):
     figures: CellFigures = NO_FIGURES
     history: tuple[tuple[int, int, int], ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse counts that no run leaves behind."""
+        tallies = [self.fresh, self.confirming, *(Tally(*counts) for _, *counts in self.history)]
+        if any(not 0 <= tally.passed <= tally.graded for tally in tallies):
+            raise ValueError("impossible counts")
+
     @property
     def key(self) -> CellKey:
         return self.case, self.provider, self.prompt
@@ -79,6 +86,12 @@ class _Document(Struct, frozen=True):
     history: _History = _History()
     trend_point: TrendPoint | None = None
     comparison: _Confirmation | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a history of reports that are not named."""
+        known = range(len(self.history.reports))
+        if any(number not in known for cell in self.cells for number, _, _ in cell.history):
+            raise ValueError("a cell's history names a report that `history.reports` does not have")
 
 
 class SavedReport(NamedTuple):
@@ -163,13 +176,16 @@ def _too_new(path: Path, version: _Version) -> StorageError:
     return StorageError(f"{path}: is of {text}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here")
 
 
-def read_baseline(paths: Sequence[Path], suite: str, name: str | None = None) -> Baseline | NoComparison:
+def read_baseline(
+    paths: Sequence[Path], suite: str, name: str | None = None, redactor: Redactor | None = None
+) -> Baseline | NoComparison:
     """Read the reports that a run is compared with, the newest of them being the baseline and the others its history.
 
     Args:
         paths: report.json files, folders with one in them, or folders of such folders.
         suite: what is compared with them.
         name: what sentences call the base side.
+        redactor: takes secrets out of the names of cases, as it does out of those that they are compared with.
 
     Returns:
         The baseline, or why there is none: nothing is there, or it is of another suite.
@@ -187,6 +203,9 @@ def read_baseline(paths: Sequence[Path], suite: str, name: str | None = None) ->
     baseline = joined([report.baseline for report in same])
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].path.as_posix()} has no cells")
+    if redactor is not None and redactor.finds(msgspec.json.encode(list(baseline.cells))):
+        cells = {redactor.clean(key): cell for key, cell in baseline.cells.items()}
+        baseline = msgspec.structs.replace(baseline, cells=cells)
     return msgspec.structs.replace(baseline, name=name) if name else baseline
 
 

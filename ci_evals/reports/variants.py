@@ -60,7 +60,7 @@ def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
     cells = report.cells_of(variant)
     slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
     by_cell = [report.counts((cell,)) for cell in cells]
-    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell)
+    rate = None if report.settled else pass_rate((counts.passed, counts.graded) for counts in by_cell)
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
     return VariantReport(
         variant=variant,

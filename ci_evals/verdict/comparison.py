@@ -12,7 +12,7 @@ from ci_evals.stats.fisher import fisher_lower, fisher_upper
 from ci_evals.stats.multiplicity import benjamini_hochberg, holm
 from ci_evals.stats.stratified import stratified_lower
 from ci_evals.verdict.differences import Differences, differences
-from ci_evals.verdict.history import Baseline, Tally
+from ci_evals.verdict.history import BaseCell, Baseline, Tally
 from ci_evals.verdict.pairing import (
     SUSPICION,
     CellComparison,
@@ -66,6 +66,19 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def by_key(self) -> Mapping[CellKey, CellComparison]:
         return {cell.key: cell for cell in self.cells}
+
+    @cached_property
+    def base_variants(self) -> Mapping[VariantKey, VariantKey]:
+        """Which variant of the baseline each one is compared with."""
+        head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
+        return matched_variants(head, self.baseline.variants)
+
+    def base_of(self, key: CellKey) -> BaseCell | None:
+        """What the baseline has of a cell, whatever its case or its variant was called there."""
+        case, *variant = key
+        old_name = found.renamed_from if (found := self.by_key.get(key)) else None
+        base_variant = self.base_variants.get((variant[0], variant[1]), key[1:])
+        return self.baseline.cells.get((old_name or case, *base_variant))
 
     @cached_property
     def several_variants(self) -> bool:
@@ -183,8 +196,8 @@ def _kind(tested: _Tested, base: Tally, fall: float, rise: float, alpha: float) 
             return "suspect", p, fall
     elif head.passed * base.graded > base.passed * head.graded and rise <= alpha:
         return "fixed", tested.upper, rise
-    stable = head.passed in (0, head.graded) and base.passed in (0, base.graded)
-    return "unchanged" if stable else "flaky", fisher_lower(*head, *base), fall
+    same = head.passed == base.passed == 0 or (head.passed == head.graded and base.passed == base.graded)
+    return "unchanged" if same else "flaky", fisher_lower(*head, *base), fall
 
 
 def _variant_comparisons(

@@ -12,7 +12,7 @@ from ci_evals.verdict import ratchet
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
 from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.scopes import VerdictStatus
-from ci_evals.verdict.sentences import cell_sentence, variant_name, variant_sentence
+from ci_evals.verdict.sentences import cell_sentence, nothing_compared, variant_name, variant_sentence
 from ci_evals.verdict.words import number_of, percent
 
 RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
@@ -48,7 +48,7 @@ def _lack(comparison: Comparison | NoComparison | None) -> str:
             return "no baseline: none was named with --baseline"
         case NoComparison(reason):
             return reason
-    return f"nothing to compare: no case has graded runs both here and on {comparison.baseline.name}"
+    return nothing_compared(comparison)
 
 
 def _critical(comparison: Comparison) -> Iterator[RuleVerdict]:
@@ -61,8 +61,10 @@ def _regressions(comparison: Comparison, rules: Gate, red: VerdictStatus) -> Ite
     regressed = [cell for cell in comparison.of("regressed") if not cell.critical]
     if len(regressed) > rules.max_regressions:
         first, *others = regressed
-        more = f" ({number_of(len(others), 'more case')} regressed)" if others else ""
-        yield RuleVerdict("regressions", red, cell_sentence(comparison, first) + more)
+        more = [f"{number_of(len(others), 'more case')} regressed"] if others else []
+        more += [f"the gate allows {rules.max_regressions}"] if rules.max_regressions else []
+        text = cell_sentence(comparison, first) + (f" ({', and '.join(more)})" if more else "")
+        yield RuleVerdict("regressions", red, text)
 
 
 def _increases(comparison: Comparison, rules: Gate) -> Iterator[RuleVerdict]:

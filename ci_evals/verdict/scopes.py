@@ -22,7 +22,8 @@ MOST_RUNS = 100
 
 
 class ScopeVerdict(Struct, frozen=True, kw_only=True):
-    """What the gate says of one part of the matrix. Rates are fractions in [0, 1]; None where no run was graded.
+    """What the gate says of one part of the matrix. Rates are fractions in [0, 1]; None where no run was graded, or
+    where the runs ended as soon as the verdict was certain: they are no fair sample.
 
     A scope without a `bar` is there to be shown: it passes unless none of its runs was graded. `lower` and `upper`
     are one-sided bounds at the gate's confidence. `cases`, `graded` and `failed` are numbers of cases and of runs.
