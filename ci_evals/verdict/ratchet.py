@@ -31,7 +31,7 @@ def broken(report: Report, rules: Gate, trend: Sequence[TrendPoint]) -> Iterator
         upper = found.bounds(rules.confidence).upper
         if upper < best:
             of = f"{name_of(str(variant))}: " if len(report.matrix.variants) > 1 else ""
-            rate, sure = percent(float(found.rate), best), percent(rules.confidence, rules.confidence)
+            rate, sure = percent(float(found.rate), best), percent(rules.confidence)
             at_most = f"({sure} sure: at most {percent(upper, best)})"
             yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that it has held before"
 

@@ -36,7 +36,7 @@ def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoCompar
     yield from chain(
         _critical(comparison),
         _regressions(comparison, rules, red),
-        (RuleVerdict("variant", red, variant_sentence(comparison, each)) for each in comparison.fallen),
+        _falls(comparison, rules, red),
         (RuleVerdict("ratchet", "fail", text) for text in ratchet.broken(report, rules, comparison.baseline.trend)),
         _increases(comparison, rules),
     )
@@ -65,6 +65,13 @@ def _regressions(comparison: Comparison, rules: Gate, red: VerdictStatus) -> Ite
         more += [f"the gate allows {rules.max_regressions}"] if rules.max_regressions else []
         text = cell_sentence(comparison, first) + (f" ({', and '.join(more)})" if more else "")
         yield RuleVerdict("regressions", red, text)
+
+
+def _falls(comparison: Comparison, rules: Gate, red: VerdictStatus) -> Iterator[RuleVerdict]:
+    """Variants that are worse as a whole; regressions that the gate allows are left out of that."""
+    allowed = rules.max_regressions > 0
+    for variant in comparison.fallen(beyond_regressions=allowed):
+        yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
 
 
 def _increases(comparison: Comparison, rules: Gate) -> Iterator[RuleVerdict]:

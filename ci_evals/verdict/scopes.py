@@ -92,7 +92,7 @@ def sentence(scope: ScopeVerdict, rules: Gate) -> str:
             return f"{scope.failed} of {number_of(scope.graded, 'run')} failed, and every run must pass"
         return f"{scope.graded} of {number_of(scope.graded, 'run')} passed"
     rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
-    sure = f"{percent(rules.confidence, rules.confidence)} sure"
+    sure = f"{percent(rules.confidence)} sure"
     at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
     if scope.status == "fail":
         return f"pass rate {rate} is below the bar of {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"

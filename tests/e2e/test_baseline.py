@@ -69,7 +69,8 @@ def kinds_in(folder: Path) -> Any:
 
 
 async def test_a_regression_is_confirmed_named_and_red(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(8))
         await base(tmp_path)
         server.broken, server.asked = {"q0"}, type(server.asked)()
@@ -88,7 +89,8 @@ async def test_a_regression_is_confirmed_named_and_red(tmp_path: Path) -> None:
 
 
 async def test_nothing_changed_is_green_and_costs_nothing_more(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
         await base(tmp_path)
         before = server.asked.total()
@@ -100,7 +102,8 @@ async def test_nothing_changed_is_green_and_costs_nothing_more(tmp_path: Path) -
 
 
 async def test_without_confirm_runs_the_planned_ones_decide(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
         await base(tmp_path, runs=30)
         server.broken = {"q0"}
@@ -112,22 +115,25 @@ async def test_without_confirm_runs_the_planned_ones_decide(tmp_path: Path) -> N
 
 
 async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnamed(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
         await base(tmp_path)
         server.broken = {"q0"}
         suite(tmp_path, server.url, cases_of(4), budget={"max_tokens": 140}, max_concurrency=1)
         ended = await run(tmp_path)
     found = report_in(tmp_path / "head")
-    assert found["interrupted"] == "the budget of 140 tokens is used up"
+    assert found["interrupted"] == "the budget of 140 tokens is used up (140)"
     cell = cell_in(tmp_path / "head", "case-0")
     assert (cell["comparison"]["kind"], cell["confirmed"], cell["confirming"]) == ("suspect", False, [0, 2])
     assert "possible, within noise" in cell["comparison"]["sentence"]
-    assert ended.code == 0
+    assert [rule["rule"] for rule in found["verdict"]["rules"]] == ["variant"], "as a whole it is known to be worse"
+    assert ended.code == 1
 
 
 async def test_recorded_runs_are_no_evidence(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(3))
         await base(tmp_path)
         ended = await run(tmp_path, "--replay", "base", "--replay-only")
@@ -159,7 +165,8 @@ class Stuck(Answers):
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 async def test_what_was_confirmed_is_kept_when_a_run_goes_on(tmp_path: Path, ending: signal.Signals, code: int) -> None:
-    async with chatting(Stuck(10_000)) as server:
+    server = Stuck(10_000)
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4), max_concurrency=1)
         await base(tmp_path)
         server.broken, server.free = {"q0"}, server.asked.total() + 12 + 3
@@ -180,7 +187,8 @@ async def test_what_was_confirmed_is_kept_when_a_run_goes_on(tmp_path: Path, end
 
 
 async def test_another_attempt_pays_nothing_and_says_the_same_in_the_same_bytes(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
         await base(tmp_path)
         server.broken = {"q0"}
@@ -197,7 +205,8 @@ async def test_another_attempt_pays_nothing_and_says_the_same_in_the_same_bytes(
 
 
 async def test_shards_and_their_merge_give_what_one_run_gives_and_always_the_same_bytes(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(7))
         await base(tmp_path)
         server.broken = {"q0", "q3"}
@@ -226,7 +235,8 @@ async def test_shards_and_their_merge_give_what_one_run_gives_and_always_the_sam
 
 
 async def test_a_merge_says_when_shards_did_not_confirm_its_suspects(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
         await base(tmp_path)
         server.broken = {"q0"}
@@ -254,9 +264,9 @@ async def test_a_merge_says_when_shards_did_not_confirm_its_suspects(tmp_path: P
 async def test_what_a_regression_means_is_the_gates_to_say(
     tmp_path: Path, changes: dict[str, Any], case: dict[str, Any], code: int, status: str
 ) -> None:
-    """Of so many cases that the fall of one is none of the whole variant."""
     cases = [each | (case if n == 0 else {}) for n, each in enumerate(cases_of(40))]
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases, runs=1, gate=GATE | changes)
         await base(tmp_path, runs=30)
         server.broken = {"q0"}
@@ -301,7 +311,8 @@ async def test_a_baseline_that_cannot_be_read_ends_before_anything_is_paid(
 
 
 async def test_new_removed_edited_and_renamed_cases_are_told_apart(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(5))
         await base(tmp_path)
         cases = cases_of(4, 1)
@@ -319,7 +330,8 @@ async def test_new_removed_edited_and_renamed_cases_are_told_apart(tmp_path: Pat
 
 
 async def test_another_name_of_the_only_variant_is_compared_and_other_variants_are_not(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(3), providers=[chat(server.url, "old")])
         await base(tmp_path)
         server.broken = {"q0"}
@@ -338,7 +350,8 @@ async def test_another_name_of_the_only_variant_is_compared_and_other_variants_a
 
 
 async def test_shards_match_a_renamed_variant_as_one_run_does(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(1), providers=[chat(server.url, name) for name in ("a", "b")])
         await base(tmp_path)
         server.broken = {"q0"}
@@ -350,10 +363,11 @@ async def test_shards_match_a_renamed_variant_as_one_run_does(tmp_path: Path) ->
 
 async def test_an_increase_of_the_cost_is_red_only_where_it_is_sure(tmp_path: Path) -> None:
     def priced(usd: float) -> dict[str, Any]:
-        price = {"input_usd_per_million": usd, "output_usd_per_million": usd}
+        price = {"input_per_mtok": usd, "output_per_mtok": usd}
         return {"providers": [chat(server.url, price=price)], "gate": GATE | {"max_cost_increase": 1.5}}
 
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(6), **priced(1))
         await base(tmp_path)
         suite(tmp_path, server.url, cases_of(6), **priced(2))
@@ -368,12 +382,13 @@ async def test_an_increase_of_the_cost_is_red_only_where_it_is_sure(tmp_path: Pa
 
 
 async def test_what_was_held_before_must_not_be_lost(tmp_path: Path) -> None:
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(30), gate=GATE | {"ratchet": True, "on_regression": "warn"})
         await base(tmp_path, runs=3)
-        for _ in range(2):
+        for number in range(2):
             await run(tmp_path, out="next")
-            (tmp_path / "base").rename(tmp_path / f"older-{len(list(tmp_path.iterdir()))}")
+            (tmp_path / "base").rename(tmp_path / f"older-{number}")
             (tmp_path / "next").rename(tmp_path / "base")
         assert len(report_in(tmp_path / "base")["history"]["trend"]) == 2
         server.broken = {f"q{n}" for n in range(6)}
@@ -386,7 +401,8 @@ async def test_what_was_held_before_must_not_be_lost(tmp_path: Path) -> None:
 
 async def test_a_secret_in_the_name_of_a_case_is_matched_and_never_shown(tmp_path: Path) -> None:
     secret = "hunter2-and-more"
-    async with chatting(Answers()) as server:
+    server = Answers()
+    async with chatting(server):
         cases = cases_of(3)
         cases[0]["id"] = f"case of {secret}"
         suite(tmp_path, server.url, cases, providers=[chat(server.url, api_key="${MY_KEY}")])
@@ -412,11 +428,12 @@ async def test_a_provider_that_was_given_up_confirms_nothing(tmp_path: Path) -> 
                 return web.json_response({"error": {"message": "no such key"}}, status=401)
             return await super().complete(request)
 
-    async with chatting(Refusing()) as server:
+    server = Refusing()
+    async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
         await base(tmp_path)
         server.broken, server.left = {"q0"}, 12
-        ended = await run(tmp_path)
+        await run(tmp_path)
     assert kinds_in(tmp_path / "head") == {"suspect": 1, "unchanged": 3}
     assert cell_in(tmp_path / "head", "case-0")["confirmed"] is False
-    assert ended.code == 0
+    assert [rule["rule"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]] == ["variant"]
