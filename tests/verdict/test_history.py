@@ -54,7 +54,7 @@ def report(id: str, at: float, passed: int, graded: int, *older: Evidence, finge
 
 
 def evidence_in(baseline: Baseline) -> list[tuple[str, int, int]]:
-    return [tuple(each) for each in baseline.cells[key_of("a")].evidence]
+    return [(each.report, each.passed, each.graded) for each in baseline.cells[key_of("a")].evidence]
 
 
 def test_several_files_are_one_history_whatever_their_order() -> None:
