@@ -30,7 +30,9 @@ from ci_evals.reports.text import without_commands
 from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
+from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import exit_code
+from ci_evals.verdict.history import Baseline
 from ci_evals.verdict.pairwise import preference
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
@@ -85,7 +87,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         revision=revision(world),
         run_id=uuid4().hex,
         files=suite.out,
-        baseline=read_baseline(continuation.baseline, suite.name) if continuation.baseline else None,
+        baseline=_baseline(continuation.baseline, suite),
     )
     return carry_out(order, world, appearance)
 
@@ -118,7 +120,7 @@ def merge(
         revision=revision(world),
         run_id=uuid4().hex,
         files=suite.out,
-        baseline=read_baseline(baseline, suite.name) if baseline else None,
+        baseline=_baseline(baseline, suite),
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):
@@ -275,6 +277,11 @@ def revision(world: World) -> str | None:
     except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _baseline(paths: Sequence[Path], suite: Suite) -> Baseline | NoComparison | None:
+    """What the suite's run is compared with; None if nothing was named."""
+    return read_baseline(paths, suite.name, redactor=Redactor(suite.secrets)) if paths else None
 
 
 def _journals(paths: Iterable[Path]) -> tuple[Path, ...]:

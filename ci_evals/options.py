@@ -20,7 +20,15 @@ class Setting(click.Option):
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
         """Take the value of this option; without one, its variable or its default."""
-        return super().handle_parse_result(ctx, {key: value for key, value in opts.items() if value != ""}, args)
+        given = {key: _without_empty(value) for key, value in opts.items()}
+        return super().handle_parse_result(
+            ctx, {key: value for key, value in given.items() if value not in ("", [])}, args
+        )
+
+
+def _without_empty(value: Any) -> Any:
+    """Of an option that may be repeated, what was not empty."""
+    return [each for each in value if each != ""] if isinstance(value, list) else value
 
 
 setting = partial(click.option, cls=Setting)

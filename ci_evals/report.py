@@ -449,11 +449,13 @@ class Report:
 
     def _passed_text(self, counts: Counts) -> str:
         rate, share = self.pass_rate, counts.pass_rate
-        if rate is None or share is None:
+        if share is None:
             return "no run was graded"
         complete = counts.graded == counts.planned
         runs = f"{'' if complete else 'graded '}{'run' if counts.graded == 1 else 'runs'}"
         text = f"{counts.passed} of {counts.graded} {runs} passed"
+        if rate is None:
+            return text
         if complete and isclose(rate, share):
             return f"{text} ({_percent(share)})"
         mean = "mean over cases" if len(self.matrix.variants) == 1 else "mean over cases and variants"

@@ -11,6 +11,7 @@ from msgspec import Struct
 from ci_evals.engine.journal import JOURNAL, scan
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
+from ci_evals.redaction import Redactor
 from ci_evals.report import CellKey, SuiteInfo
 from ci_evals.reports.json_entries import SCHEMA_VERSION, CellComparisonEntry
 from ci_evals.reports.json_report import REPORT
@@ -54,6 +55,12 @@ class _Cell(Struct, frozen=True):
     history: tuple[tuple[int, int, int], ...] = ()
     comparison: CellComparisonEntry | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse counts that no run leaves behind."""
+        tallies = [self.fresh, self.confirming, *(Tally(*counts) for _, *counts in self.history)]
+        if any(not 0 <= tally.passed <= tally.graded for tally in tallies):
+            raise ValueError("impossible counts")
+
     @property
     def key(self) -> CellKey:
         return self.case, self.provider, self.prompt
@@ -86,6 +93,12 @@ class _Document(Struct, frozen=True):
     history: _History = _History()
     trend_point: TrendPoint | None = None
     comparison: _Confirmation | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a history of reports that are not named."""
+        known = range(len(self.history.reports))
+        if any(number not in known for cell in self.cells for number, _, _ in cell.history):
+            raise ValueError("a cell's history names a report that `history.reports` does not have")
 
 
 class SavedReport(NamedTuple):
@@ -247,7 +260,12 @@ def _too_new(path: Path, version: _Version) -> StorageError:
 
 
 def read_baseline(
-    paths: Sequence[Path], suite: str, name: str | None = None, but: SavedReport | None = None
+    paths: Sequence[Path],
+    suite: str,
+    name: str | None = None,
+    *,
+    but: SavedReport | None = None,
+    redactor: Redactor | None = None,
 ) -> Baseline | NoComparison:
     """Read the reports that a run is compared with, the newest of them being the baseline and the others its history.
 
@@ -256,6 +274,7 @@ def read_baseline(
         suite: what is compared with them.
         name: what sentences call the base side.
         but: a report that is no part of its own baseline, wherever it lies.
+        redactor: takes secrets out of the names of cases, as it does out of those that they are compared with.
 
     Returns:
         The baseline, or why there is none: nothing is there, or it is of another suite.
@@ -276,6 +295,9 @@ def read_baseline(
     baseline = joined([report.baseline for report in others])
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].path.as_posix()} has no cells")
+    if redactor is not None and redactor.finds(msgspec.json.encode(list(baseline.cells))):
+        cells = {redactor.clean(key): cell for key, cell in baseline.cells.items()}
+        baseline = msgspec.structs.replace(baseline, cells=cells)
     return msgspec.structs.replace(baseline, name=name) if name else baseline
 
 

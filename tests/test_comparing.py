@@ -217,7 +217,7 @@ def test_another_suite_and_other_variants_and_no_cases_are_sentences_and_exit_3(
         (
             "variants",
             base_of({"a": "PP"}, variants=(Variant("p"), Variant("q"))),
-            "has other providers and prompts: p, q",
+            "has other providers or prompts (p, q)",
         ),
         ("cases", base_of({"b": "PP"}, variants=(Variant("x"), Variant("y"))), "no case has graded runs both here and"),
     ):

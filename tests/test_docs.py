@@ -47,6 +47,7 @@ SECTIONS = {
     "Prompts": "PromptEntry",
     "Variants": "SweepEntry",
     "Gate": "Gate",
+    "Tag rules": "TagRule",
     "Budget": "Budget",
     "Per run": "Allowance",
     "Report": "ReportOptions",

@@ -139,10 +139,10 @@ def _member(name: str, value: Any) -> bytes:
 
 
 def _cell_lines(summary: Summary) -> Iterator[bytes]:
-    base = summary.comparison.baseline if isinstance(summary.comparison, Comparison) else None
+    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
     places = {ref.id: place for place, ref in enumerate(history_entry(summary).reports)}
     for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
-        handed_on = carried(base.cells.get(head.key), head.fingerprint) if base is not None else ()
+        handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()
         yield encode(
             SavedCellEntry(
                 **cell_fields(summary, cell),

@@ -1,7 +1,7 @@
 """Report against baseline, cell by cell and variant by variant: what got worse, and how sure that is. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from ci_evals.stats.fisher import fisher_lower, fisher_upper
 from ci_evals.stats.multiplicity import benjamini_hochberg, holm
 from ci_evals.stats.stratified import stratified_lower
 from ci_evals.verdict.differences import Differences, differences
-from ci_evals.verdict.history import Baseline, Tally
+from ci_evals.verdict.history import BaseCell, Baseline, Tally
 from ci_evals.verdict.pairing import (
     SUSPICION,
     CellComparison,
@@ -29,7 +29,8 @@ class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One variant beside its base, over the `cells` that both sides have graded runs of.
 
     Rates are means over these cells. `p` is that of the exact stratified test for a drop, `adjusted_p` allows for the
-    number of variants. `base_provider` and `base_prompt` are what it was compared with.
+    number of variants; `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
+    `base_provider` and `base_prompt` are what it was compared with.
     """
 
     provider: str
@@ -41,6 +42,7 @@ class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base_rate: float
     p: float
     adjusted_p: float
+    adjusted_p_of_rest: float
     differences: Differences
 
     @property
@@ -68,6 +70,18 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
         return {cell.key: cell for cell in self.cells}
 
     @cached_property
+    def base_variants(self) -> Mapping[VariantKey, VariantKey]:
+        """Which variant of the baseline each one is compared with."""
+        head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
+        return matched_variants(head, self.baseline.variants)
+
+    def base_of(self, key: CellKey) -> BaseCell | None:
+        """What the baseline has of a cell, whatever its case or its variant was called there."""
+        case, *_ = key
+        old_name = found.renamed_from if (found := self.by_key.get(key)) else None
+        return self.baseline.cells.get((old_name or case, *self.base_variants.get(key[1:], key[1:])))
+
+    @cached_property
     def several_variants(self) -> bool:
         return len({(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"}) > 1
 
@@ -81,10 +95,11 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
         chosen = [cell for cell in self.cells if cell.kind in kinds]
         return iter(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
 
-    @property
-    def fallen(self) -> Iterator[VariantComparison]:
-        """The variants that are worse as a whole."""
-        return (variant for variant in self.variants if variant.adjusted_p <= self.alpha)
+    def fallen(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
+        """The variants that are worse as a whole; or that are so even without the cells that regressed."""
+        for variant in self.variants:
+            if (variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p) <= self.alpha:
+                yield variant
 
 
 class NoComparison(NamedTuple):
@@ -108,12 +123,14 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     """
     variants = matched_variants([cell.key[1:] for cell in head], base.variants)
     pairs, rest = paired(head, base, variants)
+    cells = _cell_comparisons(pairs, confirm_runs, alpha)
+    regressed = frozenset(cell.key for cell in cells if cell.kind == "regressed")
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
         alpha=alpha,
-        variants=_variant_comparisons(pairs, variants, 1 - alpha),
-        cells=(*_cell_comparisons(pairs, confirm_runs, alpha), *rest),
+        variants=_variant_comparisons(pairs, variants, regressed, 1 - alpha),
+        cells=(*cells, *rest),
     )
 
 
@@ -183,18 +200,26 @@ def _kind(tested: _Tested, base: Tally, fall: float, rise: float, alpha: float) 
             return "suspect", p, fall
     elif head.passed * base.graded > base.passed * head.graded and rise <= alpha:
         return "fixed", tested.upper, rise
-    stable = head.passed in (0, head.graded) and base.passed in (0, base.graded)
-    return "unchanged" if stable else "flaky", fisher_lower(*head, *base), fall
+    same = head.passed == base.passed == 0 or (head.passed == head.graded and base.passed == base.graded)
+    return "unchanged" if same else "flaky", fisher_lower(*head, *base), fall
 
 
 def _variant_comparisons(
-    pairs: Iterable[Pair], variants: Mapping[VariantKey, VariantKey], confidence: float
+    pairs: Iterable[Pair],
+    variants: Mapping[VariantKey, VariantKey],
+    regressed: Container[CellKey],
+    confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
     by_variant: dict[VariantKey, list[Pair]] = {}
     for pair in pairs:
         by_variant.setdefault(pair.head.key[1:], []).append(pair)
     ps = [stratified_lower(pair.table for pair in chosen) for chosen in by_variant.values()]
+    rests = [[pair for pair in chosen if pair.head.key not in regressed] for chosen in by_variant.values()]
+    rest_ps = [
+        stratified_lower(pair.table for pair in rest) if len(rest) < len(chosen) else p
+        for rest, chosen, p in zip(rests, by_variant.values(), ps, strict=True)
+    ]
     return tuple(
         VariantComparison(
             provider=variant[0],
@@ -206,9 +231,10 @@ def _variant_comparisons(
             base_rate=sum(pair.pool.passed / pair.pool.graded for pair in chosen) / len(chosen),
             p=p,
             adjusted_p=adjusted,
+            adjusted_p_of_rest=of_rest,
             differences=differences(
                 [(pair.table, pair.head.figures, pair.base.figures) for pair in chosen], confidence
             ),
         )
-        for (variant, chosen), p, adjusted in zip(by_variant.items(), ps, holm(ps), strict=True)
+        for (variant, chosen), p, adjusted, of_rest in zip(by_variant.items(), ps, holm(ps), holm(rest_ps), strict=True)
     )

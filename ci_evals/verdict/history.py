@@ -1,7 +1,8 @@
 """What the base branch has shown so far: earlier counts of each cell, pooled as long as they agree."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
@@ -193,17 +194,27 @@ def joined(reports: Sequence[Baseline]) -> Baseline:
     rank = {ref.id: number for number, ref in enumerate(refs)}
     cells = {}
     for key, cell in newest.cells.items():
-        found = {each.report: each for each in cell.evidence}
-        for other in older:
-            if (same := other.cells.get(key)) is not None and same.fingerprint == cell.fingerprint:
-                found |= {each.report: each for each in same.evidence}
-        evidence = sorted(found.values(), key=lambda each: rank[each.report])
+        same = [other for each in older if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint]
+        evidence = sorted(_once(chain(cell.evidence, *(other.evidence for other in same))), key=_by(rank))
         cells[key] = BaseCell(cell.fingerprint, tuple(evidence), cell.figures)
-    points = {point.report.id: point for each in (newest, *older) for point in each.trend}
+    points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
     return Baseline(
         suite=newest.suite, name=newest.name, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS])
     )
+
+
+def _once(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
+    """What each report says, as complete as any file has it: an interrupted run has the id of the one that went on."""
+    found: dict[str, Evidence] = {}
+    for each in evidence:
+        if (known := found.get(each.report)) is None or each.graded > known.graded:
+            found[each.report] = each
+    return found.values()
+
+
+def _by(rank: Mapping[str, int]) -> Callable[[Evidence], int]:
+    return lambda each: rank[each.report]
 
 
 def carried(cell: BaseCell | None, fingerprint: str | None) -> tuple[Evidence, ...]:

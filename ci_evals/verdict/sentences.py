@@ -31,7 +31,7 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         "regressed": f"{before}, {here}; a drop like this happens {chance}",
         "fixed": f"{before}, {here}; a rise like this happens {chance}",
         "suspect": f"{before}, {here}: possible, within noise; a drop like this happens {chance}",
-        "flaky": f"{before}, {here}: answers vary from run to run, no change is shown",
+        "flaky": f"{before}, {here}: {_unsure(cell)}",
         "unchanged": f"{before}, {here}: unchanged",
         "new": f"new, {here}",
         "removed": f"removed, {before}",
@@ -66,6 +66,12 @@ def step_sentence(step: PoolStep) -> str:
         "enough without": f"{runs}, left out: the newer ones are enough",
         "nothing graded": "no run was graded",
     }[step.outcome]
+
+
+def _unsure(cell: CellComparison) -> str:
+    if all(side.passed in (0, side.graded) for side in (cell.head, cell.base)):
+        return "too few runs to call it a change"
+    return "answers vary from run to run, no change is shown"
 
 
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
@@ -148,12 +154,23 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
         started_at: when the head was run, in seconds since the epoch.
     """
     newest, *older = comparison.baseline.reports
+    if not comparison.compared:
+        return nothing_compared(comparison)
     revision = f"{newest.revision[:_REVISION_CHARACTERS]} of " if newest.revision else ""
     age = started_at - newest.started_at
     older_by = f", {duration(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
     most = max((cell.base.graded for cell in comparison.cells), default=0)
     return f"compared with {revision}{comparison.baseline.name}{older_by}{more}: up to {number_of(most, 'run')} a case"
+
+
+def nothing_compared(comparison: Comparison) -> str:
+    """Why a comparison has nothing to say."""
+    base = comparison.baseline
+    if not comparison.base_variants:
+        theirs = ", ".join(name_of(str(Variant(*variant))) for variant in base.variants)
+        return f"nothing to compare: {base.name} has other providers or prompts ({theirs})"
+    return f"nothing to compare: no case that is the same here and on {base.name} was graded on both"
 
 
 def of_runs(tally: Tally) -> str:
