@@ -5,6 +5,7 @@ CiEvalsError              the user can act; printed without a traceback
 ├── UsageError            the command line is wrong                                    (exit 2)
 └── StorageError          a result or report cannot be written                         (exit 3)
 ProviderError             one call got no answer; becomes the run's error, never the program's
+GradingError              an answer could not be judged; likewise
 """
 
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ ErrorKind = Literal[
     "given_up",  # never called: the provider refused or lost too many before
     "not_recorded",  # never called: only recorded answers were allowed
     "grader",  # a grader crashed: the answer could not be judged
+    "judge",  # a model that judges could not be asked, or gave no verdict
 ]
 
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
@@ -90,3 +92,17 @@ class ProviderError(Exception):
     @property
     def retryable(self) -> bool:
         return self.kind in RETRYABLE
+
+
+class GradingError(Exception):
+    """An answer that could not be judged, through no fault of its own.
+
+    Args:
+        message: one line for a person: what is missing, and what to try.
+        kind: `judge` if a model that judges let it down.
+    """
+
+    def __init__(self, message: str, kind: Literal["grader", "judge"] = "grader") -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind: Literal["grader", "judge"] = kind

@@ -45,8 +45,38 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
+StepKind = Literal["message", "model_request", "tool_call", "agent"]
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One thing that an agent did on its way to an answer.
+
+    Args:
+        kind: a message, a request to a model, a call of a tool that was carried out, or the start of a (sub-)agent.
+        name: the tool, the model, the agent, or the role of a message.
+        arguments: what a tool or an agent was given: a mapping, or its raw text if that is no JSON.
+        result: what came of it, as text: a tool's result, a message, what a model said.
+        error: why it failed; None if it did not.
+        usage: its tokens.
+        duration_s: how long it took, in seconds.
+        agent: the sub-agent that did it; None for the agent itself.
+    """
+
+    kind: StepKind
+    name: str = ""
+    arguments: Mapping[str, Any] | str = {}
+    result: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    duration_s: float | None = None
+    agent: str | None = None
+
+
 class Response(Struct, frozen=True, omit_defaults=True):
-    """What a provider answered. `cost_usd` only if the provider itself named a price."""
+    """What a provider answered.
+
+    `cost_usd` only if the provider itself named a price; `steps` is None if it does not tell how it came to its answer.
+    """
 
     output: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -54,6 +84,13 @@ class Response(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     finish_reason: str | None = None
     cost_usd: float | None = None
+    steps: tuple[Step, ...] | None = None
+
+    @property
+    def calls_made(self) -> tuple[ToolCall, ...]:
+        """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
+        made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
+        return made or self.tool_calls
 
 
 class Request(Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ci_evals.engine.breaker import Breaker
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ErrorKind, GradingError, ProviderError
 from ci_evals.graders.judge import grade_all, name_of, passes, score_of
 from ci_evals.model import Answer, Expectation, Grade, Response, RunError, Status
 from ci_evals.providers.base import ProviderOptions
@@ -37,12 +37,15 @@ async def judged(answer: Answer) -> Outcome:
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
             raise
-        error = RunError(
-            "grader", f"grader {name_of(begun[-1])} crashed: {_named(raised)}", detail=traceback.format_exc()
-        )
-        return Outcome("errored", None, answer.cost_usd, answer.response, (), error)
+        return Outcome("errored", None, answer.cost_usd, answer.response, (), _ungraded(name_of(begun[-1]), raised))
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
     return Outcome(status, score_of(grades), answer.cost_usd, answer.response, grades)
+
+
+def _ungraded(grader: str, raised: BaseException) -> RunError:
+    if isinstance(raised, GradingError):
+        return RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
+    return RunError("grader", f"grader {grader} crashed: {_named(raised)}", detail=traceback.format_exc())
 
 
 def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:

@@ -16,7 +16,10 @@ from ci_evals.graders.not_empty import NotEmpty
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.similar import Similar
+from ci_evals.graders.steps import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors
+from ci_evals.graders.tool_arguments import ToolArguments
 from ci_evals.graders.tool_call import ToolCallMatch
+from ci_evals.graders.trajectory import Trajectory
 
 GRADERS: Mapping[str, type[GraderOptions]] = {
     "equals": Equals,
@@ -36,5 +39,11 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "latency": Latency,
     "cost": Cost,
     "tool_call": ToolCallMatch,
+    "tool_arguments": ToolArguments,
+    "trajectory": Trajectory,
+    "no_tool_errors": NoToolErrors,
+    "max_tool_calls": MaxToolCalls,
+    "max_steps": MaxSteps,
+    "max_model_requests": MaxModelRequests,
     "python": Python,
 }
