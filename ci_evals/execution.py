@@ -109,7 +109,9 @@ async def execute(
     async with AsyncExitStack() as stack:
         ready = Ready()
         if order.run_missing:
-            ready = await stack.enter_async_context(opened(suite, matrix, columns, calls=not order.replay_only))
+            ready = await stack.enter_async_context(
+                opened(suite, matrix, columns, calls=not order.replay_only, judges=not order.replay_only)
+            )
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         started_at, start = time.time(), time.perf_counter()
         with ExitStack() as open_files:

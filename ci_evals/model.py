@@ -102,6 +102,7 @@ class Request(Struct, frozen=True):
         case: the case that is run.
         run: its run number, from 1.
         timeout_s: seconds that the call may take.
+        schema: the JSON Schema that the answer must fit, for providers that can hold a model to one.
     """
 
     input: Any
@@ -109,6 +110,7 @@ class Request(Struct, frozen=True):
     case: "Case"
     run: int
     timeout_s: float
+    schema: Mapping[str, Any] | None = None
 
 
 class Answer(Struct, frozen=True):
@@ -150,6 +152,28 @@ class Grader(Protocol):
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
 
     def prepare(self) -> None: ...
+
+
+class Models(Protocol):
+    """The models that graders may ask."""
+
+    async def ask(self, grader: "Asking", request: Request) -> Response:
+        """Ask the model that a grader names; the time-out of the request is the model's own.
+
+        Raises:
+            GradingError: no answer could be had.
+        """
+        ...
+
+
+class Asking(Protocol):
+    """A grader that asks a model, as far as it says which one."""
+
+    @property
+    def provider(self) -> str | None: ...
+
+    @property
+    def embeds(self) -> bool: ...
 
 
 class Expectation(Struct, frozen=True):
@@ -256,13 +280,23 @@ class RunError(Struct, frozen=True, omit_defaults=True):
     detail: str | None = None
 
 
+class Judging(Struct, frozen=True, omit_defaults=True):
+    """What the models that judged a run took. `unpriced` calls are those whose price is not known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+
 class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one run; one line of the journal.
 
     `latency_s` is the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
     `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its answer came from a
-    journal instead of the provider. A result with an `error` is `failed` when the system under test broke, `errored`
-    when no verdict could be had.
+    journal instead of the provider; `judging` what models that judged it took, which is no part of `cost_usd`. A
+    result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
     """
 
     fingerprint: str
@@ -281,3 +315,4 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: RunError | None = None
     budget_violations: tuple[str, ...] = ()
     recorded: bool = False
+    judging: Judging | None = None

@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 
 from msgspec import Struct
 
-from ci_evals.model import Case, Result, Status, Variant
+from ci_evals.model import Case, Judging, Result, Status, Variant
 
 STATUSES: tuple[Status | None, ...] = (None, "passed", "failed", "errored")
 _MOST_TOKENS = 2**53  # whatever a provider claims
@@ -75,6 +75,7 @@ class Columns:
         self.offset = array("q", [-1]) * total
         self.recorded = 0
         self.budget_violations = 0
+        self.judging = Judging()
         self.grader_scores: dict[tuple[str, str | None, str], list[float]] = {}  # by variant and grader: count, total
 
     def record(self, slot: int, result: Result, offset: int) -> None:
@@ -93,10 +94,17 @@ class Columns:
         if result.response is not None and (usage := result.response.usage) is not None:
             self.input_tokens[slot] = min(max(usage.input_tokens, 0), _MOST_TOKENS)
             self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
+        if result.judging is not None:
+            self.judging = _sum(self.judging, result.judging)
         for grade in result.grades:
             sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
             sums[0] += 1
             sums[1] += grade.score
+
+
+def _sum(one: Judging, other: Judging) -> Judging:
+    pairs = ((name, getattr(one, name) + getattr(other, name)) for name in Judging.__struct_fields__)
+    return Judging(**dict(pairs))
 
 
 class Counts(NamedTuple):

@@ -72,6 +72,9 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retries: Annotated[int, Meta(ge=0, le=20, description="Further attempts after a refused or lost call.")] = 4
     seed: Annotated[int, Meta(description="Seed of the order in which cells run.")] = 0
     providers: Annotated[list[Any], _refers("Provider", "What answers.")]
+    judges: Annotated[
+        list[Any] | None, _refers("Provider", "Models that only graders ask; they are no columns of the matrix.")
+    ] = []
     prompts: Annotated[
         list[Any] | None, _refers("Prompt", "Templates to compare; none: a case's input is sent as it is.")
     ] = []

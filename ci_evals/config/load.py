@@ -11,11 +11,12 @@ from ci_evals.config.cases import CaseReader
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation, read_dotenv
 from ci_evals.config.file_types import SuiteEntry
+from ci_evals.config.judges import askers, unanswerable
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model import Budget, Gate
+from ci_evals.model import Budget, Case, Gate
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
@@ -117,6 +118,7 @@ class _Loader:
         self.dotenv = read_dotenv(self.folder)
         self.interpolation = Interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
         self.providers = ProviderReader(self.folder, self.decoder, self.interpolation)
+        self.judges = ProviderReader(self.folder, self.decoder, self.interpolation, "judges")
         self.prompts = PromptReader(self.folder, self.decoder, self.interpolation)
 
     def load(self, overrides: Overrides) -> Suite:
@@ -124,12 +126,14 @@ class _Loader:
         settings = self.settings()
         entry = self.decoder.struct(settings, SuiteEntry, "", root.line)
         providers = self.providers.read(*self.under("providers"), overrides.providers) if "providers" in root else ()
+        judges = self.judges.read(*self.under("judges"), None) if root.get("judges") else ()
         prompts = self.prompts.read(*self.under("prompts"))
         reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
         self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
+        judges = self.judging(cases, providers, judges)
         self.check_gate(settings.get("gate"), reader)
-        self.check_prices(settings.get("budget"), providers)
+        self.check_prices(settings.get("budget"), (*providers, *judges))
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
@@ -143,13 +147,16 @@ class _Loader:
             retries=_first(overrides.retries, entry.retries),
             seed=_first(overrides.seed, entry.seed),
             providers=providers,
+            judges=judges,
             prompts=prompts,
             cases=cases,
             gate=_without_bars_of_others(entry.gate, providers),
             budget=entry.budget,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
-            secrets=secret_values(self.interpolation.named, self.dotenv, (entry.name or "", *_visible(providers))),
+            secrets=secret_values(
+                self.interpolation.named, self.dotenv, (entry.name or "", *_visible((*providers, *judges)))
+            ),
         )
 
     def mock(self) -> Mock:
@@ -167,12 +174,35 @@ class _Loader:
 
     def settings(self) -> Map:
         """Everything but what has its own decoding."""
-        own = ("providers", "prompts", "cases", "expect")
+        own = ("providers", "judges", "prompts", "cases", "expect")
         head = Map(self.root.line)
         head.lines = self.root.lines
         for key, value in self.root.items():
             head[key] = [] if key in own else self.interpolation.fill(value, key, line_of(self.root, key))
         return head
+
+    def judging(
+        self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
+    ) -> tuple[ProviderOptions, ...]:
+        """The judges, with those of the providers that are asked by graders and were not selected to run."""
+        for name in sorted({*self.judges.names} & {*self.providers.names}):
+            line = line_of(self.root, "judges")
+            self.decoder.problem(line, "judges", f"{name!r} is the name of a provider too: give the judge another")
+        if not self.providers.knows_names or (self.root.get("judges") and not self.judges.knows_names):
+            return judges
+        asked = askers(cases)
+        selected = {provider.name for provider in (*providers, *judges)}
+        entries = self.root.get("providers") or []
+        idle = [
+            self.providers.entry(entries[at], f"providers[{at}]", line_of(entries, at))
+            for at, name in enumerate(self.providers.names)
+            if name not in selected and any(grader.provider == name for grader, _ in asked)
+        ]
+        models = (*judges, *(options for options in idle if options is not None))
+        for grader, case in asked:
+            if problem := unanswerable(grader, models, (*models, *providers)):
+                self.problems.append(Problem(case.file, case.line, "expect", problem))
+        return models
 
     def check_gate(self, gate: Any, cases: CaseReader) -> None:
         """A bar for a tag or provider that does not exist would never be missed."""

@@ -23,9 +23,11 @@ class ProviderReader:
         folder: where relative paths start.
         decoder: decodes values of the suite's file, and gets all problems.
         interpolation: fills in variables of the environment.
+        key: where they stand in the suite.
     """
 
-    def __init__(self, folder: Path, decoder: Decoder, interpolation: Interpolation) -> None:
+    def __init__(self, folder: Path, decoder: Decoder, interpolation: Interpolation, key: str = "providers") -> None:
+        self.key = key
         self.folder = folder
         self.decoder = decoder
         self.problems = decoder.problems
@@ -36,13 +38,13 @@ class ProviderReader:
     def read(self, entries: Any, line: int | None, selected: Sequence[str] | None) -> tuple[ProviderOptions, ...]:
         """The selected providers, or all of them; those that are left out need not be complete."""
         if not isinstance(entries, list) or not entries:
-            self.decoder.problem(line, "providers", "expected a list with at least one provider")
+            self.decoder.problem(line, self.key, "expected a list with at least one provider")
             return ()
         found: dict[str, ProviderOptions] = {}
         nameless: list[Problem] = []
         self.knows_names = True
         for index, entry in enumerate(entries):
-            path, entry_line = f"providers[{index}]", line_of(entries, index) or line
+            path, entry_line = f"{self.key}[{index}]", line_of(entries, index) or line
             before = len(self.problems)
             provider = self.entry(entry, path, entry_line)
             name = str(provider.name) if provider else _guess_name(entry)

@@ -1,10 +1,12 @@
 """The lanes of a run: one for each provider, with the pace that its limit group shares."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from ci_evals.engine.judges import Judge, Judges
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
@@ -23,11 +25,15 @@ class Ready(NamedTuple):
 
     lanes: Sequence[Lane] = ()
     slots: Slots = Slots(0)
+    judges: Judges | None = None
 
 
 @asynccontextmanager
-async def opened(suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool) -> AsyncIterator[Ready]:
-    """Open the graders of a suite and, if it `calls` them, its providers; both are closed again in the end.
+async def opened(
+    suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool, judges: bool = True
+) -> AsyncIterator[Ready]:
+    """Open the graders of a suite and, if it `calls` them, its providers, and the models that judge; all are closed
+    again in the end.
 
     Raises:
         ConfigError: one of them cannot be opened.
@@ -36,7 +42,12 @@ async def opened(suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool)
     async with lent(suite.folder, suite.max_concurrency) as lend:
         for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
             grader.prepare()
-        yield Ready(open_lanes(suite, matrix, columns, slots, lend) if calls else (), slots)
+        limits = _limits(suite, matrix)
+        yield Ready(
+            open_lanes(suite, matrix, columns, slots, lend, limits) if calls else (),
+            slots,
+            open_judges(suite, matrix, lend, limits) if judges and suite.asked_models else None,
+        )
 
 
 class _Limits(NamedTuple):
@@ -46,7 +57,39 @@ class _Limits(NamedTuple):
     turn: asyncio.Lock
 
 
-def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, lend: Lend) -> list[Lane]:
+def open_judges(suite: Suite, matrix: Matrix, lend: Lend, limits: Mapping[str, _Limits]) -> Judges:
+    """Open every model that graders ask.
+
+    Raises:
+        ConfigError: one of them cannot be opened.
+    """
+    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+    judges = {}
+    for options in suite.asked_models:
+        pace, turn = limits[_group(options)]
+        judges[str(options.name)] = Judge(
+            options,
+            options.open(lend(pace.observe)),
+            pace=pace,
+            turn=turn,
+            limit=_workers(options, suite, matrix),
+            retries=_retries(options, suite),
+            timeout_s=options.timeout_s or suite.timeout_s,
+            price=pricer(options),
+            draw=draw,
+        )
+    return Judges(judges, {str(options.name) for options in suite.judges})
+
+
+def _retries(options: ProviderOptions, suite: Suite) -> int:
+    if options.retries is not None:
+        return options.retries
+    return suite.retries if options.retried else 0
+
+
+def open_lanes(
+    suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, lend: Lend, limits: Mapping[str, _Limits]
+) -> list[Lane]:
     """Open every provider of a suite and give it a lane.
 
     Args:
@@ -55,24 +98,22 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
         columns: what has a result already.
         slots: the limit on calls under way.
         lend: makes what a provider may use.
+        limits: the pace of each group.
 
     Raises:
         ConfigError: a provider cannot be opened.
     """
     clock = asyncio.get_running_loop().time
-    workers = {str(options.name): _workers(options, suite, matrix) for options in suite.providers}
-    limits = _limits(suite, workers)
     lanes = []
     for options in suite.providers:
         pace, turn = limits[_group(options)]
-        retries = suite.retries if options.retried else 0
         lanes.append(
             Lane(
                 options,
                 options.open(lend(pace.observe)),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
-                limit=workers[str(options.name)],
-                retries=retries if options.retries is None else options.retries,
+                limit=_workers(options, suite, matrix),
+                retries=_retries(options, suite),
                 pace=pace,
                 turn=turn,
                 claim=slots.claim(),
@@ -88,17 +129,17 @@ def _workers(options: ProviderOptions, suite: Suite, matrix: Matrix) -> int:
     return max(1, min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, matrix.total))
 
 
-def _limits(suite: Suite, workers: Mapping[str, int]) -> Mapping[str, _Limits]:
+def _limits(suite: Suite, matrix: Matrix) -> Mapping[str, _Limits]:
     """Of several limits that members of a group state, the lowest holds."""
     members: dict[str, list[ProviderOptions]] = {}
-    for options in suite.providers:
+    for options in {str(options.name): options for options in (*suite.providers, *suite.asked_models)}.values():
         members.setdefault(_group(options), []).append(options)
     return {
         group: _Limits(
             Pace(
                 rpm=_lowest(each.rpm for each in providers),
                 tpm=_lowest(each.tpm for each in providers),
-                limit=min(suite.max_concurrency, sum(workers[str(each.name)] for each in providers)),
+                limit=min(suite.max_concurrency, sum(_workers(each, suite, matrix) for each in providers)),
                 clock=asyncio.get_running_loop().time,
             ),
             asyncio.Lock(),

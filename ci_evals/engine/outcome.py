@@ -2,17 +2,22 @@
 
 import asyncio
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ci_evals.engine.breaker import Breaker
+from ci_evals.engine.judges import Judges, Meter
 from ci_evals.errors import ErrorKind, GradingError, ProviderError
 from ci_evals.graders.judge import grade_all, name_of, passes, score_of
-from ci_evals.model import Answer, Expectation, Grade, Response, RunError, Status
+from ci_evals.model import Answer, Case, Expectation, Grade, Judging, Response, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 
 # In the team's own code these are the change's fault; 401 and 429 say nothing about it.
 _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
+
+
+NOTHING_KNOWN: Mapping[int, Grade] = MappingProxyType({})
 
 
 class Outcome(NamedTuple):
@@ -24,14 +29,27 @@ class Outcome(NamedTuple):
     response: Response | None = None
     grades: tuple[Grade, ...] = ()
     error: RunError | None = None
+    judging: Judging | None = None
 
 
-async def judged(answer: Answer) -> Outcome:
-    """Grade an answer; a grader that crashes leaves the run without a verdict."""
+async def judged(answer: Answer, judges: Judges | None = None, known: Mapping[int, Grade] = NOTHING_KNOWN) -> Outcome:
+    """Grade an answer; a grader that crashes leaves the run without a verdict.
+
+    Args:
+        answer: what is judged.
+        judges: the models that graders may ask.
+        known: grades by the number of their expectation that are taken over instead.
+    """
     case = answer.request.case
+    meter = judges.meter() if judges is not None else None
+    outcome = await _judged(answer, case, meter, known)
+    return outcome if meter is None or not meter.judging.calls else outcome._replace(judging=meter.judging)
+
+
+async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mapping[int, Grade]) -> Outcome:
     begun: list[Expectation] = []
     try:
-        grades = await grade_all(_noting(case.expect, begun), answer)
+        grades = await grade_all(_noting(case.expect, begun), answer, meter, known)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too

@@ -58,7 +58,7 @@ class Run:
         self._cells = cells
         self._on_result = on_result
         self._replay = replay
-        self._lanes, self._slots = ready
+        self._lanes, self._slots, self._judges = ready
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
         self._aborted = False
@@ -130,7 +130,7 @@ class Run:
         while self.stopped is None and (slot := next(slots, None)) is not None:
             cell = self._cells.of_slot(slot)
             if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
-                attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell)
+                attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell, self._judges)
                 result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
             elif not self._lanes:
@@ -223,7 +223,7 @@ class Run:
             latency_s = time.perf_counter() - start
             lane.answered(response.usage, tokens)
             cost_usd = lane.price(response)
-            outcome = await judged(Answer(request, response, latency_s, cost_usd))
+            outcome = await judged(Answer(request, response, latency_s, cost_usd), self._judges)
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
 
     def _result(
@@ -245,6 +245,7 @@ class Run:
             response=outcome.response,
             grades=outcome.grades,
             error=outcome.error,
+            judging=outcome.judging,
             budget_violations=() if allowed is NO_ALLOWANCE else violations(allowed, outcome, latency_s),
         )
 

@@ -6,11 +6,13 @@ from ci_evals.graders.affixes import EndsWith, StartsWith
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
 from ci_evals.graders.cost import Cost
+from ci_evals.graders.embedding_similar import EmbeddingSimilar
 from ci_evals.graders.equals import Equals
 from ci_evals.graders.is_json import IsJson
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
 from ci_evals.graders.latency import Latency
+from ci_evals.graders.llm_judge import LlmJudge
 from ci_evals.graders.max_length import MaxLength
 from ci_evals.graders.not_empty import NotEmpty
 from ci_evals.graders.python import Python
@@ -45,5 +47,7 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "max_tool_calls": MaxToolCalls,
     "max_steps": MaxSteps,
     "max_model_requests": MaxModelRequests,
+    "judge": LlmJudge,
+    "embedding_similar": EmbeddingSimilar,
     "python": Python,
 }

@@ -15,6 +15,8 @@ from ci_evals.graders.quoting import clip, quote, show
 from ci_evals.model import Answer, Finding
 
 _TOLERANCE = 1e-9
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
 
 
 class Python(GraderOptions, frozen=True, kw_only=True):
@@ -26,12 +28,14 @@ class Python(GraderOptions, frozen=True, kw_only=True):
     Args:
         target: `module:function`, looked for in the config's folder first.
         threshold: the lowest score that passes; 1 when left out.
+        retries: how often it is called again after it raised.
     """
 
     short: ClassVar[str] = "target"
 
     target: str
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    retries: Annotated[int, Meta(ge=0, le=20)] = 0
 
     def problems(self) -> list[str]:
         module, colon, function = self.target.partition(":")
@@ -50,6 +54,16 @@ class Python(GraderOptions, frozen=True, kw_only=True):
             raise ConfigError([Problem("expect", None, f"python: {self.target}", text)]) from error
 
     async def grade(self, answer: Answer) -> Finding:
+        import asyncio
+
+        for attempt in range(self.retries):
+            try:
+                return await self._grade(answer)
+            except Exception:  # noqa: BLE001  the user's own: the last one is told
+                await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
+        return await self._grade(answer)
+
+    async def _grade(self, answer: Answer) -> Finding:
         import asyncio
 
         function, wants_answer = _load(self.target)

@@ -37,8 +37,6 @@ class ToolArguments(GraderOptions, frozen=True, kw_only=True):
     calls: Literal["every", "any", "first", "last"] = "every"
 
     def problems(self) -> list[str]:
-        if self.arguments is None and self.schema is None and not self.where:
-            return ["nothing is asked of the arguments: give `arguments`, `schema` or `where`"]
         return [
             *(schema_problems(self.schema) if self.schema is not None else []),
             *(f"where.{clip(name)}: {text}" for name, matcher in self.where.items() for text in matcher.problems()),

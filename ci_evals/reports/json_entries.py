@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from ci_evals.model import Judging
 from ci_evals.report import Report
 from ci_evals.reports.findings import JudgedCell, Outcome
 from ci_evals.reports.notes import new_runs
@@ -25,17 +26,29 @@ class CountsEntry(Struct, frozen=True):
     planned: int
 
 
+class JudgingEntry(Struct, frozen=True):
+    """Calls of models that judge. `cost_usd` is that of the calls whose price is known; None if there are none."""
+
+    calls: int
+    cost_usd: float | None
+    priced_calls: int
+    input_tokens: int
+    output_tokens: int
+
+
 class TotalsEntry(CountsEntry, frozen=True):
     """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
 
     `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
-    than `budget.per_run` allows.
+    than `budget.per_run` allows. `judging` is what models that judge took, which is part of no other figure; None if
+    none was asked.
     """
 
     pass_rate: float | None
     match_rate: float | None
     recorded: int
     budget_violations: int
+    judging: JudgingEntry | None
 
 
 class ResumptionEntry(Struct, frozen=True):
@@ -99,7 +112,16 @@ def totals_entry(report: Report) -> TotalsEntry:
         match_rate=report.match_rate,
         recorded=report.columns.recorded,
         budget_violations=report.columns.budget_violations,
+        judging=_judging(report.columns.judging),
     )
+
+
+def _judging(judging: Judging) -> JudgingEntry | None:
+    if not judging.calls:
+        return None
+    priced = judging.calls - judging.unpriced
+    cost_usd = judging.cost_usd if priced else None
+    return JudgingEntry(judging.calls, cost_usd, priced, judging.input_tokens, judging.output_tokens)
 
 
 def resumption_entry(report: Report) -> ResumptionEntry | None:

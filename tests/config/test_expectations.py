@@ -30,6 +30,14 @@ SHORT: dict[str, Any] = {
     "latency": 2.5,
     "cost": 1,
     "tool_call": "book",
+    "tool_arguments": "book",
+    "trajectory": ["search", "book"],
+    "no_tool_errors": True,
+    "max_tool_calls": 3,
+    "max_steps": 3,
+    "max_model_requests": 3,
+    "judge": "polite",
+    "embedding_similar": "Paris",
     "python": "json:loads",
 }
 

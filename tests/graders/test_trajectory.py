@@ -251,7 +251,6 @@ def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, "nothing is asked"),
         ({"schema": {"type": "strin"}}, "bad JSON Schema"),
         ({"where": {"to": {"regex": "("}}}, "where.to: bad expression"),
         ({"where": {"to": {}}}, "where.to: no condition"),
