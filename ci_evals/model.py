@@ -128,6 +128,15 @@ class Answer(Struct, frozen=True):
 USUAL_WEIGHT = 1.0  # one object for all, so that msgspec sees that it is the default and leaves it out
 
 
+class Classified(Struct, frozen=True, omit_defaults=True):
+    """What an answer was labelled, and what is right; `scores` is what the answer itself gives each label."""
+
+    task: str
+    truth: str
+    predicted: str
+    scores: Mapping[str, float] | None = None
+
+
 class Grade(Struct, frozen=True, omit_defaults=True):
     """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there."""
 
@@ -136,6 +145,7 @@ class Grade(Struct, frozen=True, omit_defaults=True):
     score: float
     reason: str
     weight: float = USUAL_WEIGHT
+    classified: Classified | None = None
 
 
 class Finding(Struct, frozen=True):
@@ -144,6 +154,7 @@ class Finding(Struct, frozen=True):
     passed: bool
     score: float
     reason: str
+    classified: Classified | None = None
 
 
 class Grader(Protocol):
@@ -227,6 +238,9 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     per_variant: Annotated[bool, Meta(description="Hold every provider and prompt to min_pass_rate.")] = False
     tags: Annotated[Mapping[str, Fraction], Meta(description="A bar per tag.")] = {}
     providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
+    metrics: Annotated[
+        Mapping[str, Fraction], Meta(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
+    ] = {}
     max_budget_violations: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),

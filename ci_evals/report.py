@@ -11,6 +11,7 @@ from typing import NamedTuple, overload
 
 from msgspec import Struct
 
+from ci_evals.labelled import Labelled
 from ci_evals.model import Case, Judging, Result, Status, Variant
 
 STATUSES: tuple[Status | None, ...] = (None, "passed", "failed", "errored")
@@ -76,6 +77,7 @@ class Columns:
         self.recorded = 0
         self.budget_violations = 0
         self.judging = Judging()
+        self.labelled: dict[tuple[str, str | None, str], Labelled] = {}  # by variant and task
         self.grader_scores: dict[tuple[str, str | None, str], list[float]] = {}  # by variant and grader: count, total
 
     def record(self, slot: int, result: Result, offset: int) -> None:
@@ -100,6 +102,9 @@ class Columns:
             sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
             sums[0] += 1
             sums[1] += grade.score
+            if (found := grade.classified) is not None:
+                key = (result.provider, result.prompt, found.task)
+                self.labelled.setdefault(key, Labelled()).add(result.case, found)
 
 
 def _sum(one: Judging, other: Judging) -> Judging:

@@ -22,6 +22,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
+from ci_evals.verdict.metrics import BY_LABEL, WHOLE, read_metric
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
@@ -211,10 +212,19 @@ class _Loader:
         if self.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
             text = "needs `min_pass_rate`, the bar to hold them to"
             self.decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
+        self.check_metrics(gate.get("metrics"))
         if self.providers.knows_names:
             self.check_bars("provider", gate.get("providers"), self.providers.names)
         if cases.knows_tags:
             self.check_bars("tag", gate.get("tags"), sorted(cases.tags))
+
+    def check_metrics(self, bars: Any) -> None:
+        for name in bars if isinstance(bars, Map) else ():
+            if read_metric(name) is None:
+                text = (
+                    f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
+                )
+                self.decoder.problem(line_of(bars, name), "gate.metrics", text)
 
     def check_prices(self, budget: Any, providers: Sequence[ProviderOptions]) -> None:
         """A budget in USD is worth nothing if what answers cost is not known."""

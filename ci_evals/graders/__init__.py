@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ci_evals.graders.affixes import EndsWith, StartsWith
 from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.classify import Classify
 from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
 from ci_evals.graders.cost import Cost
 from ci_evals.graders.embedding_similar import EmbeddingSimilar
@@ -47,6 +48,7 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "max_tool_calls": MaxToolCalls,
     "max_steps": MaxSteps,
     "max_model_requests": MaxModelRequests,
+    "classify": Classify,
     "judge": LlmJudge,
     "embedding_similar": EmbeddingSimilar,
     "python": Python,

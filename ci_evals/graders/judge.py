@@ -29,9 +29,8 @@ async def grade(expectation: Expectation, answer: Answer, models: Models | None 
         finding = grader.grade(answer)
     if not isinstance(finding, Finding):
         finding = await finding
-    if expectation.negated:
-        return Grade(expectation.name, not finding.passed, 1 - finding.score, finding.reason, expectation.weight)
-    return Grade(expectation.name, finding.passed, finding.score, finding.reason, expectation.weight)
+    passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)
+    return Grade(expectation.name, passed, score, finding.reason, expectation.weight, finding.classified)
 
 
 async def grade_all(

@@ -1,7 +1,7 @@
 """The pieces that report.json and `--format json` are made of: the types of their entries, and how these are filled."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec import Struct
 from ci_evals.model import Judging
 from ci_evals.report import Report
 from ci_evals.reports.findings import JudgedCell, Outcome
+from ci_evals.reports.labels import TaskReport, task_reports
 from ci_evals.reports.notes import new_runs
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
@@ -73,6 +74,26 @@ class FiguresEntry(Struct, frozen=True):
     output_tokens: int
 
 
+class LabelEntry(Struct, frozen=True):
+    """One label of a classification; None where a figure is not defined."""
+
+    label: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    roc_auc: float | None
+
+
+class ClassificationEntry(Struct, frozen=True):
+    """What `classify` found in one task: `confusion` has a row for each true label, a column for each predicted one."""
+
+    task: str
+    accuracy: float | None
+    macro_f1: float | None
+    labels: tuple[LabelEntry, ...]
+    confusion: tuple[tuple[int, ...], ...]
+
+
 class VariantEntry(Struct, frozen=True):
     """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence."""
 
@@ -85,6 +106,7 @@ class VariantEntry(Struct, frozen=True):
     match_rate: float | None
     figures: FiguresEntry
     grader_means: Mapping[str, float]
+    classifications: tuple[ClassificationEntry, ...]
 
 
 class CellEntry(Struct, frozen=True, kw_only=True):
@@ -133,10 +155,16 @@ def resumption_entry(report: Report) -> ResumptionEntry | None:
 
 def variant_entries(summary: Summary) -> tuple[VariantEntry, ...]:
     """Every variant in the suite's order."""
-    return tuple(map(_variant, variant_reports(summary)))
+    tasks = tuple(task_reports(summary.report))
+    return tuple(_variant(variant, tasks) for variant in variant_reports(summary))
 
 
-def _variant(variant: VariantReport) -> VariantEntry:
+def _classification(task: TaskReport) -> ClassificationEntry:
+    labels = tuple(LabelEntry(each.label, each.precision, each.recall, each.f1, each.roc_auc) for each in task.labels)
+    return ClassificationEntry(task.task, task.accuracy, task.macro_f1, labels, task.table.counts)
+
+
+def _variant(variant: VariantReport, tasks: Sequence[TaskReport]) -> VariantEntry:
     return VariantEntry(
         provider=variant.variant.provider,
         prompt=variant.variant.prompt,
@@ -147,6 +175,7 @@ def _variant(variant: VariantReport) -> VariantEntry:
         match_rate=variant.mean_score,
         figures=FiguresEntry(**(variant.figures._asdict() | {"cost_usd": variant.cost_usd})),
         grader_means=variant.grader_means,
+        classifications=tuple(_classification(task) for task in tasks if task.variant == variant.variant),
     )
 
 

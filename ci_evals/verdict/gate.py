@@ -11,8 +11,9 @@ from msgspec import Struct
 from ci_evals.model import Gate
 from ci_evals.report import Counts, Report
 from ci_evals.stats.pass_rate import Bounds, pass_rate, population_rate
+from ci_evals.verdict.metrics import measure, read_metric, tasks_of
 
-ScopeKind = Literal["suite", "variant", "provider", "tag", "case"]
+ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
 
 _SEVERITY: Mapping[VerdictStatus, int] = {"pass": 0, "borderline": 1, "fail": 2, "error": 3}
@@ -57,6 +58,7 @@ def decide(report: Report, gate: Gate | None) -> Verdict:
     rules = gate or Gate()
     tallies = [_tally(report.counts((cell,))) for cell in range(len(report.matrix))]
     scopes = tuple(_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
+    scopes += tuple(_metric_scopes(report, rules))
     totals = report.totals
     if (problem := _lack_of_evidence(report, scopes, rules)) is not None:
         return Verdict(status="error", reason=problem + _stopped(totals), scopes=scopes)
@@ -166,7 +168,7 @@ def _suite_scope(report: Report, rules: Gate) -> _Scope:
 
 
 def _has_bars(rules: Gate) -> bool:
-    return rules.min_pass_rate is not None or bool(rules.tags) or bool(rules.providers)
+    return rules.min_pass_rate is not None or bool(rules.tags or rules.providers or rules.metrics)
 
 
 def _cells(report: Report, rows: Iterable[int]) -> list[int]:
@@ -192,6 +194,31 @@ def _judge(scope: _Scope, tallies: Sequence[_Tally], report: Report, rules: Gate
         graded=graded,
         failed=graded - sum(tally.passed for tally in chosen),
     )
+
+
+def _metric_scopes(report: Report, rules: Gate) -> Iterator[ScopeVerdict]:
+    """Every metric that has a bar, on every variant; it is not graded where it is not defined."""
+    for name, bar in rules.metrics.items():
+        metric = read_metric(name)
+        for variant in report.matrix.variants:
+            labelled = tasks_of(report, variant).get(metric.task) if metric else None
+            found = measure(labelled, metric, rules.confidence) if labelled and metric else None
+            known = found is not None and found.value is not None
+            rate = found.value if found is not None else None
+            lower, upper = (found.lower, found.upper) if found is not None else (None, None)
+            bounds = Bounds(lower, upper) if lower is not None and upper is not None else None
+            yield ScopeVerdict(
+                kind="metric",
+                name=f"{name} on {variant}" if len(report.matrix.variants) > 1 else name,
+                bar=bar,
+                status=_status(_exact(rate), bounds, bar, rules) if rate is not None and bounds else "error",
+                rate=rate,
+                lower=lower,
+                upper=upper,
+                cases=len(report.matrix.cases),
+                graded=found.runs if found is not None and known else 0,
+                failed=0,
+            )
 
 
 def _status(rate: Fraction, bounds: Bounds, bar: float | None, rules: Gate) -> VerdictStatus:
@@ -227,7 +254,8 @@ def _sentence(scope: ScopeVerdict, rules: Gate) -> str:
     assert scope.rate is not None
     assert scope.lower is not None
     assert scope.upper is not None
-    if scope.bar >= 1:
+    what = "" if scope.kind == "metric" else "pass rate "
+    if scope.bar >= 1 and scope.kind != "metric":
         if scope.status == "fail":
             return f"{scope.failed} of {_runs(scope.graded)} failed, and every run must pass"
         return f"{scope.graded} of {_runs(scope.graded)} passed"
@@ -236,12 +264,12 @@ def _sentence(scope: ScopeVerdict, rules: Gate) -> str:
     at_most = f"({sure}: at most {percent(scope.upper, scope.bar)})"
     at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
     if scope.status == "fail":
-        return f"pass rate {rate} is below the bar of {bar} {at_most}"
+        return f"{what}{rate} is below the bar of {bar} {at_most}"
     if scope.status == "pass":
-        return f"pass rate {rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
+        return f"{what}{rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
     if scope.rate < scope.bar:
-        return f"pass rate {rate} is below the bar of {bar}, but within the noise between runs {at_most}"
-    return f"pass rate {rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
+        return f"{what}{rate} is below the bar of {bar}, but within the noise between runs {at_most}"
+    return f"{what}{rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
 
 
 def _hint(worst: ScopeVerdict, rules: Gate) -> str | None:

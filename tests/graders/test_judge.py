@@ -54,6 +54,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "max_tool_calls": {"value": 1},
     "max_steps": {"value": 1},
     "max_model_requests": {"value": 1},
+    "classify": {"label": "a", "labels": ["a", "b"], "path": "$.a", "scores": "$"},
     "judge": {"rubric": "polite"},
     "embedding_similar": {"value": "abc"},
     "python": {"target": "builtins:bool"},
