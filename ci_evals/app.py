@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 from uuid import uuid4
 
+import msgspec
+
 from ci_evals import progress
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
@@ -100,6 +102,32 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):
         say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
+    return carry_out(order, world, appearance)
+
+
+def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appearance, *, match: str | None) -> int:
+    """Grade traces that are there, and return the exit code; nothing is run, only judges are asked.
+
+    Args:
+        suite: whose cases they answer.
+        paths: files of traces, or folders of them.
+        world: environment and streams.
+        appearance: what is printed.
+        match: the attribute of a trace that holds the id of its case.
+    """
+    from ci_evals.engine.traces import TraceAnswers, matched, read_traces
+    from ci_evals.providers.mock import Mock
+
+    found = matched((trace for path in paths for trace in read_traces(path, match)), suite.cases)
+    if found.strangers:
+        ids = ", ".join(dict.fromkeys(repr(trace.case_id or trace.asked)[:80] for trace in found.strangers[:5]))
+        text = f"warning: {len(found.strangers)} trace(s) match no case of {suite.file}: {ids}\n"
+        say(world.stderr, Redactor(suite.secrets).clean_text(without_commands(text)))
+    cases = [msgspec.structs.replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases]
+    traced = msgspec.structs.replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
+    order = Order(
+        suite=traced, journal=suite.out / JOURNAL, traces=TraceAnswers(found.by_case), revision=revision(world)
+    )
     return carry_out(order, world, appearance)
 
 

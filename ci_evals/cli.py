@@ -225,6 +225,36 @@ def merge(
 
 
 @group.command()
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="TRACES...")
+@options.setting("--suite", type=click.Path(path_type=Path), help="The suite; default: evals.yaml here or in .github/.")
+@options.setting("--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case.")
+@options.out
+@options.output
+@options.quiet
+def grade(
+    traces: tuple[Path, ...], suite: Path | None, match: str | None, out: Path | None, output: str, *, quiet: bool
+) -> int:
+    """Grade traces that are there, without running anything, and exit with the verdict.
+
+    TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or one to the line), or a run JSON
+    of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`, `case_id`, `case.id` or `task_id`, or
+    whose input it was asked. Judges are asked; cases without a trace are errored.
+
+    \b
+    Example:
+      ci-evals grade traces.jsonl --suite evals.yaml
+    """
+    from ci_evals.config.load import Overrides, find_config, load_suite
+
+    path = suite or find_config(Path())
+    loaded = load_suite(path, os.environ, Overrides(out=out), offline=True, judging=True)
+
+    from ci_evals import app
+
+    return app.grade(loaded, traces, _world(), app.Appearance(output, quiet), match=match)
+
+
+@group.command()
 @options.config
 @options.providers
 @options.runs

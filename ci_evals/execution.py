@@ -20,6 +20,7 @@ from ci_evals.engine.replay import Recording
 from ci_evals.engine.resume import Resumer
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
+from ci_evals.engine.traces import TraceAnswers
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.model import Case, Result
 from ci_evals.redaction import Redactor
@@ -42,7 +43,8 @@ class Order(Struct, frozen=True, kw_only=True):
         shard: run only this share of the cells.
         durations_s: what shards are balanced by.
         replay: a journal that answers before any provider is called.
-        replay_only: never call a provider.
+        replay_only: never call a provider, nor a judge.
+        traces: answers from elsewhere; no provider is called then, but judges are.
         revision: the commit that is checked out.
     """
 
@@ -56,6 +58,7 @@ class Order(Struct, frozen=True, kw_only=True):
     durations_s: Mapping[CellKey, float] = {}
     replay: Path | None = None
     replay_only: bool = False
+    traces: TraceAnswers | None = None
     revision: str | None = None
 
 
@@ -108,14 +111,17 @@ async def execute(
     stopped: str | None = None
     async with AsyncExitStack() as stack:
         ready = Ready()
+        calls = not order.replay_only and order.traces is None
         if order.run_missing:
             ready = await stack.enter_async_context(
-                opened(suite, matrix, columns, calls=not order.replay_only, judges=not order.replay_only)
+                opened(suite, matrix, columns, calls=calls, judges=not order.replay_only)
             )
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         started_at, start = time.time(), time.perf_counter()
         with ExitStack() as open_files:
-            replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+            replay = order.traces or (
+                open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+            )
             there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
             journal = (Journal if there else Journal.new)(order.journal, redactor)
             open_files.callback(journal.close)

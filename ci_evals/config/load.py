@@ -58,7 +58,12 @@ def find_config(folder: Path) -> Path:
 
 
 def load_suite(
-    path: Path, environ: Mapping[str, str], overrides: Overrides | None = None, *, offline: bool = False
+    path: Path,
+    environ: Mapping[str, str],
+    overrides: Overrides | None = None,
+    *,
+    offline: bool = False,
+    judging: bool = False,
 ) -> Suite:
     """Read, decode and check a config.
 
@@ -67,11 +72,12 @@ def load_suite(
         environ: the environment; a `.env` file beside the config adds to it.
         overrides: values that win over the file's.
         offline: nothing will be called, so keys and variables may be missing.
+        judging: but judges will be, so theirs may not.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return _Loader(path, environ, offline=offline).load(overrides or Overrides())
+    return _Loader(path, environ, offline=offline, judging=judging).load(overrides or Overrides())
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
@@ -106,7 +112,7 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
 class _Loader:
     """One pass over one config."""
 
-    def __init__(self, path: Path, environ: Mapping[str, str], *, offline: bool = False) -> None:
+    def __init__(self, path: Path, environ: Mapping[str, str], *, offline: bool = False, judging: bool = False) -> None:
         self.file = path.as_posix()
         self.problems: list[Problem] = []
         root = parse(read_text(path, self.file), self.file, self.problems)
@@ -119,7 +125,9 @@ class _Loader:
         self.dotenv = read_dotenv(self.folder)
         self.interpolation = Interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
         self.providers = ProviderReader(self.folder, self.decoder, self.interpolation)
-        self.judges = ProviderReader(self.folder, self.decoder, self.interpolation, "judges")
+        asking = Interpolation(self.interpolation.environ, self.decoder.problem, offline=offline and not judging)
+        asking.named = self.interpolation.named
+        self.judges = ProviderReader(self.folder, self.decoder, asking, "judges")
         self.prompts = PromptReader(self.folder, self.decoder, self.interpolation)
 
     def load(self, overrides: Overrides) -> Suite:

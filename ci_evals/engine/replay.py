@@ -1,6 +1,7 @@
 """A recorded journal that answers instead of the provider."""
 
 from pathlib import Path
+from typing import Protocol
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal import decode, scan
@@ -13,6 +14,14 @@ from ci_evals.model import Answer, Request, Result, RunError
 NOT_RECORDED = Outcome(
     "errored", error=RunError("not_recorded", "not in the recording: what is asked is new or has changed")
 )
+
+
+class Answers(Protocol):
+    """What answers without a provider being called."""
+
+    def find(self, cell: PreparedCell, run: int) -> Result | None:
+        """One run of a cell, or None if there is no answer for it."""
+        ...
 
 
 class Recording:

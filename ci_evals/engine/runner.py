@@ -16,7 +16,7 @@ from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.replay import NOT_RECORDED, Recording, judged_anew
+from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
 from ci_evals.errors import ProviderError
 from ci_evals.model import NO_ALLOWANCE, Answer, Request, Result
 from ci_evals.report import Columns, Matrix
@@ -47,7 +47,7 @@ class Run:
         ready: Ready,
         *,
         on_result: Callable[[Result], None] | None = None,
-        replay: Recording | None = None,
+        replay: Answers | None = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
@@ -116,7 +116,7 @@ class Run:
 
     # Recorded runs: they need neither a slot nor a pace.
 
-    async def _play(self, recording: Recording) -> None:
+    async def _play(self, recording: Answers) -> None:
         """Judge what is recorded before anything is called; where nothing may be called, write the rest off."""
         slots = chain.from_iterable(
             execution_order(self.matrix, str(options.name), self.suite.seed, self.columns.status)
@@ -126,7 +126,7 @@ class Run:
             for _ in range(min(self.suite.max_concurrency, self.matrix.total)):
                 players.create_task(self._play_each(slots, recording))
 
-    async def _play_each(self, slots: Iterator[int], recording: Recording) -> None:
+    async def _play_each(self, slots: Iterator[int], recording: Answers) -> None:
         while self.stopped is None and (slot := next(slots, None)) is not None:
             cell = self._cells.of_slot(slot)
             if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
