@@ -131,6 +131,25 @@ def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appeara
     return carry_out(order, world, appearance)
 
 
+def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, output: str) -> int:
+    """Measure a suite's judge against people's labels; returns 0 if it is fit to gate, 1 if not, 3 if unknown."""
+    from ci_evals.engine import judge_check
+    from ci_evals.reports.judge_check import render, render_json, sentence
+
+    judge = judge_check.judge_of(suite, rubric)
+    found = asyncio.run(judge_check.check(suite, judge, judge_check.read_rows(labels)))
+    counted = (found.table, found.kappa, len(found.unanswered), found.judging)
+    if output == "json":
+        text = render_json(*counted, found.fit)
+    else:
+        text = render(*counted, sentence(found.fit, judge_check.BAR, judge_check.FEWEST_LABELS))
+    redactor = Redactor(suite.secrets)
+    for told in dict.fromkeys(found.unanswered[:3]):
+        say(world.stderr, redactor.clean_text(without_commands(f"no verdict: {told}\n")))
+    say(world.stdout, redactor.clean_text(text))
+    return {True: 0, False: 1, None: 3}[found.fit]
+
+
 def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     """Execute an order, report, and return the exit code."""
     conclusion = Conclusion(order, order.suite.out.absolute(), world, appearance, Redactor(order.suite.secrets))
