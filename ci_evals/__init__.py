@@ -2,36 +2,68 @@
 
 TYPE_CHECKING = False  # `typing` is a third of what `ci-evals --version` would load
 if TYPE_CHECKING:
-    from ci_evals.api import evaluate, evaluate_sync, load_suite
-    from ci_evals.errors import CiEvalsError, ConfigError
-    from ci_evals.model import Answer, Request, Response, Result, ToolCall, Usage
-    from ci_evals.report import Report
+    from ci_evals.api import evaluate, evaluate_events, evaluate_sync, load_suite
+    from ci_evals.config.code import Case
+    from ci_evals.config.tasks import discover_tasks
+    from ci_evals.errors import CiEvalsError, ConfigError, ProviderError
+    from ci_evals.graders.function import Not, grader
+    from ci_evals.library.events import EvalCompleted, EvalStarted, RunFinished
+    from ci_evals.library.report import Report
+    from ci_evals.library.suite import Suite
+    from ci_evals.model import Answer, Budget, Content, Finding, Gate, Request, Response, Result, ToolCall, Usage
+    from ci_evals.providers.function import provider
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Answer",
+    "Budget",
+    "Case",
     "CiEvalsError",
     "ConfigError",
+    "Content",
+    "EvalCompleted",
+    "EvalStarted",
+    "Finding",
+    "Gate",
+    "Not",
+    "ProviderError",
     "Report",
     "Request",
     "Response",
     "Result",
+    "RunFinished",
+    "Suite",
     "ToolCall",
     "Usage",
     "__version__",
+    "discover_tasks",
     "evaluate",
+    "evaluate_events",
     "evaluate_sync",
+    "grader",
     "load_suite",
+    "provider",
 ]
 
 _HOMES = {
-    "evaluate": "ci_evals.api",
-    "evaluate_sync": "ci_evals.api",
-    "load_suite": "ci_evals.api",
+    "Case": "ci_evals.config.code",
+    "discover_tasks": "ci_evals.config.tasks",
     "CiEvalsError": "ci_evals.errors",
     "ConfigError": "ci_evals.errors",
-    "Report": "ci_evals.report",
+    "EvalCompleted": "ci_evals.library.events",
+    "EvalStarted": "ci_evals.library.events",
+    "Not": "ci_evals.graders.function",
+    "ProviderError": "ci_evals.errors",
+    "Report": "ci_evals.library.report",
+    "RunFinished": "ci_evals.library.events",
+    "Suite": "ci_evals.library.suite",
+    "evaluate": "ci_evals.api",
+    "evaluate_events": "ci_evals.api",
+    "evaluate_sync": "ci_evals.api",
+    "grader": "ci_evals.graders.function",
+    "load_suite": "ci_evals.api",
+    "provider": "ci_evals.providers.function",
 }
 
 

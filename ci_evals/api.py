@@ -2,22 +2,31 @@
 
 import asyncio
 import functools
+import math
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from pathlib import Path
+from uuid import uuid4
+
+import msgspec
 
 from ci_evals.app import write_reports
 from ci_evals.config import load
+from ci_evals.config.decode import unknown
 from ci_evals.config.load import Overrides
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
+from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
+from ci_evals.library.report import Report
+from ci_evals.library.suite import UNLIMITED, Suite
 from ci_evals.model import Result
-from ci_evals.report import Report
-from ci_evals.reports.summary import Summary
-from ci_evals.suite import Suite
-from ci_evals.verdict.gate import decide
+from ci_evals.order import Order
+from ci_evals.report import Matrix
+from ci_evals.reports.summary import summarize
+from ci_evals.suite import Suite as Checked
 
 OnResult = Callable[[Result], None]
 
@@ -32,15 +41,16 @@ def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) ->
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return load.load_suite(Path(path), os.environ if environ is None else environ)
+    return Suite.load(path, environ=os.environ if environ is None else environ)
 
 
 async def evaluate(  # noqa: PLR0913  what can be set is set by name
     suite_or_path: Suite | Path | str,
     *,
     runs: int | None = None,
-    max_concurrency: int | None = None,
+    max_concurrency: float | None = None,
     providers: Iterable[str] | str | None = None,
+    cases: Iterable[str] | str | None = None,
     out: Path | str | None = None,
     on_result: OnResult | None = None,
     environ: Mapping[str, str] | None = None,
@@ -48,10 +58,11 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     """Run a suite and return its report.
 
     Args:
-        suite_or_path: the config file, or a suite that was loaded from one.
-        runs: executions of every cell, in place of the suite's value.
-        max_concurrency: calls under way at once, likewise.
+        suite_or_path: a suite, or the config file of one.
+        runs: executions of every cell, in place of the suite's value; a case's own `runs` still wins.
+        max_concurrency: calls under way at once, graders that wait included, likewise; `math.inf` for no limit.
         providers: the names of those to run, or one name; all of them unless given.
+        cases: the ids of those to run, or one id, likewise.
         out: a folder for the journal and the reports; without it nothing is left on disk.
         on_result: called with each finished run in the order of finishing, on the event loop, so keep it short.
         environ: where `${NAME}` is looked up; `os.environ` unless given.
@@ -61,26 +72,17 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         UsageError: an argument makes no sense; nothing was called.
         StorageError: the journal or a report cannot be written.
     """
-    overrides = Overrides(
-        runs=_at_least_one("runs", runs),
-        max_concurrency=_at_least_one("max_concurrency", max_concurrency),
-        providers=_names(providers),
-    )
-    suite = _suite(suite_or_path, overrides, os.environ if environ is None else environ)
-    if out is None:
-        return await _without_a_trace(suite, on_result)
-    folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
-    report = await execute(Order(suite=suite, journal=folder / JOURNAL), on_result=on_result)
-    write_reports(Summary(report, decide(report, suite.gate), suite.gate), folder, suite.formats)
-    return report
+    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers), environ, _names("cases", cases))
+    return await _evaluated(suite, out, on_result)
 
 
 def evaluate_sync(  # noqa: PLR0913  as above
     suite_or_path: Suite | Path | str,
     *,
     runs: int | None = None,
-    max_concurrency: int | None = None,
+    max_concurrency: float | None = None,
     providers: Iterable[str] | str | None = None,
+    cases: Iterable[str] | str | None = None,
     out: Path | str | None = None,
     on_result: OnResult | None = None,
     environ: Mapping[str, str] | None = None,
@@ -102,6 +104,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
             runs=runs,
             max_concurrency=max_concurrency,
             providers=providers,
+            cases=cases,
             out=out,
             on_result=on_result,
             environ=environ,
@@ -109,38 +112,110 @@ def evaluate_sync(  # noqa: PLR0913  as above
     )
 
 
-async def _without_a_trace(suite: Suite, on_result: OnResult | None) -> Report:
+async def evaluate_events(  # noqa: PLR0913  as above
+    suite_or_path: Suite | Path | str,
+    *,
+    runs: int | None = None,
+    max_concurrency: float | None = None,
+    providers: Iterable[str] | str | None = None,
+    cases: Iterable[str] | str | None = None,
+    out: Path | str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> AsyncGenerator[Event, None]:
+    """As `evaluate`, event by event: `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted` at the end.
+
+    Whoever leaves the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to have it end there.
+
+    Raises:
+        ConfigError, UsageError, StorageError: as `evaluate`.
+    """
+    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers), environ, _names("cases", cases))
+    total = Matrix(suite.cases, suite.variants, suite.runs).total
+    finished: asyncio.Queue[Result | None] = asyncio.Queue()
+    task = asyncio.create_task(_evaluated(suite, out, finished.put_nowait))
+    task.add_done_callback(lambda _: finished.put_nowait(None))
+    try:
+        yield EvalStarted(suite.name, len(suite.cases), len(suite.variants), total)
+        done = 0
+        while (result := await finished.get()) is not None:
+            done += 1
+            yield RunFinished(result, done, total)
+        yield EvalCompleted(await task)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _evaluated(suite: Checked, out: Path | str | None, on_result: OnResult | None) -> Report:
+    if out is None:
+        return await _without_a_trace(suite, on_result)
+    folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
+    order = Order(suite=suite, journal=folder / JOURNAL, run_id=uuid4().hex, files=folder)
+    report = await execute(order, on_result=on_result)
+    write_reports(summarize(report, suite.gate), folder, suite.formats)
+    return Report.of(report, suite.gate)
+
+
+async def _without_a_trace(suite: Checked, on_result: OnResult | None) -> Report:
     """Run a suite with a journal that is gone as soon as its report is."""
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
     try:
-        report = await execute(Order(suite=suite, journal=Path(name)), on_result=on_result)
+        report = await execute(Order(suite=suite, journal=Path(name), run_id=uuid4().hex), on_result=on_result)
     except BaseException:
         remove()
         raise
     weakref.finalize(report, remove)
-    return report
+    return Report.of(report, suite.gate)
 
 
-def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str]) -> Suite:
+def _suite(
+    suite_or_path: Suite | Path | str,
+    overrides: Overrides,
+    environ: Mapping[str, str] | None,
+    cases: tuple[str, ...] | None,
+) -> Checked:
+    environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
-        return load.overridden(suite_or_path, overrides)
-    if isinstance(suite_or_path, str | os.PathLike):
-        return load.load_suite(Path(suite_or_path), environ, overrides)
-    raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")
+        suite = load.overridden(suite_or_path.ready(environ), overrides)
+    elif isinstance(suite_or_path, str | os.PathLike):
+        suite = load.load_suite(Path(suite_or_path), environ, overrides)
+    else:
+        raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")
+    return suite if cases is None else _only(suite, cases)
 
 
-def _at_least_one(name: str, value: int | None) -> int | None:
+def _only(suite: Checked, ids: tuple[str, ...]) -> Checked:
+    """A suite without its other cases."""
+    known = {case.id: case for case in suite.cases}
+    for case_id in ids:
+        if case_id not in known:
+            raise UsageError(unknown("case", case_id, known))
+    chosen = set(ids)
+    return msgspec.structs.replace(suite, cases=tuple(case for case in suite.cases if case.id in chosen))
+
+
+def _overrides(runs: int | None, max_concurrency: float | None, providers: Iterable[str] | str | None) -> Overrides:
+    most = UNLIMITED if max_concurrency == math.inf else max_concurrency
+    return Overrides(
+        runs=_at_least_one("runs", runs),
+        max_concurrency=_at_least_one("max_concurrency", most),
+        providers=_names("providers", providers),
+    )
+
+
+def _at_least_one(name: str, value: float | None) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     raise UsageError(f"{name}={value!r:.200}: expected a whole number of at least 1")
 
 
-def _names(providers: Iterable[str] | str | None) -> tuple[str, ...] | None:
-    if providers is None:
+def _names(argument: str, given: Iterable[str] | str | None) -> tuple[str, ...] | None:
+    if given is None:
         return None
-    names = (providers,) if isinstance(providers, str) else tuple(providers)
+    names = (given,) if isinstance(given, str) else tuple(given)
     if not names or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"providers={providers!r:.200}: expected the name of a provider, or several")
+        noun = "the name of a provider" if argument == "providers" else "the id of a case"
+        raise UsageError(f"{argument}={given!r:.200}: expected {noun}, or several")
     return names

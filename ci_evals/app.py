@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 from uuid import uuid4
@@ -14,21 +14,28 @@ from uuid import uuid4
 import msgspec
 
 from ci_evals import progress
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
-from ci_evals.execution import JOURNAL, Order, Stop, check_sources, execute, known_durations, missing_shards
+from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
+from ci_evals.model import Gate
+from ci_evals.order import Order
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
-from ci_evals.reports import RENDERERS
 from ci_evals.reports.notes import notes
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
+from ci_evals.reports.renderers import RENDERERS
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
+from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite
-from ci_evals.verdict.gate import decide, exit_code
+from ci_evals.verdict.gate import exit_code
+from ci_evals.verdict.pairwise import preference
 
-FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md"}
+FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
 
 class World(NamedTuple):
@@ -49,6 +56,7 @@ class Continuation(NamedTuple):
     balance_by: Path | None = None
     replay: Path | None = None
     replay_only: bool = False
+    baseline: tuple[Path, ...] = ()
 
 
 class Appearance(NamedTuple):
@@ -77,11 +85,22 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         replay=_journals([continuation.replay])[0] if continuation.replay else None,
         replay_only=continuation.replay_only,
         revision=revision(world),
+        run_id=uuid4().hex,
+        files=suite.out,
+        baseline=read_baseline(continuation.baseline, suite.name) if continuation.baseline else None,
     )
     return carry_out(order, world, appearance)
 
 
-def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appearance, *, run_missing: bool) -> int:
+def merge(
+    suite: Suite,
+    folders: Iterable[Path],
+    world: World,
+    appearance: Appearance,
+    *,
+    run_missing: bool,
+    baseline: tuple[Path, ...] = (),
+) -> int:
     """Put the journals of shards together, decide, and return the exit code.
 
     Args:
@@ -90,6 +109,7 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
         world: environment and streams.
         appearance: what is printed.
         run_missing: run what no shard has a result of.
+        baseline: reports to compare with.
     """
     order = Order(
         suite=suite,
@@ -98,6 +118,9 @@ def merge(suite: Suite, folders: Iterable[Path], world: World, appearance: Appea
         merge=True,
         run_missing=run_missing,
         revision=revision(world),
+        run_id=uuid4().hex,
+        files=suite.out,
+        baseline=read_baseline(baseline, suite.name) if baseline else None,
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):
@@ -126,7 +149,11 @@ def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appeara
     cases = [msgspec.structs.replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases]
     traced = msgspec.structs.replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
     order = Order(
-        suite=traced, journal=suite.out / JOURNAL, traces=TraceAnswers(found.by_case), revision=revision(world)
+        suite=traced,
+        journal=suite.out / JOURNAL,
+        traces=TraceAnswers(found.by_case),
+        revision=revision(world),
+        run_id=uuid4().hex,
     )
     return carry_out(order, world, appearance)
 
@@ -150,6 +177,33 @@ def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, ou
     return {True: 0, False: 1, None: 3}[found.fit]
 
 
+def pairwise(suite: Suite, sides: Sequence[str], report: Path, judge: Judge, world: World, output: str) -> Comparison:
+    """Compare two variants by preference, and print what was found.
+
+    Args:
+        suite: knows the cases.
+        sides: each the path of a report (`PATH`, `PATH::VARIANT`), or the name of a variant of `report`.
+        report: where variants that are no path are looked up.
+        judge: who prefers.
+        world: environment and streams.
+        output: `table`, `markdown` or `json`.
+    """
+    names, results = zip(*(_side(side, report) for side in sides), strict=True)
+    labels = names if names[0] != names[1] else sides
+    pairs = asyncio.run(compare(suite, results[0], results[1], judge))
+    comparison = Comparison(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
+    render = {"table": render_text, "markdown": render_markdown, "json": render_json}[output]
+    say(world.stdout, Redactor(suite.secrets).clean_text(render(comparison)))
+    return comparison
+
+
+def _side(side: str, report: Path) -> tuple[str, Results]:
+    path, _, name = side.partition("::")
+    if Path(path).exists():
+        return chosen(read_results(Path(path)), name or None, path)
+    return chosen(read_results(report), side, report.as_posix())
+
+
 def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     """Execute an order, report, and return the exit code."""
     conclusion = Conclusion(order, order.suite.out.absolute(), world, appearance, Redactor(order.suite.secrets))
@@ -162,7 +216,9 @@ def carry_out(order: Order, world: World, appearance: Appearance) -> int:
     async def phase(stop: Stop) -> Report:
         if appearance.quiet:
             return await execute(order, stop=stop)
-        return await execute(order, stop=stop, watch=lambda run: progress.shown(run, world.stderr))
+        return await execute(
+            order, stop=stop, tell=conclusion.tell, watch=lambda run: progress.shown(run, world.stderr)
+        )
 
     gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
     # With JSON, stdout is not the log but a file or another program.
@@ -212,7 +268,7 @@ class Conclusion(NamedTuple):
 
     def write(self, report: Report) -> Summary:
         suite = self.order.suite
-        summary = Summary(report, decide(report, suite.gate), suite.gate)
+        summary = summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs)
         write_reports(summary, self.out, suite.formats)
         append_step_summary(summary, self.world)
         return summary
@@ -222,6 +278,10 @@ class Conclusion(NamedTuple):
         suite = self.order.suite
         files = (*(suite.out / FILES[each] for each in suite.formats), self.order.journal)
         return ", ".join(path.as_posix() for path in files)
+
+    def tell(self, sentence: str) -> None:
+        """Say on stderr what is done next, and why."""
+        self._tell([sentence])
 
     def _tell(self, lines: Iterable[str]) -> None:
         say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))
@@ -306,9 +366,9 @@ def append_step_summary(summary: Summary, world: World) -> None:
 def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:
     """Print the outcome on stdout."""
     if output == "json":
-        from ci_evals.reports.json_brief import render_json
+        from ci_evals.reports import json_brief
 
-        text = render_json(summary)
+        text = json_brief.render_json(summary)
     else:
         from ci_evals.reports import terminal
 

@@ -42,6 +42,12 @@ def member(module: ModuleType, names: str) -> Any:
     return found
 
 
+def identity(function: object) -> str:
+    """`module:function`, the same in every process; for an object, its class."""
+    named: Any = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', None) or 'builtins'}:{named.__qualname__}"
+
+
 @lru_cache(maxsize=256)
 def _find(module: str, folder: Path) -> None:
     """Raises ModuleNotFoundError, which is not cached: the file may be written in the meantime."""

@@ -171,6 +171,7 @@ def group() -> None:
     show_envvar=True,
     help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
 )
+@options.baseline
 @options.output
 @options.quiet
 def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
@@ -185,6 +186,7 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
       ci-evals run
       ci-evals run --config evals/support.yaml --runs 5
       ci-evals run --providers gpt-4o-mini,claude --format json
+      ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
     """
@@ -203,10 +205,18 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
 @options.config
 @options.overriding
 @click.option("--run-missing", is_flag=True, help="Run what no shard has a result of.")
+@options.baseline
 @options.output
 @options.quiet
 def merge(
-    folders: tuple[Path, ...], config: Path | None, output: str, *, run_missing: bool, quiet: bool, **overrides: Any
+    folders: tuple[Path, ...],
+    config: Path | None,
+    baseline: tuple[Path, ...],
+    output: str,
+    *,
+    run_missing: bool,
+    quiet: bool,
+    **overrides: Any,
 ) -> int:
     """Put the results of shards together, judge them, and exit with the verdict.
 
@@ -221,7 +231,58 @@ def merge(
 
     from ci_evals import app
 
-    return app.merge(suite, folders, _world(), app.Appearance(output, quiet), run_missing=run_missing)
+    appearance = app.Appearance(output, quiet)
+    return app.merge(suite, folders, _world(), appearance, run_missing=run_missing, baseline=baseline)
+
+
+@group.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options.config
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    default="ci-evals-results",
+    show_default=True,
+    help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
+)
+@click.option("--judge", metavar="PROVIDER", help="The provider of the suite that prefers.")
+@click.option("--rubric", metavar="TEXT", help="What the judge goes by; default: correct, helpful, to the point.")
+@click.option("--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge.")
+@options.setting(
+    "--format",
+    "output",
+    type=click.Choice(["table", "markdown", "json"]),
+    default="table",
+    show_default=True,
+    envvar="CI_EVALS_FORMAT",
+    show_envvar=True,
+    help="What is printed on stdout.",
+)
+@click.option("--fail-if-worse", is_flag=True, help="Exit 1 if A is preferred beyond what luck explains.")
+def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse: bool, **others: Any) -> int:
+    """Ask which of two variants is preferred, case by case, each pair of answers in both orders.
+
+    A and B are variants of one report, or the paths of two (PATH, or PATH::VARIANT where there are several). A
+    preference counts if it is the same in both orders; one that goes with the order is a flip, and a tie.
+
+    \b
+    Examples:
+      ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
+      ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
+    """
+    from ci_evals import app
+    from ci_evals.engine.pairwise import RUBRIC, Judge
+
+    judge, function, rubric = others["judge"], others["function"], others["rubric"]
+    if (judge is None) == (function is None):
+        raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
+    if rubric and function:
+        raise click.UsageError("--rubric is for a --judge; a --function has its own")
+    suite = _suite(config, {"providers": (judge,) if judge else None}, offline=judge is None)
+    prefers = Judge(function, suite.providers[0] if judge else None, rubric or RUBRIC)
+    found = app.pairwise(suite, (a, b), others["report"], prefers, _world(), output)
+    return int(fail_if_worse and found.preference.side == "a")
 
 
 @group.command()

@@ -3,7 +3,8 @@
 CiEvalsError              the user can act; printed without a traceback
 ├── ConfigError           the suite is wrong: every problem at once, nothing was run   (exit 2)
 ├── UsageError            the command line is wrong                                    (exit 2)
-└── StorageError          a result or report cannot be written                         (exit 3)
+├── StorageError          a result or report cannot be written                         (exit 3)
+└── GitHubError           GitHub could not be asked or refused; `ci-evals run` only warns of it
 ProviderError             one call got no answer; becomes the run's error, never the program's
 GradingError              an answer could not be judged; likewise
 """
@@ -22,8 +23,19 @@ ErrorKind = Literal[
     "crash",  # the system under test raised or exited with an error
     "given_up",  # never called: the provider refused or lost too many before
     "not_recorded",  # never called: only recorded answers were allowed
+    "environment",  # what a task runs in could not be had, or its verifier gave no reward
     "grader",  # a grader crashed: the answer could not be judged
     "judge",  # a model that judges could not be asked, or gave no verdict
+]
+
+GitHubErrorKind = Literal[
+    "forbidden",  # 401, 403: the token is missing, invalid, or may not do this
+    "missing",  # 404, 410
+    "too_large",  # more than GitHub stores, or than is downloaded
+    "rate_limited",  # and waiting would take too long
+    "rejected",  # any other 4xx
+    "unreachable",  # network errors, time-outs and 5xx, again and again
+    "unexpected",  # an answer that is not in the documented shape
 ]
 
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
@@ -60,6 +72,14 @@ class UsageError(CiEvalsError):
 
 class StorageError(CiEvalsError):
     """A file could not be read or written: disk full, read-only folder, no permission."""
+
+
+class GitHubError(CiEvalsError):
+    """GitHub did not do what it was asked to; `kind` says in which way. The text never holds the token."""
+
+    def __init__(self, kind: GitHubErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class ProviderError(Exception):

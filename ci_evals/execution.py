@@ -1,65 +1,24 @@
-"""One run phase: the plan, what earlier journals hold of it, the engine, and the report of all of it."""
+"""One invocation: open what is called, carry out the phases, report."""
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, closing, nullcontext
-from copy import copy
-from math import fsum
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
-from ci_evals import __version__
-from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import Header, Journal, decode, headers, read_lines, scan
+from ci_evals.engine.cassettes import Cassettes
+from ci_evals.engine.journal import Journal, first_header, headers
 from ci_evals.engine.lanes import Ready, opened
-from ci_evals.engine.replay import Recording
-from ci_evals.engine.resume import Resumer
+from ci_evals.engine.replay import Answers, Recording
 from ci_evals.engine.runner import Run
-from ci_evals.engine.shards import CellKey, Shard, cells_of_shard
-from ci_evals.engine.traces import TraceAnswers
-from ci_evals.errors import StorageError, UsageError
-from ci_evals.model import Case, Result
+from ci_evals.errors import UsageError
+from ci_evals.ledger import Ledger
+from ci_evals.model import Result
+from ci_evals.order import Order
+from ci_evals.phases import SETTLED, Phases, planned
 from ci_evals.redaction import Redactor
-from ci_evals.report import Columns, Matrix, Report, Resumption, SuiteInfo
-from ci_evals.suite import Suite
-
-JOURNAL = "results.jsonl"
-
-
-class Order(Struct, frozen=True, kw_only=True):
-    """What is to be done with a suite.
-
-    Args:
-        suite: what to run.
-        journal: where results are written.
-        resume: go on with that journal instead of starting anew.
-        sources: journals whose results are taken over.
-        merge: take over errored runs as well, and insist that the sources are of this very suite.
-        run_missing: run what has no result; else only report.
-        shard: run only this share of the cells.
-        durations_s: what shards are balanced by.
-        replay: a journal that answers before any provider is called.
-        replay_only: never call a provider, nor a judge.
-        traces: answers from elsewhere; no provider is called then, but judges are.
-        revision: the commit that is checked out.
-    """
-
-    suite: Suite
-    journal: Path
-    resume: bool = False
-    sources: tuple[Path, ...] = ()
-    merge: bool = False
-    run_missing: bool = True
-    shard: Shard | None = None
-    durations_s: Mapping[CellKey, float] = {}
-    replay: Path | None = None
-    replay_only: bool = False
-    traces: TraceAnswers | None = None
-    revision: str | None = None
+from ci_evals.report import Columns, Report
 
 
 class Stop:
@@ -86,6 +45,7 @@ async def execute(
     *,
     on_result: Callable[[Result], None] | None = None,
     watch: Watch = lambda _: nullcontext(),
+    tell: Callable[[str], None] = lambda _: None,
     stop: Stop | None = None,
 ) -> Report:
     """Carry out an order.
@@ -94,6 +54,7 @@ async def execute(
         order: what to do.
         on_result: called with each finished run.
         watch: shows the progress of a run while its context lasts.
+        tell: called with a sentence when it is decided to go on, and why.
         stop: when its reason is set, a cancellation ends the run phase and not this call.
 
     Raises:
@@ -104,7 +65,7 @@ async def execute(
     suite = order.suite
     named = {path.absolute(): path for path in (order.journal, *order.sources)}
     order = _anchored(order)
-    matrix = planned(order)
+    matrix = planned(order, order.rounds[0])
     columns = Columns(matrix.total)
     redactor = Redactor(suite.secrets)
     stop = stop or Stop()
@@ -114,67 +75,46 @@ async def execute(
         calls = not order.replay_only and order.traces is None
         if order.run_missing:
             ready = await stack.enter_async_context(
-                opened(suite, matrix, columns, calls=calls, judges=not order.replay_only)
+                opened(suite, matrix, columns, calls=calls, judges=not order.replay_only, files=order.files)
             )
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
-        started_at, start = time.time(), time.perf_counter()
         with ExitStack() as open_files:
-            replay = order.traces or (
-                open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
-            )
+            replay = order.traces or recordings(order, open_files)
             there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
             journal = (Journal if there else Journal.new)(order.journal, redactor)
             open_files.callback(journal.close)
-            cells = Cells(suite, matrix)
-            resumer = Resumer(matrix, columns, cells, keep_errored=order.merge)
-            recorded = _Recorded(order, named, matrix, columns, redactor, resumer, started_at, start, continued=there)
             if there:
-                resumer.go_on(journal)
-            journal.start(Header(suite=redactor.clean(describe(order)), started_at=started_at))
-            resumer.take_over(order.sources, journal)
-            stop.report_so_far = lambda: recorded.report(stop.reason)
+                order = msgspec.structs.replace(order, run_id=first_header(order.journal).suite.run_id or order.run_id)
+            ledger = Ledger(order, named, journal, matrix, columns, redactor, continued=there)
+            stop.report_so_far = lambda: ledger.report(stop.reason)
+            phases = Phases(order, ledger, tell, on_result)
             if order.run_missing:
-                run = Run(suite, matrix, columns, journal, cells, ready, on_result=on_result, replay=replay)
-                stopped = await _finished(run, watch, stop)
-            elif missing := missing_shards(order.sources) if columns.status.count(0) else ():
-                stopped = f"shard {', '.join(missing)} is missing"
-    return recorded.report(stopped)
+                cells = ledger.plan.cells
+                run = Run(
+                    suite,
+                    matrix,
+                    columns,
+                    journal,
+                    cells,
+                    ready,
+                    on_result=phases.note,
+                    replay=replay,
+                    files=order.files,
+                )
+                stopped = await _finished(phases, run, watch, stop)
+            else:
+                await phases.work(None)
+                if ledger.plan.columns.status.count(0) and (missing := missing_shards(order.sources)):
+                    stopped = f"shard {', '.join(missing)} is missing"
+    return ledger.report(stopped)
 
 
-class _Recorded(NamedTuple):
-    """What there is to report at any moment of a run phase."""
-
-    order: Order
-    named: Mapping[Path, Path]
-    matrix: Matrix
-    columns: Columns
-    redactor: Redactor
-    resumer: Resumer
-    started_at: float
-    start: float
-    continued: bool
-
-    def report(self, interrupted: str | None) -> Report:
-        order, columns = self.order, self.columns
-        return Report(
-            self.redactor.clean(describe(order)),
-            _without_secrets(self.matrix, self.redactor),
-            columns,
-            read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
-            decode=decode,
-            started_at=self.started_at,
-            duration_s=time.perf_counter() - self.start,
-            interrupted=interrupted,
-            resumption=self._resumption() if self.continued or order.sources else None,
-        )
-
-    def _resumption(self) -> Resumption | None:
-        """A merge is reported as one run, unless a line of a journal was lost."""
-        found = self.resumer.resumption
-        if self.order.merge and not found.torn:
-            return None
-        torn = tuple(self.named[Path(name)].as_posix() for name in found.torn)
-        return msgspec.structs.replace(found, torn=torn)
+def recordings(order: Order, open_files: ExitStack) -> Answers | None:
+    """What answers before any provider is called: the recordings that cases name, then that of the order."""
+    replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
+    if order.run_missing and any(case.cassette for case in order.suite.cases):
+        return open_files.enter_context(closing(Cassettes(order.suite.cases, replay)))
+    return replay
 
 
 def _anchored(order: Order) -> Order:
@@ -184,59 +124,21 @@ def _anchored(order: Order) -> Order:
         journal=order.journal.absolute(),
         sources=tuple(path.absolute() for path in order.sources),
         replay=order.replay and order.replay.absolute(),
+        files=order.files and order.files.absolute(),
     )
 
 
-async def _finished(run: Run, watch: Watch, stop: Stop) -> str | None:
-    """Finish a run; returns why it was stopped early, or None."""
+async def _finished(phases: Phases, run: Run, watch: Watch, stop: Stop) -> str | None:
+    """Carry out the phases; returns why they were ended early by anything but their own verdict, or None."""
     stop.run = run
     try:
         async with watch(run):
-            await run.finish()
+            await phases.work(run)
     except asyncio.CancelledError:
         if stop.reason is None:
             raise
         return stop.reason
-    return run.stopped
-
-
-def planned(order: Order) -> Matrix:
-    """The suite's matrix, or a shard's share of it."""
-    suite = order.suite
-    matrix = Matrix(suite.cases, suite.variants, suite.runs)
-    if order.shard is None:
-        return matrix
-    return Matrix(suite.cases, suite.variants, suite.runs, only=cells_of_shard(matrix, order.shard, order.durations_s))
-
-
-def _without_secrets(matrix: Matrix, redactor: Redactor) -> Matrix:
-    """The matrix as reports may show it: a case may hold what the suite elsewhere takes from a variable."""
-    shown = copy(matrix)
-    shown.cases = [redactor.clean(case) if _tells_secrets(case, redactor) else case for case in matrix.cases]
-    return shown
-
-
-def _tells_secrets(case: Case, redactor: Redactor) -> bool:
-    told = (case.id, case.vars, case.input, case.messages, case.tags, case.description, case.metadata)
-    try:
-        return redactor.finds(msgspec.json.encode(told, enc_hook=repr))
-    except UnicodeEncodeError:  # lone surrogates
-        return True
-
-
-def describe(order: Order) -> SuiteInfo:
-    """What a journal and a report say of their suite."""
-    suite = order.suite
-    return SuiteInfo(
-        name=suite.name,
-        description=suite.description,
-        file=suite.file,
-        fingerprint=suite.fingerprint,
-        runs=suite.runs,
-        version=__version__,
-        revision=order.revision,
-        shard=str(order.shard) if order.shard else None,
-    )
+    return None if run.stopped == SETTLED else run.stopped
 
 
 def check_sources(order: Order) -> None:
@@ -255,39 +157,9 @@ def check_sources(order: Order) -> None:
                 raise UsageError(f"{path} is of {other}, another version of it, or other --runs or --providers")
 
 
-def missing_shards(sources: tuple[Path, ...]) -> list[str]:
+def missing_shards(sources: Iterable[Path]) -> list[str]:
     """Which shards, as `3/5`, no journal is of."""
     labels = {header.suite.shard for path in sources for header in headers(path)[-1:]}
     counts = sorted({int(label.partition("/")[2]) for label in labels if label})
     every = [f"{number}/{count}" for count in counts for number in range(1, count + 1)]
     return [label for label in every if label not in labels]
-
-
-class _RecordedReport(Struct):
-    """The part of a report.json that durations are read from."""
-
-    results: list[Result]
-
-
-def known_durations(path: Path) -> Mapping[CellKey, float]:
-    """The mean duration of a run of each cell in an earlier journal or report.json, in seconds.
-
-    Raises:
-        StorageError: it is neither.
-    """
-    seen: dict[CellKey, list[float]] = {}
-
-    def note(result: Result, *_: object) -> None:
-        seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
-
-    path = path / JOURNAL if path.is_dir() else path
-    if path.suffix == ".json":
-        try:
-            for result in msgspec.json.decode(path.read_bytes(), type=_RecordedReport).results:
-                note(result)
-        except (OSError, msgspec.DecodeError) as error:
-            raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
-    else:
-        scan(path, note)
-    # exact, so that all shards agree whatever the order of the file they were given
-    return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}

@@ -1,6 +1,7 @@
 """The nouns of ci-evals: frozen values without I/O. `docs/architecture.md` has the vocabulary."""
 
 from collections.abc import Awaitable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
@@ -8,6 +9,8 @@ from msgspec import Meta, Struct
 from ci_evals.errors import ErrorKind
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+Filled = Annotated[str, Meta(min_length=1)]
+AtLeastOne = Annotated[float, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
 Status = Literal["passed", "failed", "errored"]
 Role = Literal["system", "user", "assistant", "tool"]
@@ -72,10 +75,28 @@ class Step(Struct, frozen=True, omit_defaults=True):
     agent: str | None = None
 
 
+class Content(Struct, frozen=True, omit_defaults=True):
+    """Audio, an image or any other file, with its media type, such as `audio/wav`.
+
+    In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
+    (in bytes) say what it was.
+    """
+
+    data: bytes = b""
+    media_type: str = "application/octet-stream"
+    sha256: str | None = None
+    size: int = 0
+    path: str | None = None
+
+
 class Response(Struct, frozen=True, omit_defaults=True):
     """What a provider answered.
 
-    `cost_usd` only if the provider itself named a price; `steps` is None if it does not tell how it came to its answer.
+    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
+    tell how it came to its answer.
+
+    Of a conversation, `turns` has what was said; `output` is then the last answer, `tool_calls` and `usage` are
+    those of all turns. `files` is what the answer was made of beside text.
     """
 
     output: str = ""
@@ -85,12 +106,27 @@ class Response(Struct, frozen=True, omit_defaults=True):
     finish_reason: str | None = None
     cost_usd: float | None = None
     steps: tuple[Step, ...] | None = None
+    reward: float | None = None
+    turns: "tuple[Turn, ...]" = ()
+    files: tuple[Content, ...] = ()
 
     @property
     def calls_made(self) -> tuple[ToolCall, ...]:
         """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
         made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
         return made or self.tool_calls
+
+
+GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
+
+
+class Turn(Struct, frozen=True, omit_defaults=True):
+    """One exchange of a conversation: what the user said, and what came back."""
+
+    user: str
+    response: Response
+    latency_s: float = 0.0
+    cost_usd: float | None = None
 
 
 class Request(Struct, frozen=True):
@@ -199,6 +235,64 @@ class Expectation(Struct, frozen=True):
 # What is asked.
 
 
+class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one run may take. A run that takes more is marked."""
+
+    max_cost_usd: Positive | None = None
+    max_tokens: Positive | None = None
+    max_duration_s: Positive | None = None
+
+
+NO_ALLOWANCE = Allowance()
+
+
+class CaseOverrides(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Provider settings for one case.
+
+    A model API is called with this `model` and with these `params` beside its own; the team's own code finds both in
+    its request. `recorded` is a file that answers instead of any provider.
+    """
+
+    model: Annotated[Filled | None, Meta(description="Instead of the provider's.")] = None
+    params: Annotated[Mapping[str, Any], Meta(description="Beside the provider's own; they win.")] = {}
+    timeout_s: Annotated[Positive | None, Meta(description="Seconds that a call of this case may take.")] = None
+    recorded: Annotated[Filled | None, Meta(description="A journal or stored response that answers instead.")] = None
+
+
+NO_OVERRIDES = CaseOverrides()
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A task folder: what is to be done there is the case's input; `digest` identifies all files in it."""
+
+    folder: Path
+    digest: str
+    image: str | None = None
+    has_dockerfile: bool = False
+    cpus: float | None = None
+    memory_mb: int | None = None
+    setup: tuple[str, ...] = ()
+    agent_timeout_s: float | None = None
+    verifier_timeout_s: float | None = None
+    build_timeout_s: float | None = None
+
+
+class Cassette(Struct, frozen=True):
+    """A file with recorded answers, and what identifies its content."""
+
+    path: Path
+    digest: str
+
+
+class SimulatedUser(Struct, frozen=True, kw_only=True):
+    """A user that another provider plays, for at most `max_turns` turns. `provider` are that provider's options."""
+
+    provider: Any
+    persona: str
+    goal: str
+    max_turns: int
+
+
 class Case(Struct, frozen=True, kw_only=True):
     """One input and what is expected of the answer. `file` and `line` are where the user wrote it."""
 
@@ -211,11 +305,23 @@ class Case(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     runs: int | None = None
     min_pass_rate: float | None = None
+    critical: bool = False
     timeout_s: float | None = None
+    overrides: CaseOverrides = NO_OVERRIDES
+    cassette: Cassette | None = None
+    task: Task | None = None
+    turns: tuple[str, ...] = ()
+    user: SimulatedUser | None = None
+    allowance: Allowance | None = None
     description: str | None = None
     metadata: Mapping[str, Any] = {}
     file: str = ""
     line: int | None = None
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a run of it is more than one call."""
+        return bool(self.turns) or self.user is not None
 
 
 class Prompt(Struct, frozen=True):
@@ -223,6 +329,15 @@ class Prompt(Struct, frozen=True):
 
     name: str
     turns: tuple[tuple[Role, str], ...]
+
+
+class TagRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds for the cases with a tag."""
+
+    min_pass_rate: Annotated[Fraction | None, Meta(description="A bar for these cases together.")] = None
+    critical: Annotated[
+        bool, Meta(description="A regression of one of them, or a missed bar, is red whatever else the gate allows.")
+    ] = False
 
 
 class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,7 +351,9 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prove: Annotated[bool, Meta(description="Pass only if the rate is above the bar beyond doubt.")] = False
     max_error_rate: Annotated[Fraction, Meta(description="More errored runs than this: no verdict.")] = 0.05
     per_variant: Annotated[bool, Meta(description="Hold every provider and prompt to min_pass_rate.")] = False
-    tags: Annotated[Mapping[str, Fraction], Meta(description="A bar per tag.")] = {}
+    tags: Annotated[
+        Mapping[str, Fraction | TagRule], Meta(description="A bar per tag, or `min_pass_rate` and `critical`.")
+    ] = {}
     providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
     metrics: Annotated[
         Mapping[str, Fraction], Meta(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
@@ -245,17 +362,29 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=0)] | None,
         Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),
     ] = None
+    max_regressions: Annotated[int, Meta(ge=0, description="So many cases may be worse than the baseline.")] = 0
+    on_regression: Annotated[
+        Literal["fail", "warn"], Meta(description="What to do when the comparison with the baseline is red.")
+    ] = "fail"
+    require_baseline: Annotated[bool, Meta(description="No verdict without a comparison.")] = False
+    ratchet: Annotated[bool, Meta(description="Fail a variant below the best rate that it has held before.")] = False
+    max_cost_increase: Annotated[
+        AtLeastOne | None,
+        Meta(description="Red if the cost of a run is surely more than so many times the baseline's."),
+    ] = None
+    max_latency_increase: Annotated[
+        AtLeastOne | None, Meta(description="Red if the latency is surely more than so many times the baseline's.")
+    ] = None
 
+    @property
+    def tag_bars(self) -> Mapping[str, float]:
+        """The tags that have a bar."""
+        bars = {tag: rule.min_pass_rate if isinstance(rule, TagRule) else rule for tag, rule in self.tags.items()}
+        return {tag: bar for tag, bar in bars.items() if bar is not None}
 
-class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run may take. A run that takes more is marked."""
-
-    max_cost_usd: Positive | None = None
-    max_tokens: Positive | None = None
-    max_duration_s: Positive | None = None
-
-
-NO_ALLOWANCE = Allowance()
+    @property
+    def critical_tags(self) -> frozenset[str]:
+        return frozenset(tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical)
 
 
 class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -53,6 +53,29 @@ runs = setting(
     show_envvar=True,
     help="Executions of every cell; a case's own `runs` still wins.",
 )
+baseline = setting(
+    "--baseline",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    envvar="CI_EVALS_BASELINE",
+    show_envvar=True,
+    help="Compare with this report.json, or a folder with one or more; may be repeated.",
+)
+confirm_runs = setting(
+    "--confirm-runs",
+    type=click.IntRange(min=0, max=1000),
+    envvar="CI_EVALS_CONFIRM_RUNS",
+    show_envvar=True,
+    help="Further runs of a case that looks worse than the baseline; 0: none.",
+)
+max_runs = setting(
+    "--max-runs",
+    type=click.IntRange(min=1),
+    envvar="CI_EVALS_MAX_RUNS",
+    show_envvar=True,
+    help="Go on up to so many runs of a cell while the verdict is open.",
+)
 out = setting(
     "-o",
     "--out",
@@ -95,12 +118,23 @@ output = setting(
 quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
 
 
-OVERRIDING = ("out", "providers", "runs", "max_concurrency", "timeout_s", "retries")
+label = setting(
+    "--label",
+    metavar="TEXT",
+    envvar="CI_EVALS_LABEL",
+    show_envvar=True,
+    help="Kept in the reports, to group them by; default: the suite's.",
+)
+
+
+OVERRIDING = (
+    "out", "providers", "runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "label",
+)  # fmt: skip
 
 
 def overriding(command: Command) -> Command:
     """Options that put other values in place of the suite's; `OVERRIDING` are their names."""
-    for option in (retries, timeout_s, max_concurrency, runs, providers, out):
+    for option in (label, retries, timeout_s, max_concurrency, confirm_runs, max_runs, runs, providers, out):
         command = option(command)
     return command
 

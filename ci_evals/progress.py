@@ -17,6 +17,9 @@ class Watched(Protocol):
     """A run phase as its watcher sees it."""
 
     @property
+    def doing(self) -> str: ...
+
+    @property
     def columns(self) -> "Columns": ...
 
     @property
@@ -78,7 +81,7 @@ def _live(run: Watched, stream: TextIO, started: float) -> Iterator["Refresh"]:
 
         def refresh() -> None:
             text = describe(run, time.monotonic() - started)
-            progress.update(task, completed=done(run), description=text)
+            progress.update(task, total=len(run.columns.status), completed=done(run), description=text)
 
         refresh()
         yield refresh
@@ -100,7 +103,8 @@ def describe(run: Watched, elapsed_s: float) -> str:
     """`120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`."""
     status, finished = run.columns.status, done(run)
     total = len(status)
-    parts = [f"{finished}/{total} runs", f"{status.count(1)} passed", f"{status.count(2)} failed"]
+    parts = [run.doing] if run.doing else []
+    parts += [f"{finished}/{total} runs", f"{status.count(1)} passed", f"{status.count(2)} failed"]
     if errored := status.count(3):
         parts.append(f"{errored} errored")
     if run.retrying:

@@ -101,21 +101,23 @@ class Redactor:
                 return True
         if b"-----BEGIN" in line or (b"@" in line and _LOGIN_IN_LINE.search(line)):
             return True
+        bearer = b"earer " in line
         outline = line.translate(_OUTLINE)
         start = outline.find(_LONG_WORD)
         while start >= 0:
             end = outline.find(b" ", start)
             if end < 0:
                 end = len(line)
-            if self._is_secret(line[start:end]) or _follows_bearer(line, start):
+            if self._is_secret(line[start:end]) or (bearer and _follows_bearer(line, start)):
                 return True
             start = outline.find(_LONG_WORD, end)
         return False
 
     def _is_secret(self, word: bytes) -> bool:
-        for at in range(0, len(word), _BLOCK):
-            if word[at : at + _BLOCK] in self._blocks:
-                return True
+        if self._blocks:
+            for at in range(0, len(word), _BLOCK):
+                if word[at : at + _BLOCK] in self._blocks:
+                    return True
         if word.isalnum() and word.islower():  # a hash; every key has a hyphen, an underscore or a capital
             return False
         return _KEY_IN_WORD.search(word) is not None

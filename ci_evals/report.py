@@ -5,16 +5,22 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from itertools import accumulate, count
 from math import fsum, isclose, isnan, nan
-from typing import NamedTuple, overload
+from typing import Literal, NamedTuple, overload
 
 from msgspec import Struct
 
 from ci_evals.labelled import Labelled
 from ci_evals.model import Case, Judging, Result, Status, Variant
 
+CellKey = tuple[str, str, str | None]
+"""Case id, provider and prompt: what a cell is called across reports."""
 STATUSES: tuple[Status | None, ...] = (None, "passed", "failed", "errored")
+_PER_SLOT = (
+    "status", "score", "latency_s", "cost_usd", "input_tokens", "output_tokens", "offset", "repeated",
+)  # fmt: skip
 _MOST_TOKENS = 2**53  # whatever a provider claims
 _CODES = {status: code for code, status in enumerate(STATUSES)}
 
@@ -26,14 +32,29 @@ class Matrix:
     """
 
     def __init__(
-        self, cases: Sequence[Case], variants: Sequence[Variant], runs: int, only: Container[int] | None = None
+        self,
+        cases: Sequence[Case],
+        variants: Sequence[Variant],
+        runs: int,
+        only: Container[int] | None = None,
+        after: "Matrix | None" = None,
     ) -> None:
-        """Lay out the matrix; with `only`, cells that are not in it have no runs."""
+        """Lay out the matrix.
+
+        Args:
+            cases: its rows.
+            variants: its columns.
+            runs: how often each cell runs; a case's own `runs` wins.
+            only: cells that are not in it have no runs.
+            after: a plan of the same cells that this one adds `runs` to, whatever a case says: run numbers go on
+                where those of its cells end.
+        """
         self.cases = cases
         self.variants = variants
+        self._after = after
         width = len(variants)
         counts = (
-            (case.runs or runs) if only is None or row * width + column in only else 0
+            (runs if after is not None else case.runs or runs) if only is None or row * width + column in only else 0
             for row, case in enumerate(cases)
             for column in range(width)
         )
@@ -53,8 +74,17 @@ class Matrix:
     def variant(self, cell: int) -> Variant:
         return self.variants[cell % len(self.variants)]
 
+    def key(self, cell: int) -> CellKey:
+        """What a cell is called across reports."""
+        variant = self.variant(cell)
+        return self.case(cell).id, variant.provider, variant.prompt
+
     def runs(self, cell: int) -> int:
         return self.first_slots[cell + 1] - self.first_slots[cell]
+
+    def first_run(self, cell: int) -> int:
+        """The number of a cell's first run: 1, or what follows the plan that this one adds to."""
+        return 1 if self._after is None else self._after.first_run(cell) + self._after.runs(cell)
 
     def slots(self, cell: int) -> range:
         return range(self.first_slots[cell], self.first_slots[cell + 1])
@@ -64,7 +94,7 @@ class Matrix:
 
 
 class Columns:
-    """What the totals are computed from: one number per planned run and fact, about 45 bytes a run."""
+    """What the totals are computed from: one number per planned run and fact, about 46 bytes a run."""
 
     def __init__(self, total: int) -> None:
         self.status = bytearray(total)
@@ -74,7 +104,7 @@ class Columns:
         self.input_tokens = array("Q", [0]) * total
         self.output_tokens = array("Q", [0]) * total
         self.offset = array("q", [-1]) * total
-        self.recorded = 0
+        self.repeated = bytearray(total)  # 1: the answer is a record's, and says nothing new
         self.budget_violations = 0
         self.judging = Judging()
         self.labelled: dict[tuple[str, str | None, str], Labelled] = {}  # by variant and task
@@ -88,7 +118,7 @@ class Columns:
         if result.score is not None:
             self.score[slot] = result.score
         if result.recorded:
-            self.recorded += 1
+            self.repeated[slot] = 1
         elif result.cost_usd is not None:
             self.cost_usd[slot] = result.cost_usd
         if result.budget_violations:
@@ -105,6 +135,22 @@ class Columns:
             if (found := grade.classified) is not None:
                 key = (result.provider, result.prompt, found.task)
                 self.labelled.setdefault(key, Labelled()).add(result.case, found)
+
+    def extended(self, old: Matrix, new: Matrix) -> "Columns":
+        """The same results in a plan of the same cells with as many runs or more."""
+        columns = Columns(new.total)
+        columns.budget_violations, columns.grader_scores = self.budget_violations, self.grader_scores
+        columns.judging, columns.labelled = self.judging, self.labelled
+        for cell in range(len(old)):
+            start, end, target = old.first_slots[cell], old.first_slots[cell + 1], new.first_slots[cell]
+            for name in _PER_SLOT:
+                getattr(columns, name)[target : target + end - start] = getattr(self, name)[start:end]
+        return columns
+
+    @property
+    def recorded(self) -> int:
+        """How many runs were answered by a journal instead of the provider."""
+        return self.repeated.count(1)
 
 
 def _sum(one: Judging, other: Judging) -> Judging:
@@ -156,7 +202,11 @@ class CellReport(NamedTuple):
 
 
 class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a report says of where it comes from. `fingerprint` identifies cases, prompts and providers together."""
+    """What a report says of where it comes from.
+
+    `fingerprint` identifies cases, prompts and providers together, `run_id` the journal, through all its
+    continuations; `label` is the user's, to group reports by.
+    """
 
     name: str
     description: str | None = None
@@ -166,6 +216,8 @@ class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str
     revision: str | None = None
     shard: str | None = None
+    label: str | None = None
+    run_id: str | None = None
 
 
 class Resumption(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -175,6 +227,13 @@ class Resumption(Struct, frozen=True, kw_only=True, omit_defaults=True):
     retried: int = 0
     changed: int = 0
     torn: tuple[str, ...] = ()
+
+
+class Looks(Struct, frozen=True):
+    """After which rounds the results may be looked at to stop early, and how many times that was done."""
+
+    rounds: tuple[int, ...]
+    taken: int
 
 
 class Report:
@@ -190,6 +249,10 @@ class Report:
         duration_s: wall time of the run phase.
         interrupted: the signal or reason that ended it early, or None.
         resumption: what was taken over from earlier journals, or None if nothing was to be.
+        fingerprint_of: identifies what a row of the matrix asks and how it is judged, whatever the case is called.
+        looks: what was agreed on stopping after some rounds, or None if all of them were to run.
+        settled: the verdict that no outcome of the runs that were left out could change, or None if none was.
+        confirmation: the further runs of suspects, as a report of the same cells; None if there were no suspects.
     """
 
     def __init__(  # noqa: PLR0913  the parts of a report; keyword-only where they could be mixed up
@@ -204,6 +267,10 @@ class Report:
         duration_s: float,
         interrupted: str | None = None,
         resumption: Resumption | None = None,
+        fingerprint_of: Callable[[int], str] = str,
+        looks: Looks | None = None,
+        settled: Literal["pass", "borderline", "fail"] | None = None,
+        confirmation: "Report | None" = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
@@ -212,8 +279,29 @@ class Report:
         self.duration_s = duration_s
         self.interrupted = interrupted
         self.resumption = resumption
+        self.looks = looks
+        self.settled = settled
+        self.confirmation = confirmation
+        self._fingerprint_of = fingerprint_of
         self._read = read
         self._decode = decode
+
+    @property
+    def id(self) -> str:
+        """Tells this report from every other one."""
+        return blake2b(
+            f"{self.suite.fingerprint} {self.suite.shard} {self.started_at}".encode(), digest_size=8
+        ).hexdigest()
+
+    @cached_property
+    def fingerprints(self) -> Sequence[str]:
+        """Of each row of the matrix, what identifies its question and its judgement."""
+        return [self._fingerprint_of(row) for row in range(len(self.matrix.cases))]
+
+    @cached_property
+    def cases_fingerprint(self) -> str:
+        """Identifies all that is asked and how it is judged, in whatever order."""
+        return blake2b("\n".join(sorted(self.fingerprints)).encode(), digest_size=8).hexdigest()
 
     # Counting.
 
@@ -224,6 +312,21 @@ class Report:
             for code in self.columns.status[self.matrix.first_slots[cell] : self.matrix.first_slots[cell + 1]]:
                 by_code[code] += 1
         return Counts(by_code[1], by_code[2], by_code[3], sum(by_code))
+
+    def fresh(self, cell: int) -> tuple[int, int]:
+        """Passed and graded runs of a cell, without those that only repeat a record."""
+        columns, passed, graded = self.columns, 0, 0
+        for slot in self.matrix.slots(cell):
+            code = columns.status[slot]
+            if code in (1, 2) and not columns.repeated[slot]:
+                graded += 1
+                passed += code == 1
+        return passed, graded
+
+    @property
+    def budget_violations(self) -> int:
+        """How many runs took more than `budget.per_run` allows."""
+        return self.columns.budget_violations
 
     @cached_property
     def totals(self) -> Counts:

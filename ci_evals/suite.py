@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.graders.asking import AskingOptions
-from ci_evals.model import Budget, Case, Gate, Message, Prompt, Variant
+from ci_evals.model import NO_OVERRIDES, Budget, Case, CaseOverrides, Gate, Message, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 
 if TYPE_CHECKING:
@@ -22,14 +22,19 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     """One config file: its cases and settings, with every default filled in.
 
     `file` is the config as the user named it, `folder` where its relative paths start, `out` where results go,
-    `secrets` values that must not be written anywhere, `judges` models that only graders ask.
+    `secrets` values that must not be written anywhere, `stages` what answers for each stage that a provider names,
+    `judges` models that only graders ask.
     """
 
     name: str
     description: str | None = None
+    label: str | None = None
     file: str
     folder: Path
     runs: int
+    max_runs: int | None = None
+    stop_early: bool = False
+    confirm_runs: int = 7
     max_concurrency: int
     timeout_s: float
     retries: int
@@ -42,6 +47,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     out: Path
     formats: tuple[str, ...]
     secrets: tuple[str, ...] = ()
+    stages: Mapping[str, ProviderOptions] = {}
     judges: tuple[ProviderOptions, ...] = ()
 
     @cached_property
@@ -73,7 +79,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     def fingerprint(self) -> str:
         """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
         providers = [provider_identity(provider) for provider in self.providers]
-        hashed = _hash(_ENCODER.encode([self.runs, self.prompts, providers]))
+        hashed = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
         for case in self.cases:  # one at a time: all of them at once are as large as the suite
             hashed.update(_ENCODER.encode([_question(case), _judgement(case, self.judge_identities), case.runs]))
         return hashed.hexdigest()
@@ -87,12 +93,28 @@ def provider_identity(options: ProviderOptions) -> list[Any]:
         for name in options.__struct_fields__
         if name not in pace and not isinstance(value := getattr(options, name), Secret)
     }
-    return [options.name, options.__struct_config__.tag, settings]
+    stages = [[options.before, options.after]] if options.before or options.after else []
+    return [options.name, options.__struct_config__.tag, settings, *stages]
+
+
+def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
+    """A provider's settings for a case: those that the case overrides and the provider has are the case's."""
+    changes: dict[str, Any] = {}
+    if overrides.model is not None and "model" in options.__struct_fields__:
+        changes["model"] = overrides.model
+    if overrides.params and "params" in options.__struct_fields__:
+        changes["params"] = {**getattr(options, "params"), **overrides.params}  # noqa: B009  not every provider has them
+    return msgspec.structs.replace(options, **changes) if changes else options
 
 
 def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
     """Identifies what is asked of whom: rendered input and provider settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
+
+
+def case_fingerprint(case: Case, judges: Mapping[str | None, list[Any]]) -> str:
+    """Identifies what a case asks, how and by which models it is judged, whatever it is called and whoever is asked."""
+    return digest([_question(case)[1:], _judgement(case, judges)])[:16]
 
 
 def judged_fingerprint(case: Case, judges: Mapping[str | None, list[Any]]) -> str:
@@ -109,7 +131,20 @@ _hash = partial(blake2b, digest_size=16)
 
 
 def _question(case: Case) -> list[Any]:
-    return [case.id, case.input, case.vars, case.messages, case.metadata]
+    asked = [case.id, case.input, case.vars, case.messages, case.metadata]
+    if case.task:
+        asked.append(case.task.digest)
+    if case.turns:
+        asked.append(case.turns)
+    if user := case.user:
+        asked.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
+    return asked if case.overrides == NO_OVERRIDES else [*asked, _overriding(case)]
+
+
+def _overriding(case: Case) -> dict[str, Any]:
+    """What the settings of a case change about its answers: the time that they may take does not."""
+    digest = case.cassette.digest if case.cassette else None
+    return {"model": case.overrides.model, "params": case.overrides.params, "recorded": digest}
 
 
 def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
@@ -172,8 +207,10 @@ class Templates:
 
 
 def _unprompted(case: Case) -> Rendered:
+    if case.is_conversation and case.input is None:
+        return Rendered(None, case.messages)
     if case.messages:
         return Rendered(msgspec.to_builtins(list(case.messages)) if case.input is None else case.input, case.messages)
     value = dict(case.vars) if case.input is None else case.input
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
     return Rendered(value, (Message("user", text),))

@@ -1,16 +1,18 @@
-"""An example, run as its README says."""
+"""The examples, run the way a reader would run them."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from leftovers import report_in
+from processes import environment
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class Ran(NamedTuple):
-    """What became of it: the exit code, what was printed, and report.json."""
+    """What became of an example: the exit code, what was printed, and report.json."""
 
     code: int
     printed: str
@@ -22,11 +24,19 @@ class Ran(NamedTuple):
         return {grade["grader"]: grade for grade in result["grades"]}
 
 
-def run_example(out: Path, *words: str) -> Ran:
-    """Run `ci-evals` in a folder that has nothing to do with the example, with results in `out`."""
-    command = [sys.executable, "-m", "ci_evals", *words, "--out", str(out)]
-    done = subprocess.run(command, cwd=out, capture_output=True, text=True, encoding="utf-8", check=False)
+def run_command(folder: Path, *words: str) -> Ran:
+    """`ci-evals` with these words, started in a folder that has nothing to do with the example; results go there."""
+    command = [sys.executable, "-m", "ci_evals", *words, "--out", "results"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment({}), capture_output=True, text=True, encoding="utf-8", check=False
+    )
     printed = done.stdout + done.stderr
-    report = out / "report.json"
-    assert report.exists(), printed
-    return Ran(done.returncode, printed, json.loads(report.read_bytes()))
+    assert (folder / "results" / "report.json").exists(), printed
+    return Ran(done.returncode, printed, report_in(folder / "results"))
+
+
+def run_example(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
+    """The report of an example that passes."""
+    ran = run_command(folder, "run", "-c", str(EXAMPLES / name / "evals.yaml"), *arguments)
+    assert ran.code == 0, ran.printed
+    return ran.report

@@ -23,13 +23,17 @@ def report_in(folder: Path) -> dict[str, Any]:
 
 
 def comparable(folder: Path) -> dict[str, Any]:
-    """A report without what differs between two runs that saw the same: times, revision, and what was resumed."""
+    """A report without what differs between two runs that saw the same: times, revision, run id, what was resumed."""
     report = report_in(folder)
-    del report["started_at"], report["duration_s"], report["resumption"]
+    for name in ("id", "started_at", "duration_s", "resumption", "trend_point"):
+        del report[name]
     report["suite"].pop("revision", None)
+    report["suite"].pop("run_id", None)
     for variant in report["variants"]:
         for figure in ("latency_mean_s", "latency_p50_s", "latency_p95_s"):
             del variant["figures"][figure]
+    for cell in report["cells"]:
+        cell["figures"].pop()  # the latency
     for result in report["results"]:
         del result["started_at"], result["latency_s"]
     return report

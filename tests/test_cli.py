@@ -13,7 +13,7 @@ from processes import Finished, ci_evals, finished, start
 from suites import ONE_CASE, write_suite
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
-COMMANDS = ["run", "merge", "validate", "schema", "init", "mock-server"]
+COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "mock-server"]
 
 
 def report_in(folder: Path) -> dict[str, Any]:
@@ -316,7 +316,7 @@ async def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
     """Exit 3, with the traceback and where to send it."""
     write_suite(tmp_path)
     broken = (
-        "import ci_evals.app as app; app.decide = lambda *_: 1 / 0\nfrom ci_evals.cli import main\n"
+        "import ci_evals.app as app; app.summarize = lambda *_, **__: 1 / 0\nfrom ci_evals.cli import main\n"
         "import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))
@@ -330,7 +330,7 @@ async def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(ending: 
     write_suite(tmp_path)
     broken = (
         "import asyncio, sys\nimport ci_evals.app as app\n"
-        f"def end(*_): {ending}\napp.decide = end\n"
+        f"def end(*_, **__): {ending}\napp.summarize = end\n"
         "from ci_evals.cli import main; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))
@@ -378,7 +378,7 @@ async def test_a_function_may_go_elsewhere_and_its_results_stay_here(tmp_path: P
 
 
 RUNNING = {"aiohttp", "asyncio", "ssl", "subprocess", "ci_evals.app", "ci_evals.execution", "ci_evals.interruption"}
-REPORTING = {"jinja2", "rich", "junit_xml", "xml", "statistics", "ci_evals.report", "ci_evals.reports"}
+REPORTING = {"jinja2", "rich", "junit_xml", "xml", "statistics", "ci_evals.report", "ci_evals.reports.renderers"}
 READING = {"msgspec", "yaml", "ci_evals.config.load"}
 GRADING = {"jsonschema", "jsonpath", "rapidfuzz", "genai_prices", "dotenv"}
 
@@ -398,7 +398,8 @@ async def test_a_command_loads_only_what_it_needs(arguments: list[str], needless
     watch = (
         "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
     )
-    ended = await ci_evals(tmp_path, *arguments, command=(sys.executable, "-c", watch))
+    environ = {"GITHUB_ACTIONS": "true"}  # where errors are freed of workflow commands
+    ended = await ci_evals(tmp_path, *arguments, environ=environ, command=(sys.executable, "-c", watch))
     assert ended.code == (0 if "--help" in arguments else 2)
     modules = set(ended.out.split())
     assert "ci_evals.cli" in modules

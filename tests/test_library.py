@@ -39,7 +39,11 @@ def test_evaluate_sync_returns_the_report(tmp_path: Path) -> None:
     assert (report.total, report.passed, report.failed, report.errored) == (4, 2, 2, 0)
     assert report.pass_rate == 0.5
     assert report.match_rate == 0.75
-    assert report.summary() == "2 of 4 runs passed (50.0 %), 2 failed"
+    assert report.summary().splitlines() == [
+        "2 of 4 runs passed (50.0 %), 2 failed",
+        "  hello: 2 of 2 runs, score 100 %",
+        "  hello: 0 of 2 runs, score 50 %",
+    ]
 
 
 async def test_runs_are_a_sequence_in_plan_order(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ class Watched(NamedTuple):
     columns: Columns
     retrying: int = 0
     spending: Spent = Spent()
+    doing: str = ""
 
 
 def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
@@ -41,6 +42,11 @@ def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 
 def test_counts_are_told() -> None:
     run = watched("passed", "passed", "failed", "errored", total=8, retrying=2, cost_usd=0.123)
     assert describe(run, 10.0) == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10s left"
+
+
+def test_what_is_being_done_is_said_first() -> None:
+    run = watched("passed", total=21)._replace(doing="confirming 3 suspects")
+    assert describe(run, 1.0).startswith("confirming 3 suspects  1/21 runs  ")
 
 
 def test_what_is_nothing_is_left_out() -> None:

@@ -8,15 +8,20 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from ci_evals.config.code import Case, entry_of
 from ci_evals.config.decode import Decoder
-from ci_evals.config.file_types import CaseEntry, CaseFiles
+from ci_evals.config.file_types import CaseEntry, CaseFiles, TaskFolders
 from ci_evals.config.source import MAX_BYTES, MAX_DEPTH, line_of, parse, plain, read_text
+from ci_evals.config.tasks import read_task, task_id
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.model import Task
 
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 
 _ROW = msgspec.json.Decoder(CaseEntry)
-_PARSED_COLUMNS = frozenset({"expect", "runs", "min_pass_rate", "timeout_s", "threshold"})
+_PARSED_COLUMNS = frozenset(
+    {"expect", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
+)
 
 
 class Found(NamedTuple):
@@ -27,6 +32,7 @@ class Found(NamedTuple):
     file: str
     path: str
     line: int | None
+    task: Task | None = None
 
 
 class EntryReader:
@@ -44,16 +50,42 @@ class EntryReader:
 
     def read(self, entries: Any, line: int | None) -> Iterator[Found]:
         if isinstance(entries, dict):
-            yield from self._files(entries, "cases", line)
+            yield from self._named(entries, "cases", line)
         elif isinstance(entries, list):
             for index, entry in enumerate(entries):
                 path, entry_line = f"cases[{index}]", line_of(entries, index) or line
-                if isinstance(entry, dict) and "file" in entry:
-                    yield from self._files(entry, path, entry_line)
+                if isinstance(entry, Case):
+                    yield self._written(entry, path)
+                elif isinstance(entry, dict) and ("file" in entry or "tasks" in entry):
+                    yield from self._named(entry, path, entry_line)
                 else:
                     yield from _decoded(entry, self.suite, path, entry_line)
         else:
             self.suite.problem(line, "cases", "expected a list of cases, or `file:` with a path or glob")
+
+    def _named(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
+        return (self._tasks if "tasks" in entry else self._files)(entry, path, line)
+
+    def _tasks(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
+        folders = self.suite.struct(entry, TaskFolders, path, line)
+        line = line_of(entry, "tasks") or line
+        for pattern in [] if folders is None else [folders.tasks] if isinstance(folders.tasks, str) else folders.tasks:
+            matches = _expand(self.folder, pattern)
+            if not matches:
+                text = f"no task.toml matches {pattern!r} (looked in {self.folder})"
+                self.suite.problem(line, f"{path}.tasks", text)
+            for match in matches:
+                shown = _shown(match, self.folder, self.suite.file)
+                try:
+                    case, task = read_task(match, shown, task_id(match, pattern, self.folder))
+                except ConfigError as error:
+                    self.suite.problems.extend(error.problems)
+                else:
+                    yield Found(case, case, shown, "", None, task)
+
+    def _written(self, case: Case, path: str) -> Found:
+        entry = entry_of(case, Decoder(case.file, self.suite.problems), path)
+        return Found(entry, {"id": case.id} if entry is None else entry, case.file, path, case.line)
 
     def _files(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         files = self.suite.struct(entry, CaseFiles, path, line)

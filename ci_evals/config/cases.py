@@ -4,13 +4,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ci_evals.config.case_files import MAX_PROBLEMS, EntryReader, Found
+from ci_evals.config.case_overrides import CassetteReader
 from ci_evals.config.decode import Decoder
 from ci_evals.config.expectations import decode_expect, decode_expectation
 from ci_evals.config.file_types import CaseEntry
+from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import line_of, plain
+from ci_evals.config.tasks import REWARD
 from ci_evals.errors import Problem
-from ci_evals.model import Case, Expectation
+from ci_evals.graders.goal_reached import GoalReached
+from ci_evals.graders.reward import Reward
+from ci_evals.graders.turn import OfTurn
+from ci_evals.model import Case, Expectation, SimulatedUser
 from ci_evals.suite import Templates
 
 
@@ -31,13 +39,16 @@ class CaseReader:
         defaults: the suite's own `expect`, as parsed.
         line: the line of `defaults`.
         suite: decodes values of the suite's file.
+        players: reads the providers that play users.
     """
 
-    def __init__(self, folder: Path, defaults: Any, line: int | None, suite: Decoder) -> None:
+    def __init__(self, folder: Path, defaults: Any, line: int | None, suite: Decoder, players: ProviderReader) -> None:
+        self.players = players
         self.folder = folder
         self.entries = EntryReader(folder, suite)
         self.suite = suite
         self.problems = suite.problems
+        self.cassettes = CassetteReader(folder)
         self.templates = Templates()
         self.expects_nothing = not defaults
         self.defaults = self._defaults(defaults, line)
@@ -71,9 +82,15 @@ class CaseReader:
         self._take(entry.id, found, decoder)
         self.tags.update(entry.tags)
         expect = self._expect(found, entry, decoder)
-        if entry.input is None and not entry.vars and not entry.messages:
-            decoder.problem(found.line, found.path, "nothing is asked: give the case `input`, `vars` or `messages`")
+        user = self._user(found, entry, decoder)
+        if entry.user and user is None:
             return
+        if entry.input is None and not (entry.vars or entry.messages or entry.turns or user):
+            text = "nothing is asked: give the case `input`, `vars`, `messages`, `turns` or a `user`"
+            decoder.problem(found.line, found.path, text)
+            return
+        overrides = entry.overrides
+        cassette = self.cassettes.read(overrides.recorded, found, decoder) if overrides.recorded else None
         yield Case(
             id=entry.id,
             vars=entry.vars,
@@ -84,7 +101,14 @@ class CaseReader:
             tags=entry.tags,
             runs=entry.runs,
             min_pass_rate=entry.min_pass_rate,
-            timeout_s=entry.timeout_s,
+            critical=entry.critical,
+            timeout_s=overrides.timeout_s or entry.timeout_s,
+            overrides=overrides,
+            cassette=cassette,
+            task=found.task,
+            turns=tuple(turn.user for turn in entry.turns),
+            user=user,
+            allowance=entry.budget,
             description=entry.description,
             metadata=entry.metadata,
             file=found.file,
@@ -114,12 +138,47 @@ class CaseReader:
     def _expect(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
         """What the suite expects of the case, then what the case itself does."""
         own = found.raw.get("expect") if isinstance(found.raw, dict) else entry.expect
-        if not own and self.expects_nothing:
+        turns = self._turns(found, entry, decoder)
+        if not (own or turns or found.task or entry.user) and self.expects_nothing:
             text = "nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
             decoder.problem(found.line, found.path, text)
         own_line = line_of(found.raw, "expect") or found.line
         own_path = _under(found.path, "expect")
-        return self._filled(found, entry, decoder) + decode_expect(own, decoder, own_path, own_line, self.folder)
+        filled = self._filled(found, entry, decoder)
+        if found.task and not any(isinstance(each.grader, Reward) for each in filled):
+            filled = (REWARD, *filled)
+        filled += turns
+        expected = filled + decode_expect(own, decoder, own_path, own_line, self.folder)
+        if entry.user and not any(isinstance(each.grader, GoalReached) for each in expected):
+            expected = (Expectation("goal_reached", GoalReached()), *expected)
+        return expected
+
+    def _turns(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
+        """What is expected after the turns of a conversation."""
+        raw = found.raw.get("turns") if isinstance(found.raw, dict) else entry.turns
+        expected: list[Expectation] = []
+        for number, turn in enumerate(raw or (), 1):
+            entries = turn.get("expect") if isinstance(turn, dict) else turn.expect
+            path = _under(found.path, f"turns[{number - 1}].expect")
+            line = line_of(turn, "expect") or found.line
+            decoded = decode_expect(entries or [], decoder, path, line, self.folder)
+            expected += [msgspec.structs.replace(each, grader=OfTurn(number, each.grader)) for each in decoded]
+        return tuple(expected)
+
+    def _user(self, found: Found, entry: CaseEntry, decoder: Decoder) -> SimulatedUser | None:
+        if entry.user is None:
+            return None
+        raw = found.raw.get("user") if isinstance(found.raw, dict) else None
+        path, line = _under(found.path, "user.provider"), line_of(raw, "provider") or found.line
+        if entry.turns:
+            decoder.problem(found.line, found.path, "a conversation has `turns` or a simulated `user`, not both")
+        given = raw.get("provider") if isinstance(raw, dict) else entry.user.provider
+        options = self.players.player(given, path, line, decoder)
+        if options is None:
+            return None
+        return SimulatedUser(
+            provider=options, persona=entry.user.persona, goal=entry.user.goal, max_turns=entry.user.max_turns
+        )
 
     # The suite's own expectations.
 

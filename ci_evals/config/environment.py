@@ -94,3 +94,10 @@ class Interpolation:
 
         replaced = _REFERENCE.sub(replace, text)
         return Interpolated(replaced, tuple(names)) if names else replaced
+
+
+class Verbatim(Interpolation):
+    """Leaves every text as it is: code has the environment at hand."""
+
+    def fill(self, value: Any, path: str, line: int | None) -> Any:  # noqa: ARG002  as above
+        return value

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ci_evals.config.code import expectation_of, is_written_in_code
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.source import line_of, plain
 from ci_evals.graders import GRADERS
@@ -46,6 +47,8 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
         value = "true" if _short_field(cls).type is bool else "…"
         decoder.problem(line, path, f"{entry!r} needs a value, as in `{entry}: {value}`")
         return None
+    if is_written_in_code(entry):
+        return expectation_of(entry, decoder, path, line)
     if not isinstance(entry, dict) or len(entry) != 1:
         hint = _options_inside(entry) or "expected one grader with its value, as in `contains: Paris`"
         decoder.problem(line, path, hint)

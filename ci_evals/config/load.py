@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
+from ci_evals.config.code import located
 from ci_evals.config.decode import Decoder, unknown
-from ci_evals.config.environment import Interpolation, read_dotenv
-from ci_evals.config.file_types import SuiteEntry
+from ci_evals.config.environment import Interpolation, Verbatim, read_dotenv
+from ci_evals.config.file_types import SuiteEntry, SweepEntry
 from ci_evals.config.judges import askers, unanswerable
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
+from ci_evals.config.stages import stage_options, stage_problems
+from ci_evals.config.sweeps import Sweeps
+from ci_evals.config.tasks import task_misfits
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.model import Budget, Case, Gate
 from ci_evals.prices import has_price
@@ -32,12 +37,15 @@ class Overrides(Struct, frozen=True, kw_only=True):
     """What the command line or the environment puts in place of the file's values; None leaves them."""
 
     runs: int | None = None
+    max_runs: int | None = None
+    confirm_runs: int | None = None
     max_concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None
     seed: int | None = None
     out: Path | None = None
     providers: tuple[str, ...] | None = None
+    label: str | None = None
 
 
 def find_config(folder: Path) -> Path:
@@ -77,7 +85,32 @@ def load_suite(
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return _Loader(path, environ, offline=offline, judging=judging).load(overrides or Overrides())
+    return _Loader(_read(path), environ, offline=offline, judging=judging).load(overrides or Overrides())
+
+
+def suite_of(
+    values: Mapping[str, Any],
+    place: tuple[str, int],
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    offline: bool = False,
+) -> Suite:
+    """Check a suite that was written in Python, by the rules of a file.
+
+    Args:
+        values: what would be under the top-level keys; cases, graders and providers may be objects.
+        place: the file and line where it is written, for messages and reports.
+        folder: where relative paths start.
+        environ: where keys are looked up; a `.env` file in the folder adds to it.
+        offline: nothing will be called, so keys may be missing.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    file, line = place
+    source = _Source(file, folder, located(values, line), [])
+    return _Loader(source, environ, offline=offline, verbatim=True).load(Overrides())
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
@@ -86,7 +119,7 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     Raises:
         ConfigError: there is none, or it is wrong.
     """
-    return _Loader(path, environ).mock()
+    return _Loader(_read(path), environ).mock()
 
 
 def overridden(suite: Suite, overrides: Overrides) -> Suite:
@@ -97,7 +130,17 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
     """
     changes = {
         name: value
-        for name in ("runs", "max_concurrency", "timeout_s", "retries", "seed", "out")
+        for name in (
+            "runs",
+            "max_runs",
+            "confirm_runs",
+            "max_concurrency",
+            "timeout_s",
+            "retries",
+            "seed",
+            "out",
+            "label",
+        )
         if (value := getattr(overrides, name)) is not None
     }
     if overrides.providers is not None:
@@ -109,23 +152,44 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
     return msgspec.structs.replace(suite, **changes)
 
 
-class _Loader:
-    """One pass over one config."""
+class _Source(NamedTuple):
+    """What a suite is made of, and where it was written."""
 
-    def __init__(self, path: Path, environ: Mapping[str, str], *, offline: bool = False, judging: bool = False) -> None:
-        self.file = path.as_posix()
-        self.problems: list[Problem] = []
-        root = parse(read_text(path, self.file), self.file, self.problems)
-        if not isinstance(root, Map):
-            text = "expected a mapping with the keys `providers` and `cases`"
-            raise ConfigError([*self.problems, Problem(self.file, 1, "", text)])
-        self.root = root
-        self.folder = path.resolve().parent
+    file: str
+    folder: Path
+    root: Map
+    problems: list[Problem]
+
+
+def _read(path: Path) -> _Source:
+    file = path.as_posix()
+    problems: list[Problem] = []
+    root = parse(read_text(path, file), file, problems)
+    if not isinstance(root, Map):
+        text = "expected a mapping with the keys `providers` and `cases`"
+        raise ConfigError([*problems, Problem(file, 1, "", text)])
+    return _Source(file, path.resolve().parent, root, problems)
+
+
+class _Loader:
+    """One pass over one config; in a `verbatim` one, `${NAME}` is text."""
+
+    def __init__(
+        self,
+        source: _Source,
+        environ: Mapping[str, str],
+        *,
+        offline: bool = False,
+        judging: bool = False,
+        verbatim: bool = False,
+    ) -> None:
+        self.file, self.folder, self.root, self.problems = source
         self.decoder = Decoder(self.file, self.problems)
         self.dotenv = read_dotenv(self.folder)
-        self.interpolation = Interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
+        interpolation = Verbatim if verbatim else Interpolation
+        self.interpolation = interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
         self.providers = ProviderReader(self.folder, self.decoder, self.interpolation)
-        asking = Interpolation(self.interpolation.environ, self.decoder.problem, offline=offline and not judging)
+        asking = interpolation(self.interpolation.environ, self.decoder.problem, offline=offline and not judging)
         asking.named = self.interpolation.named
         self.judges = ProviderReader(self.folder, self.decoder, asking, "judges")
         self.prompts = PromptReader(self.folder, self.decoder, self.interpolation)
@@ -134,23 +198,35 @@ class _Loader:
         root = self.root
         settings = self.settings()
         entry = self.decoder.struct(settings, SuiteEntry, "", root.line)
-        providers = self.providers.read(*self.under("providers"), overrides.providers) if "providers" in root else ()
-        judges = self.judges.read(*self.under("judges"), None) if root.get("judges") else ()
+        sweeps = self.sweeps(settings.get("variants"))
+        providers = (
+            self.providers.read(*self.under("providers"), overrides.providers, sweeps) if "providers" in root else ()
+        )
+        judges = self.judges.read(*self.under("judges")) if root.get("judges") else ()
         prompts = self.prompts.read(*self.under("prompts"))
-        reader = CaseReader(self.folder, *self.under("expect"), self.decoder)
+        reader = CaseReader(self.folder, *self.under("expect"), self.decoder, self.providers)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
         self.problems.extend(misfits(cases, prompts, () if root.get("prompts") else providers))
+        self.problems.extend(task_misfits(cases, providers))
+        self.problems.extend(override_misfits(cases, providers, self.folder))
+        stages = stage_options(providers, self.providers.by_name)
+        line = line_of(root, "providers")
+        self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
         judges = self.judging(cases, providers, judges)
         self.check_gate(settings.get("gate"), reader)
-        self.check_prices(settings.get("budget"), (*providers, *judges))
+        self.check_prices(settings.get("budget"), cases, (*providers, *judges))
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
             name=entry.name or self.folder.name,
             description=entry.description,
+            label=_first(overrides.label, entry.label),
             file=self.file,
             folder=self.folder,
             runs=_first(overrides.runs, entry.runs),
+            max_runs=_first(overrides.max_runs, entry.max_runs),
+            stop_early=entry.stop_early,
+            confirm_runs=_first(overrides.confirm_runs, entry.confirm_runs),
             max_concurrency=_first(overrides.max_concurrency, entry.max_concurrency),
             timeout_s=_first(overrides.timeout_s, entry.timeout_s),
             retries=_first(overrides.retries, entry.retries),
@@ -161,6 +237,7 @@ class _Loader:
             cases=cases,
             gate=_without_bars_of_others(entry.gate, providers),
             budget=entry.budget,
+            stages=stages,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
             secrets=secret_values(
@@ -213,6 +290,9 @@ class _Loader:
                 self.problems.append(Problem(case.file, case.line, "expect", problem))
         return models
 
+    def sweeps(self, entries: Any) -> Sweeps:
+        return Sweeps(self.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
+
     def check_gate(self, gate: Any, cases: CaseReader) -> None:
         """A bar for a tag or provider that does not exist would never be missed."""
         if not isinstance(gate, Map):
@@ -234,10 +314,11 @@ class _Loader:
                 )
                 self.decoder.problem(line_of(bars, name), "gate.metrics", text)
 
-    def check_prices(self, budget: Any, providers: Sequence[ProviderOptions]) -> None:
+    def check_prices(self, budget: Any, cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> None:
         """A budget in USD is worth nothing if what answers cost is not known."""
         limits = self.quietly(budget, Budget)
-        if limits is None or not limits.counts_cost:
+        counts = limits is not None and limits.counts_cost
+        if not counts and not any(case.allowance and case.allowance.max_cost_usd for case in cases):
             return
         for provider in providers:
             if not provider.own_code and not has_price(provider):

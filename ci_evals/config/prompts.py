@@ -107,7 +107,7 @@ def misfits(
     templates = Templates()
     chat = next((provider for provider in providers if not provider.own_code), None)
     for case in cases:
-        if not prompts and chat and case.input is None and not case.messages:
+        if not prompts and chat and case.input is None and not case.messages and not case.is_conversation:
             text = f"has only `vars`: add `prompts` that make a question for {chat.name} of them, or give it `input`"
             yield _misfit(case, text)
         for prompt in prompts:

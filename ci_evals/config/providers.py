@@ -6,9 +6,11 @@ from typing import Any
 
 import msgspec
 
+from ci_evals.config.code import is_written_in_code, provider_of
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation
 from ci_evals.config.source import line_of
+from ci_evals.config.sweeps import Sweeps
 from ci_evals.errors import Problem
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions, Secret
@@ -33,9 +35,16 @@ class ProviderReader:
         self.problems = decoder.problems
         self.interpolation = interpolation
         self.names: list[str] = []
+        self.by_name: dict[str, ProviderOptions] = {}
         self.knows_names = False
 
-    def read(self, entries: Any, line: int | None, selected: Sequence[str] | None) -> tuple[ProviderOptions, ...]:
+    def read(
+        self,
+        entries: Any,
+        line: int | None,
+        selected: Sequence[str] | None = None,
+        sweeps: Sweeps | None = None,
+    ) -> tuple[ProviderOptions, ...]:
         """The selected providers, or all of them; those that are left out need not be complete."""
         if not isinstance(entries, list) or not entries:
             self.decoder.problem(line, self.key, "expected a list with at least one provider")
@@ -43,12 +52,16 @@ class ProviderReader:
         found: dict[str, ProviderOptions] = {}
         nameless: list[Problem] = []
         self.knows_names = True
-        for index, entry in enumerate(entries):
-            path, entry_line = f"{self.key}[{index}]", line_of(entries, index) or line
+        sweeps = sweeps or Sweeps([], None, self.decoder)
+        points = self._points(entries, line, sweeps)
+        selected = selected and sweeps.selected(selected)
+        for path, entry, entry_line in points:
             before = len(self.problems)
             provider = self.entry(entry, path, entry_line)
             name = str(provider.name) if provider else _guess_name(entry)
             self.names.append(name)
+            if provider:
+                self.by_name[name] = provider
             is_guess = provider is None and not (isinstance(entry, dict) and entry.get("name"))
             self.knows_names &= not is_guess
             if selected is not None and name not in selected:
@@ -63,8 +76,39 @@ class ProviderReader:
             self._check_selection(selected, nameless, line)
         return tuple(found.values())
 
+    def player(self, given: Any, path: str, line: int | None, decoder: Decoder) -> ProviderOptions | None:
+        """The provider that plays a user: one of the suite's by name, selected or not, or one of its own."""
+        if not isinstance(given, str):
+            return self.entry(given, path, line)
+        found = self.by_name.get(given)
+        if found is None and given not in self.names:
+            decoder.problem(line, path, unknown("provider", given, self.names))
+        return found
+
+    def _points(self, entries: list[Any], line: int | None, sweeps: Sweeps) -> list[tuple[str, Any, int | None]]:
+        """Every provider to read, with its path and line: an entry, or what a sweep makes of it."""
+        points: list[tuple[str, Any, int | None]] = []
+        names = []
+        for index, entry in enumerate(entries):
+            path, entry_line = f"{self.key}[{index}]", line_of(entries, index) or line
+            if sweeps.entries:
+                names.append(self._name(entry, path, entry_line))
+            points += [(path, point, entry_line) for point in sweeps.points(entry, names[-1] if names else "")]
+        sweeps.check(names)
+        return points
+
+    def _name(self, entry: Any, path: str, line: int | None) -> str:
+        """What an entry is called, whatever else is wrong with it."""
+        before = len(self.problems)
+        provider = self.entry(entry, path, line)
+        del self.problems[before:]
+        return str(provider.name) if provider else _guess_name(entry)
+
     def entry(self, entry: Any, path: str, line: int | None) -> ProviderOptions | None:
         """Decode one provider; None if it is so wrong that it has no name."""
+        if is_written_in_code(entry):
+            given = provider_of(entry, self.decoder, path, line)
+            return given and self._named(given, path, line)
         filled = self.interpolation.fill(entry, path, line)
         kind = filled.get("type") if isinstance(filled, dict) else None
         if kind is None:
@@ -76,8 +120,10 @@ class ProviderReader:
             self.decoder.problem(line_of(entry, "type"), f"{path}.type", text)
             return None
         options = self.decoder.struct(filled, cls, path, line, also=("type",))
-        if options is None:
-            return None
+        return options and self._named(options, path, line)
+
+    def _named(self, options: ProviderOptions, path: str, line: int | None) -> ProviderOptions | None:
+        """The options with a name and a key; None if they cannot be named."""
         for message in options.problems(self.folder):
             self.decoder.problem(line, path, message)
         try:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from ci_evals.config.expectations import NEGATION
-from ci_evals.config.file_types import CaseEntry, CaseFiles, PromptEntry, SuiteEntry
+from ci_evals.config.file_types import CaseEntry, CaseFiles, PromptEntry, SuiteEntry, TaskFolders
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.providers import PROVIDERS
@@ -13,7 +13,9 @@ from ci_evals.providers.base import Secret
 from ci_evals.schema_text import schema_text
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
-_WITHOUT_REFERENCES = frozenset({"CaseEntry", "CaseFiles", "Message", "ToolCall"})
+_WITHOUT_REFERENCES = frozenset(
+    {"CaseEntry", "CaseFiles", "CaseOverrides", "Message", "TaskFolders", "ToolCall", "TurnEntry", "UserEntry"}
+)
 _FROM_ENVIRONMENT = {**_REFERENCE, "description": "The value of an environment variable."}
 
 
@@ -25,7 +27,7 @@ def suite_schema_text() -> str:
 def suite_schema() -> dict[str, Any]:
     """The schema, draft 2020-12, with one definition for each provider and grader."""
     definitions = {
-        **_definitions("", [SuiteEntry, CaseEntry, CaseFiles, PromptEntry]),
+        **_definitions("", [SuiteEntry, CaseEntry, CaseFiles, TaskFolders, PromptEntry]),
         **_definitions("provider.", list(PROVIDERS.values())),
         **_definitions("grader.", list(GRADERS.values())),
     }

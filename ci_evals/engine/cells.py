@@ -17,7 +17,7 @@ MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory s
 
 
 class PreparedCell(NamedTuple):
-    """What every run of one cell shares. `asked` identifies the question, `judged` the graders."""
+    """What every run of one cell shares. `asked` identifies the question; run 1 is, or would be, in `first_slot`."""
 
     case: Case
     variant: Variant
@@ -60,4 +60,5 @@ class Cells:
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
         asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
         fingerprint = f"{asked}.{judged_fingerprint(case, self._judges)}"
-        return PreparedCell(case, variant, rendered, asked, fingerprint, self._matrix.first_slots[number])
+        first_slot = self._matrix.first_slots[number] - (self._matrix.first_run(number) - 1)
+        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot)

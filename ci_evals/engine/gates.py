@@ -10,7 +10,7 @@ CATCH_UP_S = 0.25  # what a late call may be made up for; far less than any quot
 POLL_S = 0.005  # when to ask again if nobody can know
 
 PROBE_CALLS = 16
-PROBE_JOIN_S = 0.02
+PROBE_JOIN_S = 0.01
 PROBE_S = 0.25
 
 FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has doubled
@@ -95,9 +95,7 @@ class Probe:
         calls, out_s = self._calls, now - self._out_at
         if calls.admitted < self._first or calls.admitted - calls.under_way >= self._first:
             return 0.0
-        if calls.admitted < self._limit:
-            return 0.0 if out_s >= PROBE_JOIN_S else POLL_S
-        return 0.0 if out_s >= PROBE_S else POLL_S
+        return min(POLL_S, (PROBE_JOIN_S if calls.admitted < self._limit else PROBE_S) - out_s)
 
     def take(self, now: float, tokens: int) -> None:  # noqa: ARG002
         if self._calls.admitted < self._first:

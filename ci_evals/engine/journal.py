@@ -19,6 +19,7 @@ from ci_evals.model import Result
 from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
 
+JOURNAL = "results.jsonl"
 SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
 
@@ -71,6 +72,11 @@ class Journal:
         finally:
             journal.close()
         return cls.new(path, redactor)  # another process may have been quicker to make it
+
+    @property
+    def end(self) -> int:
+        """Where the next line will start, in bytes."""
+        return self._end
 
     def start(self, header: Header) -> None:
         """Write the header of an invocation."""
@@ -183,6 +189,16 @@ def headers(path: Path) -> tuple[Header, ...]:
     """
     starting = ((number, line) for number, line in _lines(path) if line.startswith(_OPENING) and line.endswith(b"\n"))
     return tuple(_header(line, path, number) for number, line in starting)
+
+
+def first_header(path: Path) -> Header:
+    """The header that a journal starts with.
+
+    Raises:
+        StorageError: there is no such file, or it is not a journal.
+    """
+    number, line = next(_lines(path), (1, b""))
+    return _header(line, path, number)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

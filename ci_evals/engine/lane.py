@@ -66,6 +66,10 @@ class Lane:
         self._probe: Attempt | None = None
         self._probe_at = 0.0
 
+    def queue(self, fresh: Iterator[int]) -> None:
+        """Go on with further slots; how the provider has fared stays known."""
+        self._fresh = fresh
+
     @property
     def retrying(self) -> int:
         """How many runs wait for another attempt."""

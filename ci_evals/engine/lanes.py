@@ -4,18 +4,24 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from ci_evals.engine.judges import Judge, Judges
 from ci_evals.engine.lane import Lane
+from ci_evals.engine.overrides import opened_provider
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
+from ci_evals.engine.players import Player, Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
+from ci_evals.engine.stages import Stage, Staged, function_identity
 from ci_evals.prices import pricer
-from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.base import Provider, ProviderOptions
+from ci_evals.providers.python import Python
 from ci_evals.report import Columns, Matrix
-from ci_evals.suite import Suite
+from ci_evals.suite import Suite, provider_identity
 
 Lend = Callable[[Observe], EngineResources]
 
@@ -25,12 +31,19 @@ class Ready(NamedTuple):
 
     lanes: Sequence[Lane] = ()
     slots: Slots = Slots(0)
+    players: Players | None = None
     judges: Judges | None = None
 
 
 @asynccontextmanager
 async def opened(
-    suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool, judges: bool = True
+    suite: Suite,
+    matrix: Matrix,
+    columns: Columns,
+    *,
+    calls: bool,
+    judges: bool = True,
+    files: Path | None = None,
 ) -> AsyncIterator[Ready]:
     """Open the graders of a suite and, if it `calls` them, its providers, and the models that judge; all are closed
     again in the end.
@@ -39,13 +52,14 @@ async def opened(
         ConfigError: one of them cannot be opened.
     """
     slots = Slots(suite.max_concurrency)
-    async with lent(suite.folder, suite.max_concurrency) as lend:
+    async with lent(suite.folder, suite.max_concurrency, files) as lend:
         for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
             grader.prepare()
         limits = _limits(suite, matrix)
         yield Ready(
             open_lanes(suite, matrix, columns, slots, lend, limits) if calls else (),
             slots,
+            open_players(suite, limits, lend) if calls else None,
             open_judges(suite, matrix, lend, limits) if judges and suite.asked_models else None,
         )
 
@@ -105,12 +119,13 @@ def open_lanes(
     """
     clock = asyncio.get_running_loop().time
     lanes = []
+    stages = open_stages(suite, lend)
     for options in suite.providers:
         pace, turn = limits[_group(options)]
         lanes.append(
             Lane(
                 options,
-                options.open(lend(pace.observe)),
+                staged(options, opened_provider(options, suite.cases, lend(pace.observe)), stages, lend),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
                 limit=_workers(options, suite, matrix),
                 retries=_retries(options, suite),
@@ -122,6 +137,82 @@ def open_lanes(
             )
         )
     return lanes
+
+
+def open_stages(suite: Suite, lend: Lend) -> Mapping[str, Stage]:
+    """Open what answers for the stages of providers.
+
+    Raises:
+        ConfigError: a function cannot be imported, or a provider not be opened.
+    """
+    stages = {}
+    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+    for name, options in suite.stages.items():
+        if isinstance(options, Python) and options.target == name:
+            provider = options.open(lend(lambda _: None))
+            stages[name] = Stage(name, provider.answer, function_identity(name))
+            continue
+        player = opened_player(suite, options, lend)
+        stages[name] = Stage(name, partial(player.answer, draw=draw), provider_identity(options), player.price)
+    return stages
+
+
+def staged(options: ProviderOptions, provider: Provider, stages: Mapping[str, Stage], lend: Lend) -> Provider:
+    """A provider with its stages round it, if it has any."""
+    if not options.before and not options.after:
+        return provider
+    before, after = ([stages[name] for name in names] for names in (options.before, options.after))
+    return Staged(options, provider, pricer(options), before, after, lend(lambda _: None).files)
+
+
+def opened_player(suite: Suite, options: ProviderOptions, lend: Lend) -> Player:
+    """Open a provider that has no lane of its own.
+
+    Raises:
+        ConfigError: it cannot be opened.
+    """
+    calls = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
+    pace = Pace(rpm=options.rpm, tpm=options.tpm, limit=calls, clock=asyncio.get_running_loop().time)
+    retries = suite.retries if options.retried else 0
+    return Player(
+        options,
+        options.open(lend(pace.observe)),
+        pace,
+        asyncio.Lock(),
+        asyncio.Semaphore(calls),
+        retries if options.retries is None else options.retries,
+        pricer(options),
+    )
+
+
+def open_players(suite: Suite, known: Mapping[str, _Limits], lend: Lend) -> Players | None:
+    """Open every provider that plays a user; one that a suite runs too, or its limit group, shares that one's pace.
+
+    Raises:
+        ConfigError: one of them cannot be opened.
+    """
+    options_by_key = {player_key(case.user.provider): case.user.provider for case in suite.cases if case.user}
+    if not options_by_key:
+        return None
+    limits = dict(known)
+    clock = asyncio.get_running_loop().time
+    players = {}
+    for key, options in options_by_key.items():
+        calls = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
+        pace = Pace(rpm=options.rpm, tpm=options.tpm, limit=calls, clock=clock)
+        limit = limits.setdefault(_group(options), _Limits(pace, asyncio.Lock()))
+        retries = suite.retries if options.retried else 0
+        players[key] = Player(
+            options,
+            options.open(lend(limit.pace.observe)),
+            limit.pace,
+            limit.turn,
+            asyncio.Semaphore(calls),
+            retries if options.retries is None else options.retries,
+            pricer(options),
+        )
+    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+    return Players(players, draw)
 
 
 def _workers(options: ProviderOptions, suite: Suite, matrix: Matrix) -> int:

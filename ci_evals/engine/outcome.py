@@ -2,15 +2,15 @@
 
 import asyncio
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges, Meter
 from ci_evals.errors import ErrorKind, GradingError, ProviderError
-from ci_evals.graders.judge import grade_all, name_of, passes, score_of
-from ci_evals.model import Answer, Case, Expectation, Grade, Judging, Response, RunError, Status
+from ci_evals.graders.judge import grade, name_of, passes, score_of
+from ci_evals.model import Answer, Case, Grade, Judging, Response, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 
 # In the team's own code these are the change's fault; 401 and 429 say nothing about it.
@@ -47,17 +47,19 @@ async def judged(answer: Answer, judges: Judges | None = None, known: Mapping[in
 
 
 async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mapping[int, Grade]) -> Outcome:
-    begun: list[Expectation] = []
+    grades: list[Grade] = []
     try:
-        grades = await grade_all(_noting(case.expect, begun), answer, meter, known)
+        for number, expectation in enumerate(case.expect):
+            grades.append(known.get(number) or await grade(expectation, answer, meter))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
             raise
-        return Outcome("errored", None, answer.cost_usd, answer.response, (), _ungraded(name_of(begun[-1]), raised))
+        ungraded = _ungraded(name_of(case.expect[len(grades)]), raised)
+        return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, grades)
+    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades))
 
 
 def _ungraded(grader: str, raised: BaseException) -> RunError:
@@ -84,13 +86,6 @@ def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
 def crash(raised: Exception) -> ProviderError:
     """Whatever a provider raised that is no `ProviderError`."""
     return ProviderError("crash", _named(raised), detail=traceback.format_exc())
-
-
-def _noting(expectations: Iterable[Expectation], begun: list[Expectation]) -> Iterator[Expectation]:
-    """The same, and each is in `begun` once it was asked for."""
-    for expectation in expectations:
-        begun.append(expectation)
-        yield expectation
 
 
 def _asked_to_stop() -> bool:

@@ -51,6 +51,7 @@ class Pace:
     ) -> None:
         self.under_way = 0
         self.admitted = 0
+        self.counts_tokens = bool(tpm)  # whether `admit` and `answered` want to know the tokens of a call
         self._clock = clock
         self._wall_clock = wall_clock
         self._since = clock()
@@ -64,11 +65,6 @@ class Pace:
         self._answers = self._input_tokens = self._output_tokens = 0
         declared: list[Gate] = [gate for gate in (self._requests, self._tokens) if gate]
         self._gates: list[Gate] = declared or [Probe(limit, self)]
-
-    @property
-    def counts_tokens(self) -> bool:
-        """Whether `admit` and `answered` want to know the tokens of a call."""
-        return self._tokens is not None or any(told.by_tokens for told in self._told.values())
 
     def admit(self, tokens: int = 0) -> float:
         """0.0 if a call may go out now, and then it is counted as under way; else the seconds to ask again after.
@@ -129,6 +125,7 @@ class Pace:
             if allowance.name not in self._told:
                 self._told[allowance.name] = Told(allowance.by_tokens)
                 self._gates.append(self._told[allowance.name])
+                self.counts_tokens |= allowance.by_tokens
             self._told[allowance.name].renew(allowance, others, self._clock())
         self._untold = 0 if told else self._untold + (not self._told)
 

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ci_evals.providers.deadlines import Deadlines
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -23,7 +25,9 @@ class EngineResources(NamedTuple):
     max_concurrency: int
     stack: AsyncExitStack
     observe: Observe
+    deadlines: Deadlines
     make_session: Callable[[], "aiohttp.ClientSession"]
+    files: Path | None = None
 
     @property
     def session(self) -> "aiohttp.ClientSession":
@@ -32,7 +36,9 @@ class EngineResources(NamedTuple):
 
 
 @asynccontextmanager
-async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Observe], EngineResources]]:
+async def lent(
+    folder: Path, max_concurrency: int, files: Path | None = None
+) -> AsyncIterator[Callable[[Observe], EngineResources]]:
     """Resources for one invocation, by who observes the answers' headers.
 
     While they are lent, the config's folder is importable.
@@ -40,6 +46,7 @@ async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Ob
     sys.path.insert(0, str(folder))
     try:
         async with AsyncExitStack() as stack:
+            deadlines = Deadlines()
 
             @cache
             def make_session() -> "aiohttp.ClientSession":
@@ -47,7 +54,9 @@ async def lent(folder: Path, max_concurrency: int) -> AsyncIterator[Callable[[Ob
                 stack.push_async_callback(session.close)
                 return session
 
-            yield lambda observe: EngineResources(folder, max_concurrency, stack, observe, make_session)
+            yield lambda observe: EngineResources(
+                folder, max_concurrency, stack, observe, deadlines, make_session, files
+            )
     finally:
         with suppress(ValueError):  # code under test may have done so
             sys.path.remove(str(folder))
@@ -58,6 +67,7 @@ def _session(max_concurrency: int) -> "aiohttp.ClientSession":
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=max_concurrency, ttl_dns_cache=300),
+        timeout=aiohttp.ClientTimeout(total=None),  # `Deadlines` keeps time
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=any(name.lower() in _PROXIES for name in os.environ),
     )

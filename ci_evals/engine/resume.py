@@ -6,9 +6,8 @@ from pathlib import Path
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import Journal, decode, read_lines, scan
-from ci_evals.engine.shards import CellKey, key_of
 from ci_evals.model import Result
-from ci_evals.report import Columns, Matrix, Resumption
+from ci_evals.report import CellKey, Columns, Matrix, Resumption
 
 
 class Resumer:
@@ -16,12 +15,16 @@ class Resumer:
 
     Args:
         matrix: the plan.
-        columns: where results are counted.
+        columns: where results are counted; slots that have one already are left alone.
         cells: knows the fingerprints of the plan.
         keep_errored: whether an errored run counts as done instead of being tried again.
+        until: where in the journal that is gone on with this invocation's own lines begin, in bytes.
     """
 
-    def __init__(self, matrix: Matrix, columns: Columns, cells: Cells, *, keep_errored: bool) -> None:
+    def __init__(
+        self, matrix: Matrix, columns: Columns, cells: Cells, *, keep_errored: bool, until: int | None = None
+    ) -> None:
+        self._until = until
         self._matrix = matrix
         self._columns = columns
         self._cells = cells
@@ -31,6 +34,8 @@ class Resumer:
         self._errored: dict[int, tuple[Path, int]] = {}
         self._changed: set[int] = set()
         self._torn: list[str] = []
+        self.ended_at = 0.0
+        """When the last of the runs that were taken over ended, in seconds since the epoch."""
 
     @property
     def resumption(self) -> Resumption:
@@ -49,8 +54,10 @@ class Resumer:
         telling: list[int] = []
 
         def found(result: Result, line: bytes, offset: int) -> None:
+            if self._until is not None and offset >= self._until:
+                return
             if (slot := self._slot_to_keep(result, journal.path, offset)) is not None:
-                self._columns.record(slot, result, offset)
+                self._record(slot, result, offset)
                 if journal.tells(line):
                     telling.append(slot)
 
@@ -69,7 +76,7 @@ class Resumer:
 
             def found(result: Result, line: bytes, offset: int, path: Path = path) -> None:
                 if (slot := self._slot_to_keep(result, path, offset)) is not None:
-                    self._columns.record(slot, result, journal.copy(line))
+                    self._record(slot, result, journal.copy(line))
 
             if scan(path, found).torn:
                 self._torn.append(path.as_posix())
@@ -77,16 +84,23 @@ class Resumer:
             for slot in sorted(self._errored.keys() - self._kept):
                 path, offset = self._errored[slot]
                 (line,) = read_lines(path, (offset,))
-                self._columns.record(slot, decode(line), journal.copy(line))
+                self._record(slot, decode(line), journal.copy(line))
                 self._kept.add(slot)
+
+    def _record(self, slot: int, result: Result, offset: int) -> None:
+        self._columns.record(slot, result, offset)
+        self.ended_at = max(self.ended_at, result.started_at + result.latency_s)
 
     def _slot_to_keep(self, result: Result, path: Path, offset: int) -> int | None:
         """The slot that a result is taken over into, or None; an errored one is only noted."""
         number = self._numbers.get((result.case, result.provider, result.prompt))
-        if number is None or not 1 <= result.run <= self._matrix.runs(number):
+        if number is None:
             return None
-        slot = self._matrix.first_slots[number] + result.run - 1
-        if slot in self._kept:
+        place = result.run - self._matrix.first_run(number)
+        if not 0 <= place < self._matrix.runs(number):
+            return None
+        slot = self._matrix.first_slots[number] + place
+        if self._columns.status[slot]:
             return None
         if result.fingerprint != self._fingerprint(number):
             self._changed.add(slot)
@@ -99,8 +113,7 @@ class Resumer:
 
     @cached_property
     def _numbers(self) -> dict[CellKey, int]:
-        matrix = self._matrix
-        return {key_of(matrix.case(number).id, matrix.variant(number)): number for number in range(len(matrix))}
+        return {self._matrix.key(number): number for number in range(len(self._matrix))}
 
     def _fingerprint(self, number: int) -> str:
         if (known := self._fingerprints.get(number)) is None:

@@ -6,19 +6,23 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.engine.conversation import Conversation
+from ci_evals.engine.files import keep_files, without_data
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
+from ci_evals.engine.players import PlayError, admitted
 from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
-from ci_evals.errors import ProviderError
-from ci_evals.model import NO_ALLOWANCE, Answer, Request, Result
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result, RunError, SimulatedUser
 from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite
 
@@ -35,6 +39,7 @@ class Run:
         ready: the providers' lanes; none when only recorded answers are allowed.
         on_result: called with each finished run, in the order of finishing.
         replay: where to look for an answer before calling.
+        files: the results folder, for files in answers; None keeps none.
     """
 
     def __init__(  # noqa: PLR0913  a run is where these meet
@@ -48,22 +53,39 @@ class Run:
         *,
         on_result: Callable[[Result], None] | None = None,
         replay: Answers | None = None,
+        files: Path | None = None,
     ) -> None:
         self.suite = suite
         self.matrix = matrix
         self.columns = columns
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
+        self.doing = ""
         self._journal = journal
         self._cells = cells
         self._on_result = on_result
         self._replay = replay
-        self._lanes, self._slots, self._judges = ready
+        self._files = files
+        self._lanes, self._slots, self._players, self._judges = ready
+        self._conversations: dict[int, Conversation] = {}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
+
+    def go_on(self, matrix: Matrix, columns: Columns, cells: Cells, doing: str) -> None:
+        """Take up a further plan, to be run by `finish`; what was spent and how providers fared stays known.
+
+        Args:
+            matrix: the cells of the suite with the runs that are to be there.
+            columns: where results are counted; slots that have one already are not run.
+            cells: prepares the matrix's cells.
+            doing: what this is about, for whoever watches.
+        """
+        self.matrix, self.columns, self._cells, self.doing = matrix, columns, cells, doing
+        for lane in self._lanes:
+            lane.queue(execution_order(matrix, str(lane.options.name), self.suite.seed, columns.status))
 
     @property
     def retrying(self) -> int:
@@ -151,7 +173,8 @@ class Run:
                 else:
                     await slots.acquire(claim)
                     try:
-                        await self._at_its_pace(lane, step)
+                        if (tokens := await self._admitted(lane, step)) is not None:
+                            await self._attempt(lane, step, tokens)
                     finally:
                         slots.release(claim)
                     if lane.options.own_code:  # which may never have waited: the others want their turn
@@ -162,29 +185,33 @@ class Run:
     async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
         """Write the result of a run whose provider was given up."""
         outcome = given_up(lane.breaker, lane.options)
+        self._conversations.pop(attempt.slot, None)
         cell = self._cells.of_slot(attempt.slot)
         self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
         await asyncio.sleep(0)
 
-    async def _at_its_pace(self, lane: Lane, attempt: Attempt) -> None:
-        """Make an attempt when the provider may be called; one worker asks at a time, the others queue behind it."""
+    async def _admitted(self, lane: Lane, attempt: Attempt) -> int | None:
+        """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
+
+        Returns the tokens that the call was admitted with, or None if it is not to be made.
+        """
         if self._stopping.is_set():
-            return
+            return None
         tokens = self._tokens(lane, attempt)
         if lane.turn.locked() or lane.pace.admit(tokens) > 0:
             async with lane.turn:
                 while True:
                     if self._stopping.is_set():
-                        return
+                        return None
                     tokens = self._tokens(lane, attempt)
                     if (wait_s := lane.pace.admit(tokens)) <= 0:
                         break
                     await self._until_stopped(wait_s)
         if lane.may_call(attempt):
-            await self._attempt(lane, attempt, tokens)
-        else:  # while this one waited, others found that the provider is gone
-            lane.pace.failed()
-            lane.put_back(attempt)
+            return tokens
+        lane.pace.failed()  # while this one waited, others found that the provider is gone
+        lane.put_back(attempt)
+        return None
 
     async def _until_stopped(self, seconds: float) -> None:
         """Wait, at most until the run is stopped."""
@@ -209,6 +236,9 @@ class Run:
         """Make one call; write its result unless it is to be tried again."""
         cell = self._cells.of_slot(attempt.slot)
         timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
+        if cell.case.is_conversation:
+            await self._converse(lane, attempt, tokens, timeout_s)
+            return
         request = Request(cell.rendered.input, cell.rendered.messages, cell.case, cell.run_of(attempt.slot), timeout_s)
         started_at, start = time.time(), time.perf_counter()
         try:
@@ -223,13 +253,66 @@ class Run:
             latency_s = time.perf_counter() - start
             lane.answered(response.usage, tokens)
             cost_usd = lane.price(response)
+            if response.files:
+                response = await asyncio.to_thread(keep_files, response, self._files)
             outcome = await judged(Answer(request, response, latency_s, cost_usd), self._judges)
+            if response.files:
+                outcome = outcome._replace(response=without_data(response))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
+
+    async def _converse(self, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float) -> None:
+        """Make a conversation's calls, each at the provider's pace; write the result unless one is to be repeated."""
+        cell = self._cells.of_slot(attempt.slot)
+        run = cell.run_of(attempt.slot)
+        conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
+        started_at, start = time.time(), time.perf_counter()
+        is_admitted = True  # the first call is
+        try:
+            while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
+                request = conversation.request(line, timeout_s)
+                if not is_admitted:
+                    tokens = await self._turn_at_its_pace(lane, request)
+                start, is_admitted = time.perf_counter(), False
+                response = await lane.provider.answer(request)
+                lane.answered(response.usage, tokens)
+                if response.files:
+                    response = without_data(await asyncio.to_thread(keep_files, response, self._files))
+                conversation.answered(response, time.perf_counter() - start, lane.price(response))
+        except StorageError:
+            raise
+        except PlayError as silent:
+            if is_admitted:
+                lane.pace.failed()
+            told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
+            outcome = Outcome("errored", error=told)
+        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
+            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            if lane.lost(attempt, error, time.perf_counter() - start, self._draw):
+                return
+            outcome = unanswered(error, lane.options)
+        else:
+            whole = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
+            answer = Answer(whole, conversation.response, conversation.latency_s, conversation.cost_usd)
+            outcome = await judged(answer, self._judges)
+        del self._conversations[attempt.slot]
+        self._record(attempt, self._result(cell, attempt, outcome, started_at, conversation.latency_s))
+
+    async def _play_user(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
+        if self._players is None:
+            raise PlayError(ProviderError("not_recorded", "only recorded answers are allowed"))
+        return await self._players.play(user, request)
+
+    async def _turn_at_its_pace(self, lane: Lane, request: Request) -> int:
+        """Wait until a conversation that is under way may make its next call; returns the tokens that it may take."""
+        length = sum(len(message.content) for message in request.messages)
+        tokens = lane.pace.estimate(length, None) if lane.pace.counts_tokens else 0
+        await admitted(lane.pace, lane.turn, tokens)
+        return tokens
 
     def _result(
         self, cell: PreparedCell, attempt: Attempt, outcome: Outcome, started_at: float, latency_s: float
     ) -> Result:
-        allowed = self.suite.budget.per_run
+        allowed = cell.case.allowance or self.suite.budget.per_run
         return Result(
             fingerprint=cell.fingerprint,
             case=cell.case.id,

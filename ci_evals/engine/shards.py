@@ -5,12 +5,8 @@ from heapq import heapify, heapreplace
 from statistics import median
 from typing import NamedTuple
 
-from ci_evals.model import Variant
-from ci_evals.report import Matrix
+from ci_evals.report import CellKey, Matrix
 from ci_evals.suite import digest
-
-CellKey = tuple[str, str, str | None]
-"""Case id, provider and prompt: what a cell is called across reports."""
 
 
 class Shard(NamedTuple):
@@ -21,10 +17,6 @@ class Shard(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
-
-
-def key_of(case: str, variant: Variant) -> CellKey:
-    return case, variant.provider, variant.prompt
 
 
 def cells_of_shard(matrix: Matrix, shard: Shard, durations_s: Mapping[CellKey, float]) -> frozenset[int]:
@@ -56,6 +48,6 @@ def _loads(matrix: Matrix, durations_s: Mapping[CellKey, float], usual: float) -
     """Of each cell its load, a text that orders it independently of the file, and its number."""
     loads = []
     for cell in range(len(matrix)):
-        key = key_of(matrix.case(cell).id, matrix.variant(cell))
+        key = matrix.key(cell)
         loads.append((durations_s.get(key, usual) * matrix.runs(cell), digest(key), cell))
     return loads

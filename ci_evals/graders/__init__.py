@@ -9,6 +9,8 @@ from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IConta
 from ci_evals.graders.cost import Cost
 from ci_evals.graders.embedding_similar import EmbeddingSimilar
 from ci_evals.graders.equals import Equals
+from ci_evals.graders.function import Not, grader
+from ci_evals.graders.goal_reached import GoalReached
 from ci_evals.graders.is_json import IsJson
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
@@ -18,11 +20,37 @@ from ci_evals.graders.max_length import MaxLength
 from ci_evals.graders.not_empty import NotEmpty
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
+from ci_evals.graders.reward import Reward
 from ci_evals.graders.similar import Similar
 from ci_evals.graders.steps import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors
 from ci_evals.graders.tool_arguments import ToolArguments
 from ci_evals.graders.tool_call import ToolCallMatch
 from ci_evals.graders.trajectory import Trajectory
+
+__all__ = [
+    "GRADERS",
+    "Contains",
+    "ContainsAll",
+    "ContainsAny",
+    "Cost",
+    "EndsWith",
+    "Equals",
+    "GraderOptions",
+    "IContains",
+    "IsJson",
+    "JsonPath",
+    "JsonSchema",
+    "Latency",
+    "MaxLength",
+    "Not",
+    "NotEmpty",
+    "Python",
+    "Regex",
+    "Similar",
+    "StartsWith",
+    "ToolCallMatch",
+    "grader",
+]
 
 GRADERS: Mapping[str, type[GraderOptions]] = {
     "equals": Equals,
@@ -52,4 +80,6 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "judge": LlmJudge,
     "embedding_similar": EmbeddingSimilar,
     "python": Python,
+    "reward": Reward,
+    "goal_reached": GoalReached,
 }

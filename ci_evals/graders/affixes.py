@@ -7,7 +7,7 @@ from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
 
 
-class Affix(GraderOptions, frozen=True, kw_only=True):
+class Affix(GraderOptions, frozen=True):
     """The options of both.
 
     Args:
@@ -25,7 +25,7 @@ class Affix(GraderOptions, frozen=True, kw_only=True):
         return (output.casefold(), self.value.casefold()) if self.ignore_case else (output, self.value)
 
 
-class StartsWith(Affix, frozen=True, kw_only=True):
+class StartsWith(Affix, frozen=True):
     """The answer begins with `value`."""
 
     def grade(self, answer: Answer) -> Finding:
@@ -35,7 +35,7 @@ class StartsWith(Affix, frozen=True, kw_only=True):
         return fails(f"does not start with {quote(self.value)}: got {quote(answer.response.output)}")
 
 
-class EndsWith(Affix, frozen=True, kw_only=True):
+class EndsWith(Affix, frozen=True):
     """The answer ends with `value`."""
 
     def grade(self, answer: Answer) -> Finding:

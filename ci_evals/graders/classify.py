@@ -21,7 +21,7 @@ Label = Annotated[str, Meta(min_length=1, max_length=200)]
 _LONGEST_LABEL = 60
 
 
-class Classify(GraderOptions, frozen=True, kw_only=True):
+class Classify(GraderOptions, frozen=True):
     """The answer is, or names, the label that is expected.
 
     Args:

@@ -13,7 +13,7 @@ Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
-class Contains(GraderOptions, frozen=True, kw_only=True):
+class Contains(GraderOptions, frozen=True):
     """The answer has `value` somewhere in it.
 
     Args:
@@ -28,7 +28,7 @@ class Contains(GraderOptions, frozen=True, kw_only=True):
         return _find(self.value, answer.response.output, ignore_case=self.ignore_case)
 
 
-class IContains(GraderOptions, frozen=True, kw_only=True):
+class IContains(GraderOptions, frozen=True):
     """The answer has `value` somewhere in it, in upper or lower case."""
 
     value: Text
@@ -37,7 +37,7 @@ class IContains(GraderOptions, frozen=True, kw_only=True):
         return _find(self.value, answer.response.output, ignore_case=True)
 
 
-class ContainsAll(GraderOptions, frozen=True, kw_only=True):
+class ContainsAll(GraderOptions, frozen=True):
     """The answer has each of the texts in it; the score is the share of them that it has.
 
     Args:
@@ -57,7 +57,7 @@ class ContainsAll(GraderOptions, frozen=True, kw_only=True):
         return fails(f"does not contain {_listed(absent)}: got {quote(output)}", score)
 
 
-class ContainsAny(GraderOptions, frozen=True, kw_only=True):
+class ContainsAny(GraderOptions, frozen=True):
     """The answer has at least one of the texts in it.
 
     Args:

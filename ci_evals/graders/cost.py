@@ -10,7 +10,7 @@ from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
 
 
-class Cost(GraderOptions, frozen=True, kw_only=True):
+class Cost(GraderOptions, frozen=True):
     """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
 
     value: Annotated[float, Meta(ge=0)]

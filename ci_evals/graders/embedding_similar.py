@@ -17,7 +17,7 @@ _TOLERANCE = 1e-9
 _VECTORS = msgspec.json.Decoder(list[list[float]])
 
 
-class EmbeddingSimilar(AskingOptions, frozen=True, kw_only=True):
+class EmbeddingSimilar(AskingOptions, frozen=True):
     """The embeddings of the answer and of `value` point in much the same direction.
 
     Args:

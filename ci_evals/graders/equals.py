@@ -13,7 +13,7 @@ _CONTEXT = 40
 """Characters before the first difference that are shown of texts with a long common start."""
 
 
-class Equals(GraderOptions, frozen=True, kw_only=True):
+class Equals(GraderOptions, frozen=True):
     """The answer is exactly `value`.
 
     Text is compared as text. A number, bool, list or mapping is compared with the answer read as JSON; 1 equals 1.0.

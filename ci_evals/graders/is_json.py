@@ -6,7 +6,7 @@ from ci_evals.graders.json_text import judge_json
 from ci_evals.model import Answer, Finding
 
 
-class IsJson(GraderOptions, frozen=True, kw_only=True):
+class IsJson(GraderOptions, frozen=True):
     """The whole answer is JSON, bare or in one code fence. `value` is always true."""
 
     value: bool = True

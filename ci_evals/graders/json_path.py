@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
 
 
-class JsonPath(GraderOptions, frozen=True, kw_only=True):
+class JsonPath(GraderOptions, frozen=True):
     """The answer is JSON with a value at `path`.
 
     Args:

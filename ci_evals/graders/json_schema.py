@@ -21,7 +21,7 @@ _MAX_ERRORS = 100
 """Errors among which the most telling one is looked for: a million wrong items need not all be seen."""
 
 
-class JsonSchema(GraderOptions, frozen=True, kw_only=True):
+class JsonSchema(GraderOptions, frozen=True):
     """The answer is JSON that fits a JSON Schema.
 
     Args:

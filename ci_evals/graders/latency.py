@@ -8,7 +8,7 @@ from ci_evals.graders.base import GraderOptions, all_or_nothing
 from ci_evals.model import Answer, Finding
 
 
-class Latency(GraderOptions, frozen=True, kw_only=True):
+class Latency(GraderOptions, frozen=True):
     """The answer came within `value` seconds, waiting and refused attempts not counted."""
 
     value: Annotated[float, Meta(gt=0)]

@@ -25,7 +25,7 @@ _TOLERANCE = 1e-9
 _REASON_CHARACTERS = 600
 
 
-class LlmJudge(AskingOptions, frozen=True, kw_only=True):
+class LlmJudge(AskingOptions, frozen=True):
     """A model judges the answer.
 
     Args:

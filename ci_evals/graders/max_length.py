@@ -10,7 +10,7 @@ from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
 
 
-class MaxLength(GraderOptions, frozen=True, kw_only=True):
+class MaxLength(GraderOptions, frozen=True):
     """The answer has at most `value` characters."""
 
     value: Annotated[int, Meta(ge=0)]

@@ -6,7 +6,7 @@ from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
 
 
-class NotEmpty(GraderOptions, frozen=True, kw_only=True):
+class NotEmpty(GraderOptions, frozen=True):
     """The answer has more than white space in it, or calls a tool. `value` is always true."""
 
     value: bool = True

@@ -1,7 +1,6 @@
 """`python`: the team's own function judges."""
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -11,15 +10,15 @@ from msgspec import Meta
 from ci_evals.callables import member, module_problem
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.function import Judge
 from ci_evals.graders.quoting import clip, quote, show
 from ci_evals.model import Answer, Finding
 
-_TOLERANCE = 1e-9
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 
 
-class Python(GraderOptions, frozen=True, kw_only=True):
+class Python(GraderOptions, frozen=True):
     """A Python function judges the answer.
 
     It is called as `fn(output, answer)` or `fn(output)`, whichever it takes, may be async, and returns a bool, a score
@@ -56,95 +55,25 @@ class Python(GraderOptions, frozen=True, kw_only=True):
     async def grade(self, answer: Answer) -> Finding:
         import asyncio
 
+        judge = Judge(self.target, _load(self.target), self.threshold)
         for attempt in range(self.retries):
             try:
-                return await self._grade(answer)
+                return await judge.grade(answer)
             except Exception:  # noqa: BLE001  the user's own: the last one is told
                 await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
-        return await self._grade(answer)
-
-    async def _grade(self, answer: Answer) -> Finding:
-        import asyncio
-
-        function, wants_answer = _load(self.target)
-        arguments = (answer.response.output, answer) if wants_answer else (answer.response.output,)
-        if inspect.iscoroutinefunction(function):
-            returned = await function(*arguments)
-        else:
-            returned = await asyncio.to_thread(function, *arguments)
-            if inspect.isawaitable(returned):
-                returned = await returned
-        return self._finding(returned)
-
-    def _finding(self, returned: Any) -> Finding:
-        """Reads what the function returned; a wrong type is a TypeError, a score out of range a ValueError."""
-        match returned:
-            case bool():
-                return Finding(returned, float(returned), f"{self.target} returned {returned}")
-            case int() | float():
-                return self._scored(returned)
-            case Mapping():
-                return self._detailed(returned)
-        raise TypeError(
-            f"{self.target} must return a bool, a score from 0 to 1, or a mapping with passed, score and reason; "
-            f"it returned {_typed(returned)}"
-        )
-
-    def _scored(self, score: float) -> Finding:
-        if not 0 <= score <= 1:
-            raise ValueError(f"{self.target} must return a score from 0 to 1; it returned {score}")
-        lowest = 1.0 if self.threshold is None else self.threshold
-        passed = score >= lowest - _TOLERANCE
-        hint = "" if passed or self.threshold is not None else "; set `threshold` to let lower scores pass"
-        relation = "at least" if passed else "less than"
-        return Finding(passed, float(score), f"{self.target} gave a score of {score:.3g}, {relation} {lowest:g}{hint}")
-
-    def _detailed(self, returned: Mapping[Any, Any]) -> Finding:
-        known = {"passed": bool, "score": int | float, "reason": str}
-        for key, value in returned.items():
-            if key not in known:
-                raise TypeError(f"{self.target} returned an unknown key {show(key)}; known: passed, score, reason")
-            if value is not None and (
-                not isinstance(value, known[key]) or (key == "score" and isinstance(value, bool))
-            ):
-                raise TypeError(f"{self.target} returned {_typed(value)} as its {key}")
-        passed, score, reason = (returned.get(key) for key in known)
-        if score is not None:
-            found = self._scored(score)
-        elif passed is not None:
-            found = self._finding(passed)
-        else:
-            raise TypeError(f"{self.target} returned a mapping with neither passed nor score: {_typed(returned)}")
-        return Finding(found.passed if passed is None else passed, found.score, reason or found.reason)
+        return await judge.grade(answer)
 
 
 @lru_cache(maxsize=256)
-def _load(target: str) -> tuple[Callable[..., Any], bool]:
-    """The function, and whether it takes the answer beside the output."""
+def _load(target: str) -> Callable[..., Any]:
     from importlib import import_module
 
     module, _, path = target.partition(":")
     function = member(import_module(module), path)
     if not callable(function):
-        raise TypeError(f"{target} is not a function but {_typed(function)}")
-    return function, _wants_answer(function)
-
-
-def _wants_answer(function: Callable[..., Any]) -> bool:
-    """Whether there is a second positional parameter that has no default or is called `answer`."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # some functions written in C have no signature
-        return False
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return True
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 1 and (positional[1].default is inspect.Parameter.empty or positional[1].name == "answer")
+        raise TypeError(f"{target} is not a function but {clip(type(function).__name__)} {show(function)}")
+    return function  # type: ignore[no-any-return]  # it is whatever the module has
 
 
 def _is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
-
-
-def _typed(value: Any) -> str:
-    return f"{clip(type(value).__name__)} {show(value)}"

@@ -12,7 +12,7 @@ from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
 
 
-class Regex(GraderOptions, frozen=True, kw_only=True):
+class Regex(GraderOptions, frozen=True):
     """A regular expression, in Python's syntax, is found anywhere in the answer.
 
     Args:

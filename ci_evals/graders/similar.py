@@ -12,7 +12,7 @@ from ci_evals.model import Answer, Finding
 _TOLERANCE = 1e-9
 
 
-class Similar(GraderOptions, frozen=True, kw_only=True):
+class Similar(GraderOptions, frozen=True):
     """The answer and `value` share enough characters in the same order.
 
     The score is the normalized Indel similarity: 1 - (insertions + deletions) / (length of both).

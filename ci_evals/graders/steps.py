@@ -13,7 +13,7 @@ from ci_evals.model import Answer, Finding, Step
 Count = Annotated[int, Meta(ge=0)]
 
 
-class NoToolErrors(GraderOptions, frozen=True, kw_only=True):
+class NoToolErrors(GraderOptions, frozen=True):
     """No tool call failed; the score is the share of calls that did not."""
 
     value: Literal[True] = True
@@ -30,7 +30,7 @@ class NoToolErrors(GraderOptions, frozen=True, kw_only=True):
         return fails(f"{what}{more}", 1 - len(failed) / len(calls))
 
 
-class MaxToolCalls(GraderOptions, frozen=True, kw_only=True):
+class MaxToolCalls(GraderOptions, frozen=True):
     """At most `value` tool calls were made.
 
     Args:
@@ -47,7 +47,7 @@ class MaxToolCalls(GraderOptions, frozen=True, kw_only=True):
         return _at_most(len(made), self.value, what, made[self.value].name if len(made) > self.value else "")
 
 
-class MaxSteps(GraderOptions, frozen=True, kw_only=True):
+class MaxSteps(GraderOptions, frozen=True):
     """At most `value` steps were taken: model requests, tool calls and sub-agents. Messages do not count."""
 
     value: Count
@@ -57,7 +57,7 @@ class MaxSteps(GraderOptions, frozen=True, kw_only=True):
         return _at_most(len(taken), self.value, "steps", taken[self.value].name if len(taken) > self.value else "")
 
 
-class MaxModelRequests(GraderOptions, frozen=True, kw_only=True):
+class MaxModelRequests(GraderOptions, frozen=True):
     """A model was asked at most `value` times."""
 
     value: Count

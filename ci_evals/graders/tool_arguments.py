@@ -15,7 +15,7 @@ from ci_evals.model import Answer, Finding, ToolCall
 _MAX_CALLS = 1_000
 
 
-class ToolArguments(GraderOptions, frozen=True, kw_only=True):
+class ToolArguments(GraderOptions, frozen=True):
     """A tool was called with the right arguments.
 
     Args:

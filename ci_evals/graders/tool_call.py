@@ -20,7 +20,7 @@ _MAX_COMPARED = 100
 """Calls among which the closest one is looked for."""
 
 
-class ToolCallMatch(GraderOptions, frozen=True, kw_only=True):
+class ToolCallMatch(GraderOptions, frozen=True):
     """The answer calls a tool, or several.
 
     Under `not_`, more arguments or more calls than expected are no excuse: the call must not be there at all.

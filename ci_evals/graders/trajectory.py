@@ -16,7 +16,7 @@ _MAX_COMPARED = 2_000
 Match = Literal["exact", "in_order", "any_order", "subset", "superset"]
 
 
-class Trajectory(GraderOptions, frozen=True, kw_only=True):
+class Trajectory(GraderOptions, frozen=True):
     """The agent called these tools.
 
     Args:

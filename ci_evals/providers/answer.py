@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from ci_evals.model import Response, Step, StepKind, ToolCall, Usage
+from ci_evals.model import Content, Response, Step, StepKind, ToolCall, Turn, Usage
 
 MAX_STEPS = 5_000
 """An agent that takes more goes in circles, and its journal line would be of megabytes."""
@@ -37,6 +37,8 @@ def as_response(value: object) -> Response:
         return Response(clean_text(value))
     if isinstance(value, Response):
         return _from_fields(msgspec.structs.asdict(value))
+    if isinstance(value, Content):
+        return Response(files=(value,))
     if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
         return _from_fields(value)
     return Response(_text(value, "the answer"))
@@ -120,6 +122,9 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
         cost_usd=_amount(fields.get("cost_usd"), "'cost_usd' must be an amount in US dollars"),
         steps=as_steps(fields.get("steps")),
+        reward=_reward(fields.get("reward")),
+        turns=_turns(fields.get("turns")),
+        files=_files(fields.get("files")),
     )
 
 
@@ -238,6 +243,28 @@ def _amount(value: object, what: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
         raise ValueError(f"{what}, 0 or more, got {_shown(value)}")
     return float(value)
+
+
+def _reward(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"'reward' must be a number between 0 and 1, got {_shown(value)}")
+    return float(value)
+
+
+def _turns(value: object) -> tuple[Turn, ...]:
+    try:
+        return msgspec.convert(msgspec.to_builtins(value or ()), tuple[Turn, ...])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(f"'turns' must be a list of {{user, response}}: {error}") from None
+
+
+def _files(value: object) -> tuple[Content, ...]:
+    try:
+        return msgspec.convert(value or (), tuple[Content, ...])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"'files' must be a list of Content: {error}") from None
 
 
 def _name(value: object, what: str) -> str | None:

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from ci_evals.model import Request, Response
+from ci_evals.model import Case, Request, Response
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from ci_evals.providers.deadlines import Deadlines
 
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -32,6 +34,11 @@ class Secret:
 
     def reveal(self) -> str:
         return self._value
+
+
+def overriding(case: Case) -> dict[str, Any]:
+    """What the team's own code is told of the settings of a case."""
+    return {"model": case.overrides.model, "params": case.overrides.params}
 
 
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +79,18 @@ class Resources(Protocol):
         ...
 
     @property
+    def files(self) -> Path | None:
+        """Where files that a run leaves behind are kept, beside the reports; None where nothing is to be kept."""
+        ...
+
+    @property
     def session(self) -> "aiohttp.ClientSession":
-        """One HTTP session for everything."""
+        """One HTTP session for everything; it sets no time-outs."""
+        ...
+
+    @property
+    def deadlines(self) -> "Deadlines":
+        """The time-outs of calls."""
         ...
 
 
@@ -89,6 +106,9 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         price: USD per million tokens, for costs that are not publicly listed.
         rpm: requests per minute that the provider allows.
         tpm: tokens per minute that it allows, asked and answered together.
+        before: what the input goes through before it is asked, in order: providers by name, or `module:function`.
+        after: what the answer goes through, likewise.
+        cache: whether what stages made is kept in the results folder and taken from there.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
@@ -104,6 +124,9 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rpm: Annotated[float, Meta(gt=0)] | None = None
     tpm: Annotated[float, Meta(gt=0)] | None = None
     limit_group: str | None = None
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    cache: bool = True
 
     @property
     def default_name(self) -> str:

@@ -33,7 +33,15 @@ def open_target(target: str, resources: Resources, *, factory: bool) -> Provider
     Raises:
         ConfigError: it cannot be imported, or cannot be called as documented.
     """
-    function = _load(target, resources.folder)
+    return open_function(load_target(target, resources.folder), target, resources, factory=factory)
+
+
+def open_function(function: _Function, target: str, resources: Resources, *, factory: bool) -> Provider:
+    """Make a provider of a function that is called `target` in errors.
+
+    Raises:
+        ConfigError: it cannot be called as documented.
+    """
     threads = DaemonThreads()
     resources.stack.callback(threads.close)
     if factory:
@@ -43,6 +51,19 @@ def open_target(target: str, resources: Resources, *, factory: bool) -> Provider
         raise _wrong(target, function, "is a class: set `factory: true` for a fresh instance per run")
     _check_signature(function, target, ("input", "request") if _takes_request(function) else ("input",))
     return _Callee(_call(function, threads))
+
+
+def open_object(agent: Any, resources: Resources) -> Provider:
+    """Make a provider of an object with a method `answer(request)`, whose crashes and answers are a function's."""
+    threads = DaemonThreads()
+    resources.stack.callback(threads.close)
+    method = agent.answer
+
+    async def call(request: Request) -> Any:
+        value = method(request) if inspect.iscoroutinefunction(method) else await threads.run(lambda: method(request))
+        return await value if inspect.isawaitable(value) else value
+
+    return _Callee(call)
 
 
 class _Callee:
@@ -66,6 +87,8 @@ class _Callee:
             error = raised
         if scope.expired():
             raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
+        if isinstance(error, ProviderError):  # it says itself what kind of failure this is
+            raise error
         if error is not None:
             raise _crash(error) from error
         try:
@@ -154,7 +177,7 @@ def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -
         raise _wrong(target, function, f"cannot be called with ({', '.join(given)}): {error}") from None
 
 
-def _load(target: str, folder: Path) -> _Function:
+def load_target(target: str, folder: Path) -> _Function:
     module_name, _, names = target.partition(":")
     module = _import(module_name, target, folder)
     try:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response
+from ci_evals.model import NO_OVERRIDES, Request, Response
 from ci_evals.providers.answer import as_response, encode_json, one_line
-from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
 
 if TYPE_CHECKING:
     from ci_evals.providers.process import Ended
@@ -117,6 +117,8 @@ def _case_json(request: Request) -> bytes:
         "run": request.run,
         "timeout_s": request.timeout_s,
     }
+    if case.overrides != NO_OVERRIDES:
+        told["overrides"] = overriding(case)
     return encode_json(told) + b"\n"
 
 

@@ -10,7 +10,7 @@ import msgspec
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request, Response, Step, ToolCall
 from ci_evals.providers.answer import as_steps
-from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
 from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
 
@@ -129,7 +129,7 @@ def _variables(request: Request) -> dict[str, Any]:
             for message in request.messages
         ],
         "vars": case.vars,
-        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata},
+        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overriding(case)},
         "run": request.run,
     }
 

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
@@ -122,18 +121,21 @@ async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes:
     """Make a call and read its answer whole, else raise `ProviderError`. No redirect is followed: a key stays put."""
     method, url, headers, data = call
     try:
-        async with resources.session.request(
-            method,
-            url,
-            headers=headers,
-            data=data if data is None or len(data) < _ONE_WRITE_BYTES else BytesIO(data),
-            timeout=_timeout(timeout_s),
-            allow_redirects=False,
-        ) as response:
-            resources.observe(response.headers)
-            if not 200 <= response.status < 300:
-                raise await _refusal(response, headers)
-            return await _read(response, max_bytes)
+        with resources.deadlines.within(timeout_s):
+            response = await resources.session.request(
+                method,
+                url,
+                headers=headers,
+                data=data if data is None or len(data) < _ONE_WRITE_BYTES else BytesIO(data),
+                allow_redirects=False,
+            )
+            try:
+                resources.observe(response.headers)
+                if not 200 <= response.status < 300:
+                    raise await _refusal(response, headers)
+                return await _read(response, max_bytes)
+            finally:
+                response.release()
     except TimeoutError as error:
         raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
     except _lost() as error:
@@ -194,17 +196,11 @@ def kind_of(status: int) -> ErrorKind:
     return _KINDS.get(status, "server" if status >= 500 else "rejected")
 
 
-@lru_cache(maxsize=64)
-def _timeout(seconds: float) -> "aiohttp.ClientTimeout":
-    import aiohttp
-
-    return aiohttp.ClientTimeout(total=seconds)
-
-
 async def _read(response: "aiohttp.ClientResponse", max_bytes: int) -> bytes:
-    if (response.content_length or max_bytes + 1) <= max_bytes and "Content-Encoding" not in response.headers:
-        return await response.read()  # the quick way for nearly every answer
-    body = await _read_some(response, max_bytes)
+    if response.content.is_eof():
+        body = response.content.read_nowait()  # it came together with its headers, as nearly every answer does
+    else:
+        body = await _read_some(response, max_bytes)
     if len(body) > max_bytes:
         raise ProviderError("bad_answer", f"{response.url.host} answered with more than {max_bytes:,} bytes")
     return body

@@ -1,6 +1,8 @@
 """Figures as a person reads them: rates, money, seconds, counts."""
 
-from ci_evals.verdict.gate import percent
+from ci_evals.verdict.words import number_of, percent
+
+__all__ = ["UNKNOWN", "between", "number_of", "rate", "rate_with_interval", "seconds", "usd"]
 
 UNKNOWN = "—"
 
@@ -20,6 +22,11 @@ def rate_with_interval(value: float | None, lower: float | None, upper: float | 
 def between(lower: float, upper: float) -> str:
     """`between 84.1 and 96.9 %`."""
     return f"between {rate(lower).removesuffix(' %')} and {rate(upper)}"
+
+
+def score(value: float | None) -> str:
+    """`0.93`, or a dash when there is none."""
+    return UNKNOWN if value is None else f"{value:.2f}"
 
 
 def usd(amount: float | None, unknown: str = "unknown") -> str:
@@ -49,8 +56,3 @@ def seconds(duration: float | None, unknown: str = UNKNOWN) -> str:
     minutes, rest = divmod(round(duration), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def number_of(count: int, noun: str) -> str:
-    """`1 run`, `1,200 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

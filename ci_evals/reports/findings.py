@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ci_evals.model import Case, Gate, Result, Status, Variant
+from ci_evals.model import Case, Gate, Response, Result, Status, Variant
 from ci_evals.report import STATUSES, CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
@@ -78,7 +78,7 @@ def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[J
     """Every cell in plan order, or those of one variant, with its bar."""
     report = summary.report
     for cell in report.cells if variant is None else report.cells_among(report.cells_of(variant)):
-        yield JudgedCell(*cell, bar=_bar(cell, summary.gate))
+        yield JudgedCell(*cell, bar=bar_of(cell, summary.gate))
 
 
 def findings(summary: Summary) -> Findings:
@@ -164,6 +164,10 @@ def over_budget(report: Report, limit: int) -> tuple[Result, ...]:
 
 def input_text(case: Case) -> str:
     """What a case asks, for a person: its input, its conversation or its vars."""
+    if case.user is not None:
+        return f"{case.user.persona}\nwants: {case.user.goal}"
+    if case.turns:
+        return "\n".join(f"user: {line}" for line in case.turns)
     if case.messages and case.input is None:
         return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
     if case.input is not None:
@@ -175,10 +179,16 @@ def answer_text(result: Result) -> str | None:
     """What came back: the text, then a line for each of the first tool calls; None if there was no answer."""
     if result.response is None:
         return None
-    made = result.response.calls_made
+    if turns := result.response.turns:
+        return "\n".join(f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in turns)
+    return _said(result.response)
+
+
+def _said(response: Response) -> str:
+    made = response.calls_made
     calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:MAX_CALLS_SHOWN]]
     more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
-    return "\n".join(filter(None, [result.response.output, *calls, *more]))
+    return "\n".join(filter(None, [response.output, *calls, *more]))
 
 
 def detail_text(result: Result) -> str | None:
@@ -195,13 +205,13 @@ def _plain(value: Any) -> str:
         return repr(value)
 
 
-def _bar(cell: CellReport, gate: Gate | None) -> float:
+def bar_of(cell: CellReport, gate: Gate | None) -> float:
     """The case's own bar, else the strictest of the gate's that cover the cell, else every run."""
     if cell.case.min_pass_rate is not None:
         return cell.case.min_pass_rate
     if gate is None:
         return 1.0
-    covering = (gate.min_pass_rate, gate.providers.get(cell.variant.provider), *map(gate.tags.get, cell.case.tags))
+    covering = (gate.min_pass_rate, gate.providers.get(cell.variant.provider), *map(gate.tag_bars.get, cell.case.tags))
     return max((bar for bar in covering if bar is not None), default=1.0)
 
 

@@ -4,15 +4,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ci_evals.report import Report, SuiteInfo
+from ci_evals.report import SuiteInfo
 from ci_evals.reports.findings import JudgedCell, error_groups, judged_cells, reasons, results_of
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
+    ComparisonEntry,
     ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
+    comparison_entry,
     encode,
     resumption_entry,
     totals_entry,
@@ -40,13 +42,14 @@ class ErrorEntry(Struct, frozen=True):
 class BriefDocument(Struct, frozen=True, kw_only=True):
     """What `--format json` prints: the verdict, and what a script needs to act on it."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     suite: SuiteInfo
     started_at: float
     duration_s: float
     interrupted: str | None
     resumption: ResumptionEntry | None
     verdict: Verdict
+    comparison: ComparisonEntry | None
     totals: TotalsEntry
     variants: tuple[VariantEntry, ...]
     failing: tuple[FailingEntry, ...]
@@ -64,9 +67,10 @@ def render_json(summary: Summary) -> str:
         interrupted=report.interrupted,
         resumption=resumption_entry(report),
         verdict=summary.verdict,
+        comparison=comparison_entry(summary),
         totals=totals_entry(report),
         variants=variant_entries(summary),
-        failing=tuple(_failing(report, cell) for cell in judged_cells(summary) if cell.outcome != "passed"),
+        failing=tuple(_failing(summary, cell) for cell in judged_cells(summary) if cell.outcome != "passed"),
         errors=tuple(
             ErrorEntry(group.variant.provider, group.variant.prompt, group.runs, group.message)
             for group in error_groups(report)
@@ -76,7 +80,7 @@ def render_json(summary: Summary) -> str:
     return encode(document).replace(b"#", b"\\u0023").decode() + "\n"
 
 
-def _failing(report: Report, cell: JudgedCell) -> FailingEntry:
+def _failing(summary: Summary, cell: JudgedCell) -> FailingEntry:
     status: Literal["failed", "errored"] = "errored" if cell.outcome == "errored" else "failed"
-    results = results_of(report, cell.cell, status)
-    return FailingEntry(**cell_fields(cell), why=tuple(reason for reason, _ in reasons(results)))
+    results = results_of(summary.report, cell.cell, status)
+    return FailingEntry(**cell_fields(summary, cell), why=tuple(reason for reason, _ in reasons(results)))

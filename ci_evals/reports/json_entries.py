@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ci_evals.model import Judging
 from ci_evals.report import Report
@@ -14,8 +14,12 @@ from ci_evals.reports.labels import TaskReport, task_reports
 from ci_evals.reports.notes import new_runs
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
+from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
+from ci_evals.verdict.history import TREND_POINTS, ReportRef, Tally, TrendPoint
+from ci_evals.verdict.pairing import KINDS, CellComparison, CellKind
+from ci_evals.verdict.sentences import baseline_sentence, cell_sentence, variant_sentence
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 
 
 class CountsEntry(Struct, frozen=True):
@@ -109,6 +113,37 @@ class VariantEntry(Struct, frozen=True):
     classifications: tuple[ClassificationEntry, ...]
 
 
+class CellComparisonEntry(Struct, frozen=True, kw_only=True):
+    """A cell beside its base, in numbers and in words; see `CellComparison`."""
+
+    kind: CellKind
+    head: Tally
+    base: Tally
+    p: float | None
+    adjusted_p: float | None
+    renamed_from: str | None
+    sentence: str
+
+
+class VariantComparisonEntry(VariantComparison, frozen=True, kw_only=True):
+    """A variant beside its base, in numbers and in words."""
+
+    sentence: str
+
+
+class ComparisonEntry(Struct, frozen=True, kw_only=True):
+    """The report beside its baseline; `missing` says why there is none. `removed` are cells that only the base has."""
+
+    missing: str | None
+    sentence: str | None
+    baseline: tuple[ReportRef, ...]
+    confirm_runs: int
+    alpha: float | None
+    counts: Mapping[CellKind, int]
+    variants: tuple[VariantComparisonEntry, ...]
+    removed: tuple[CellComparison, ...]
+
+
 class CellEntry(Struct, frozen=True, kw_only=True):
     """One case on one variant. `bar` is the share of its runs that must pass for it not to be a failed cell."""
 
@@ -124,6 +159,14 @@ class CellEntry(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     file: str
     line: int | None
+    comparison: CellComparisonEntry | None
+
+
+class HistoryEntry(Struct, frozen=True):
+    """The reports before this one that its cells carry counts of, and what they came to; newest first."""
+
+    reports: tuple[ReportRef, ...]
+    trend: tuple[TrendPoint, ...]
 
 
 def totals_entry(report: Report) -> TotalsEntry:
@@ -153,6 +196,67 @@ def resumption_entry(report: Report) -> ResumptionEntry | None:
     return ResumptionEntry(found.kept, found.retried, found.changed, new_runs(report), found.torn)
 
 
+def history_entry(summary: Summary) -> HistoryEntry:
+    """What the baseline hands on through this report."""
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison):
+        return HistoryEntry((), ())
+    own = summary.report.id
+    reports = tuple(ref for ref in comparison.baseline.reports if ref.id != own)
+    trend = [point for point in comparison.baseline.trend if point.report.id != own]
+    return HistoryEntry(reports, tuple(trend[: TREND_POINTS - 1]))
+
+
+def comparison_entry(summary: Summary) -> ComparisonEntry | None:
+    """The comparison but for the cells of the report; None if nobody asked for one."""
+    comparison = summary.comparison
+    if comparison is None:
+        return None
+    if isinstance(comparison, NoComparison):
+        return ComparisonEntry(
+            missing=comparison.reason,
+            sentence=None,
+            baseline=(),
+            confirm_runs=0,
+            alpha=None,
+            counts={},
+            variants=(),
+            removed=(),
+        )
+    return ComparisonEntry(
+        missing=None,
+        sentence=baseline_sentence(comparison, summary.report.started_at),
+        baseline=comparison.baseline.reports,
+        confirm_runs=comparison.confirm_runs,
+        alpha=comparison.alpha,
+        counts={kind: count for kind in KINDS if (count := comparison.counts.get(kind, 0))},
+        variants=tuple(
+            VariantComparisonEntry(**structs.asdict(each), sentence=variant_sentence(comparison, each))
+            for each in comparison.variants
+        ),
+        removed=tuple(comparison.of("removed")),
+    )
+
+
+def cell_comparison_entry(summary: Summary, cell: JudgedCell) -> CellComparisonEntry | None:
+    """One cell beside its base; None without a comparison."""
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison):
+        return None
+    found = comparison.by_key.get(summary.report.matrix.key(cell.cell))
+    if found is None:
+        return None
+    return CellComparisonEntry(
+        kind=found.kind,
+        head=found.head,
+        base=found.base,
+        p=found.p,
+        adjusted_p=found.adjusted_p,
+        renamed_from=found.renamed_from,
+        sentence=cell_sentence(comparison, found),
+    )
+
+
 def variant_entries(summary: Summary) -> tuple[VariantEntry, ...]:
     """Every variant in the suite's order."""
     tasks = tuple(task_reports(summary.report))
@@ -179,9 +283,10 @@ def _variant(variant: VariantReport, tasks: Sequence[TaskReport]) -> VariantEntr
     )
 
 
-def cell_fields(cell: JudgedCell) -> dict[str, Any]:
+def cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
     """The fields of a `CellEntry`."""
     return {
+        "comparison": cell_comparison_entry(summary, cell),
         "case": cell.case.id,
         "provider": cell.variant.provider,
         "prompt": cell.variant.prompt,

@@ -7,41 +7,77 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.model import Gate, Result
-from ci_evals.report import SuiteInfo
-from ci_evals.reports.findings import JudgedCell, judged_cells
+from ci_evals.report import Looks, Report, SuiteInfo
+from ci_evals.reports.findings import judged_cells
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
+    ComparisonEntry,
+    HistoryEntry,
     ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
+    comparison_entry,
     encode,
+    history_entry,
     resumption_entry,
     totals_entry,
     variant_entries,
 )
 from ci_evals.reports.summary import Summary
 from ci_evals.schema_text import schema_text
+from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict
+from ci_evals.verdict.head import head_cells, trend_point
+from ci_evals.verdict.history import CellFigures, Tally, TrendPoint, carried
 
+REPORT = "report.json"
 CHUNK_BYTES = 256 * 1024
 
 
-class ReportDocument(Struct, frozen=True, kw_only=True):
-    """report.json as a whole. `results` are the lines of the journal in plan order."""
+class SavedCellEntry(CellEntry, frozen=True, kw_only=True):
+    """A cell with what later reports compare themselves with.
 
-    schema_version: Literal[1]
+    `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and graded runs without
+    those that repeat a record, `confirming` the further ones that it got as a suspect, `confirmed` whether these are
+    all there, `history` the counts of earlier reports: the place of the report in `history.reports`, passed, graded.
+    """
+
+    fingerprint: str
+    critical: bool
+    evidence: Tally
+    confirming: Tally
+    confirmed: bool
+    figures: CellFigures
+    history: tuple[tuple[int, int, int], ...]
+
+
+class ReportDocument(Struct, frozen=True, kw_only=True):
+    """report.json as a whole.
+
+    `results` are the lines of the journal in plan order, those of confirm runs last. `looks` says after which rounds
+    it could have ended, `settled` the verdict that the runs which were left out could not have changed. `history` is
+    what the baseline handed on, `trend_point` what this report adds to it.
+    """
+
+    schema_version: Literal[2]
+    id: str
     suite: SuiteInfo
     started_at: float
     duration_s: float
     interrupted: str | None
     resumption: ResumptionEntry | None
+    looks: Looks | None
+    settled: Literal["pass", "borderline", "fail"] | None
     verdict: Verdict
     gate: Gate | None
+    comparison: ComparisonEntry | None
+    trend_point: TrendPoint
+    history: HistoryEntry
     totals: TotalsEntry
     variants: tuple[VariantEntry, ...]
-    cells: tuple[CellEntry, ...]
+    cells: tuple[SavedCellEntry, ...]
     results: tuple[Result, ...]
 
 
@@ -53,7 +89,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     document = _document(summary)
     *facts, cells, results = ReportDocument.__struct_fields__
     yield b"{" + b",\n".join(_member(name, getattr(document, name)) for name in facts)
-    for name, lines in ((cells, map(_cell_line, judged_cells(summary))), (results, summary.report.lines())):
+    for name, lines in ((cells, _cell_lines(summary)), (results, _result_lines(summary.report))):
         yield b",\n" + encode(name) + b": [\n"
         yield from _chunks(lines)
         yield b"\n]"
@@ -65,7 +101,7 @@ def schema() -> bytes:
     return schema_text(
         {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": "ci-evals report, schema version 1",
+            "title": "ci-evals report, schema version 2",
             **msgspec.json.schema(ReportDocument),
         }
     )
@@ -76,13 +112,19 @@ def _document(summary: Summary) -> ReportDocument:
     report = summary.report
     return ReportDocument(
         schema_version=SCHEMA_VERSION,
+        id=report.id,
         suite=report.suite,
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,
         resumption=resumption_entry(report),
+        looks=report.looks,
+        settled=report.settled,
         verdict=summary.verdict,
         gate=summary.gate,
+        comparison=comparison_entry(summary),
+        trend_point=trend_point(report),
+        history=history_entry(summary),
         totals=totals_entry(report),
         variants=variant_entries(summary),
         cells=(),
@@ -96,8 +138,31 @@ def _member(name: str, value: Any) -> bytes:
     return encode(name) + b": " + encode(value)
 
 
-def _cell_line(cell: JudgedCell) -> bytes:
-    return encode(CellEntry(**cell_fields(cell)))
+def _cell_lines(summary: Summary) -> Iterator[bytes]:
+    base = summary.comparison.baseline if isinstance(summary.comparison, Comparison) else None
+    places = {ref.id: place for place, ref in enumerate(history_entry(summary).reports)}
+    for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
+        handed_on = carried(base.cells.get(head.key), head.fingerprint) if base is not None else ()
+        yield encode(
+            SavedCellEntry(
+                **cell_fields(summary, cell),
+                fingerprint=head.fingerprint or "",
+                critical=head.critical,
+                evidence=head.planned,
+                confirming=head.confirming,
+                confirmed=head.confirmed,
+                figures=head.figures,
+                history=tuple(
+                    (places[each.report], each.passed, each.graded) for each in handed_on if each.report in places
+                ),
+            )
+        )
+
+
+def _result_lines(report: Report) -> Iterator[bytes]:
+    yield from report.lines()
+    if report.confirmation is not None:
+        yield from report.confirmation.lines()
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -21,12 +21,14 @@ from ci_evals.reports.findings import (
     results_of,
 )
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, task_reports
+from ci_evals.reports.leaderboard import TIES, leaderboard
 from ci_evals.reports.markdown_text import Markdown, code, fence, finalize, with_code
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import ScopeVerdict, population_bounds, scope_label
+from ci_evals.verdict.gate import population_bounds
+from ci_evals.verdict.scopes import ScopeVerdict, scope_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,12 +58,15 @@ def render(summary: Summary) -> Iterator[bytes]:
     """summary.md, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
     report, verdict = summary.report, summary.verdict
     template = _environment().get_template("summary.md.j2")
+    variants = variant_reports(summary)
     yield template.render(
         report=report,
         verdict=verdict,
         notes=tuple(notes(report)),
         scopes=sorted(verdict.scopes, key=_badness) if len(verdict.scopes) > 1 else (),
-        variants=variant_reports(summary),
+        variants=variants,
+        standings=leaderboard(variants),
+        ties=TIES,
         sections=_sections(summary),
         over_budget=over_budget(report, _MAX_ROWS),
         error_groups=error_groups(report) if report.errored else (),
@@ -120,6 +125,8 @@ def _environment() -> "Environment":
         "fence": fence,
         "headline": _HEADLINES.__getitem__,
         "rate": figures.rate,
+        "score": figures.score,
+        "usd": figures.usd,
         "place": place_of,
         "with_code": with_code,
         "between": figures.between,

@@ -5,18 +5,42 @@ from typing import NamedTuple, Protocol
 
 from ci_evals.model import Gate
 from ci_evals.report import Report
-from ci_evals.verdict.gate import Verdict
+from ci_evals.verdict.comparison import Comparison, NoComparison, compare
+from ci_evals.verdict.gate import Verdict, decide
+from ci_evals.verdict.head import head_cells
+from ci_evals.verdict.history import Baseline
 
 
 class Summary(NamedTuple):
-    """A report with its verdict."""
+    """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one."""
 
     report: Report
     verdict: Verdict
     gate: Gate | None
+    comparison: Comparison | NoComparison | None = None
 
 
 class Renderer(Protocol):
     """One format: chunks of UTF-8, made while they are read. Opens no file, prints nothing."""
 
     def __call__(self, summary: Summary) -> Iterable[bytes]: ...
+
+
+def summarize(
+    report: Report, gate: Gate | None, baseline: Baseline | NoComparison | None = None, *, confirm_runs: int = 0
+) -> Summary:
+    """Compare a report and judge it.
+
+    Args:
+        report: what was run.
+        gate: the rules for merging.
+        baseline: what to compare with, or why there is nothing; None if nobody asked.
+        confirm_runs: how many further runs each suspect was to get.
+    """
+    comparison: Comparison | NoComparison | None
+    if isinstance(baseline, Baseline):
+        alpha = round(1 - (gate or Gate()).confidence, 12)
+        comparison = compare(head_cells(report, gate), baseline, confirm_runs=confirm_runs, alpha=alpha)
+    else:
+        comparison = baseline
+    return Summary(report, decide(report, gate, comparison), gate, comparison)

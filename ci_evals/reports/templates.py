@@ -16,10 +16,10 @@ def folder(package: Path = PACKAGE) -> Path:
     return shipped if shipped.is_dir() else package.parent / "templates"
 
 
-def environment(finalize: Callable[[Any], str]) -> "Environment":
+def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> "Environment":
     """An environment in which a name without a value is an error, and every `{{ value }}` goes through `finalize`.
 
-    `finalize` is to formats other than HTML what autoescape is to HTML: the one door through which text gets in.
+    `finalize` is to formats other than HTML what `autoescape` is to HTML: the one door through which text gets in.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -27,7 +27,8 @@ def environment(finalize: Callable[[Any], str]) -> "Environment":
         loader=FileSystemLoader(folder()),
         undefined=StrictUndefined,
         finalize=finalize,
-        autoescape=False,  # noqa: S701  `finalize` escapes
+        autoescape=autoescape,  # noqa: S701  without it `finalize` escapes
+        optimized=False,  # folding constants takes longer than a template filled in once
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

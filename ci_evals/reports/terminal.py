@@ -24,12 +24,14 @@ from ci_evals.reports.findings import (
 )
 from ci_evals.reports.json_brief import render_json
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport, task_reports
+from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
-from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import ScopeVerdict, VerdictStatus, population_bounds, scope_label
+from ci_evals.reports.variants import VariantReport, variant_reports
+from ci_evals.verdict.gate import population_bounds
+from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
 
 __all__ = ["render", "render_json"]
 
@@ -38,6 +40,7 @@ MAX_FLAKY = 10
 MAX_ERROR_GROUPS = 10
 MAX_OVER_BUDGET = 10
 MAX_SCOPES = 10
+MAX_STANDINGS = 20
 
 _MAX_REASONS = 3
 _NAME_CHARACTERS = 100
@@ -80,12 +83,11 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
     report, verdict = summary.report, summary.verdict
     found = findings(summary)
     variants = variant_reports(summary)
-    for number, table in enumerate(figure_tables(variants, width)):
-        yield from ("", table) if number else (table,)
-    if has_marks(variants):
-        yield Text(LEGEND, style="dim")
+    yield from _figures(variants, width)
     for task in task_reports(report):
         yield from _labels(report, task)
+    if standings := leaderboard(variants):
+        yield from _leaderboard(standings)
     if len(verdict.scopes) > 1:
         yield from _gate(report, verdict.scopes)
     if found.failed:
@@ -105,6 +107,13 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
     yield from _ending(summary)
 
 
+def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[RenderableType]:
+    for number, table in enumerate(figure_tables(variants, width)):
+        yield from ("", table) if number else (table,)
+    if has_marks(variants):
+        yield Text(LEGEND, style="dim")
+
+
 def _labels(report: Report, task: TaskReport) -> Iterator[RenderableType]:
     """The figures of a classification, and which label was taken for which."""
     of = f" on {one_line(str(task.variant), _NAME_CHARACTERS)}" if len(report.matrix.variants) > 1 else ""
@@ -120,6 +129,23 @@ def _labels(report: Report, task: TaskReport) -> Iterator[RenderableType]:
         table.add_row(Text(one_line(label.label, 40)), *found, Text(shown))
     yield table
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
+
+
+def _leaderboard(standings: Sequence[Standing]) -> Iterator[RenderableType]:
+    """The variants, the best first."""
+    yield _heading("Leaderboard", len(standings))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for standing in standings[:MAX_STANDINGS]:
+        variant = standing.variant
+        table.add_row(
+            Text(standing.place),
+            Text(one_line(str(variant.variant), _NAME_CHARACTERS)),
+            Text(rate_with_interval(variant.pass_rate, variant.lower, variant.upper)),
+        )
+    yield table
+    yield from _more(len(standings) - MAX_STANDINGS, "variant")
+    if any(standing.tied for standing in standings):
+        yield Text(TIES, style="dim")
 
 
 def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[RenderableType]:

@@ -49,7 +49,8 @@ def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
     """Agreement beyond chance, with a two-sided interval. None where chance alone would always agree, or of nothing.
 
     Full agreement, or none at all, leaves the large-sample error without meaning (zero after any number of labels):
-    there the share that agrees has its Clopper-Pearson bound instead, and kappa that of it.
+    there the share that agrees has its Clopper-Pearson bound instead, and kappa that of it. No interval where one side
+    gave a single label: kappa is then 0 whatever the other did.
     Source: J. Cohen, Educ. Psychol. Meas. 20 (1960); its error, J. L. Fleiss, J. Cohen and B. S. Everitt, "Large
     sample standard errors of kappa and weighted kappa", Psychol. Bull. 72 (1969), equation 13.
     """
@@ -62,6 +63,8 @@ def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
         return None
     kappa = (table.agreed / size - chance) / (1 - chance)
     tail = (1 - confidence) / 2
+    if size in rows or size in columns:
+        return Estimate(kappa, None)
     if table.agreed == size:
         return Estimate(kappa, Interval((beta_quantile(tail, size, 1) - chance) / (1 - chance), 1.0))
     if not table.agreed:

@@ -107,8 +107,9 @@ def gate_power(plan: Plan, bar: float, confidence: float = 0.95) -> float:
 def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float = 0.95) -> float:
     """The chance that the comparison is significant when the true rate falls from `plan.rate` by `drop`.
 
-    The formula of `detectable_drop` solved for the power, with the head's noise at the rate that it fell to. Simulated,
-    it is between the power of the exact test when every case gets a little worse, and when some cases break wholly.
+    The formula of `detectable_drop` solved for the power, with the head's noise at the rate that it fell to. Ten plans
+    of 10 to 200 cases were simulated: it is within 0.12 of the exact test's power when every case gets a little worse;
+    when some cases break wholly that is mostly higher.
     """
     fallen = plan._replace(rate=max(0.0, plan.rate - drop))
     error = sqrt(fallen.variance + plan._replace(runs=base_runs).variance)

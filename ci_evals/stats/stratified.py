@@ -17,9 +17,9 @@ Counts = tuple[int, int, int, int]
 """(head passed, head runs, base passed, base runs) of one cell."""
 
 _LARGEST_SUPPORT = 4000
-_PRECISION_BITS = 128
-_SLOT_BYTES = 33
-"""Holds a product of two probabilities, and any sum of such products: at most 2^256."""
+_PRECISION_BITS = 96
+_SLOT_BYTES = 25
+"""Holds a product of two probabilities, and any sum of such products: at most 2^192."""
 
 
 class _Margins(NamedTuple):
@@ -87,7 +87,7 @@ def _tail(groups: Counter[_Margins], passed: int, largest_support: int) -> float
 
 
 class _Sum(NamedTuple):
-    """The distribution of a sum of passes: chances of `least`, `least + 1`, … in units of 2^-128, zeros cut off.
+    """The distribution of a sum of passes: chances of `least`, `least + 1`, … in units of 2^-96, zeros cut off.
 
     Whole numbers, so that a convolution is one product of two long integers: some hundred times faster than a loop.
     """

@@ -222,7 +222,7 @@ def test_a_case_must_ask_and_expect_something(project: Project) -> None:
         cases=[{"id": "a", "expect": EXPECT}, {"id": "b", "input": "q"}, {"id": "c", "input": "q", "expect": []}]
     )
     first, second, third = project.problems()
-    assert first.startswith("evals.yaml:1: cases[0]: nothing is asked: give the case `input`, `vars` or `messages`")
+    assert first.startswith("evals.yaml:1: cases[0]: nothing is asked: give the case `input`, ")
     assert second.startswith("evals.yaml:1: cases[1]: nothing is expected of the answer")
     assert third.startswith("evals.yaml:1: cases[2]: nothing is expected of the answer")
 

@@ -85,8 +85,8 @@ def test_nothing_is_filled_in_in_cases(project: Project) -> None:
     assert (first.id, first.input, first.vars) == ("${A}", "${B}", {"v": "${C:-d}"})
     assert second.input == "${B}"
     assert [str(e.grader) for e in first.expect] == [
-        "Contains(weight=1.0, value='${F}', ignore_case=False)",
-        "Contains(weight=1.0, value='$${D}', ignore_case=False)",
+        "Contains(value='${F}', ignore_case=False, weight=1.0)",
+        "Contains(value='$${D}', ignore_case=False, weight=1.0)",
     ]
 
 

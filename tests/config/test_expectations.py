@@ -40,6 +40,8 @@ SHORT: dict[str, Any] = {
     "judge": "polite",
     "embedding_similar": "Paris",
     "python": "json:loads",
+    "reward": 0.5,
+    "goal_reached": True,
 }
 
 

@@ -44,7 +44,10 @@ def test_every_provider_and_grader_is_in_it() -> None:
     assert len(definitions["Provider"]["anyOf"]) == len(PROVIDERS)
 
 
-@pytest.mark.parametrize("path", ["examples/flight_agent/evals.yaml", "templates/init/evals.yaml"])
+SUITES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*/evals.yaml"))
+
+
+@pytest.mark.parametrize("path", [*SUITES, "templates/init/evals.yaml"])
 def test_our_own_suites_are_accepted(path: str) -> None:
     config = plain(parse((ROOT / path).read_text("utf-8"), path, []))
     assert [error.message for error in VALIDATOR.iter_errors(config)] == []
@@ -78,6 +81,10 @@ def test_our_own_suites_are_accepted(path: str) -> None:
         {"cases": [{"id": "a", "input": "x", "runs": "${RUNS}"}]},
         {"cases": [{"id": "a", "input": "x", "tags": "critical"}]},
         {"cases": [{"file": "x.csv", "tags": ["a"]}]},
+        {"cases": [{"id": "a", "input": "x", "overrides": {"modle": "y"}}]},
+        {"cases": [{"id": "a", "turns": [{"usr": "x"}]}]},
+        {"cases": [{"id": "a", "user": {"provider": "mock", "persona": "x", "goal": "y", "max_turns": 0}}]},
+        {"cases": [{"id": "a", "input": "x", "overrides": {"timeout_s": 0}}]},
         {"expect": [{"latency": "{{ limit }}"}]},
         {"gate": {"min_pass_rate": 90}},
         {"gate": {"on_borderline": "wran"}},
@@ -139,6 +146,8 @@ CASES = st.builds(
         timeout_s=NUMBERS,
         description=WORDS,
         metadata=st.dictionaries(KEYS, JSON),
+        overrides=fields(model=WORDS, params=st.dictionaries(KEYS, JSON), timeout_s=NUMBERS),
+        budget=fields(max_tokens=NUMBERS, max_duration_s=NUMBERS),
     ),
 )
 PRICES = st.fixed_dictionaries({"input_per_mtok": NUMBERS, "output_per_mtok": NUMBERS})

@@ -11,7 +11,9 @@ from suites import write_suite
 
 from ci_evals.api import evaluate
 from ci_evals.config.load import load_suite
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.execution import execute
+from ci_evals.order import Order
 
 PASSES = '{"reason": "Fine.", "verdict": "pass"}'
 JUDGE = {"name": "strict", "type": "mock", "default": PASSES, "price": {"input_per_mtok": 1e6, "output_per_mtok": 1e6}}

@@ -249,7 +249,7 @@ async def test_a_crash_of_our_own_tells_no_secret(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
     write_suite(tmp_path)
     broken = (
-        f"import ci_evals.app as app\ndef fail(*_): raise RuntimeError({everything()!r})\napp.decide = fail\n"
+        f"import ci_evals.app as app\ndef fail(*_, **__): raise RuntimeError({everything()!r})\napp.summarize = fail\n"
         "from ci_evals.cli import main; import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     environ = {"A_KEY": NAMED, "MY_TOKEN": IN_URL}

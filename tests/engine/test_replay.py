@@ -9,10 +9,11 @@ from suites import ECHO, write_suite
 
 from ci_evals.config.load import load_suite
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import decode
+from ci_evals.engine.journal import JOURNAL, decode
 from ci_evals.engine.replay import Recording
 from ci_evals.errors import StorageError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
+from ci_evals.order import Order
 from ci_evals.report import Matrix, Report
 
 CASE = {"id": "a", "input": "a", "expect": [{"equals": "a"}]}

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from suites import ECHO, write_suite
 
 from ci_evals.config.load import load_suite
-from ci_evals.engine.journal import decode, scan
+from ci_evals.engine.journal import JOURNAL, decode, scan
 from ci_evals.errors import StorageError
-from ci_evals.execution import JOURNAL, Order, execute
+from ci_evals.execution import execute
 from ci_evals.model import Result, RunError
+from ci_evals.order import Order
 from ci_evals.report import Report, Resumption
 
 Edit = Callable[[Result], Result]

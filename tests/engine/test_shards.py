@@ -6,7 +6,7 @@ from factories import case_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_evals.engine.shards import Shard, cells_of_shard, key_of
+from ci_evals.engine.shards import Shard, cells_of_shard
 from ci_evals.model import Variant
 from ci_evals.report import Matrix
 
@@ -18,7 +18,9 @@ def matrix_of(names: list[str]) -> Matrix:
 
 
 def shares(matrix: Matrix, of: int, durations_s: dict[str, float] | None = None) -> list[frozenset[int]]:
-    known = {key_of(case, variant): s for case, s in (durations_s or {}).items() for variant in VARIANTS}
+    known = {
+        (case, variant.provider, variant.prompt): s for case, s in (durations_s or {}).items() for variant in VARIANTS
+    }
     return [cells_of_shard(matrix, Shard(number, of), known) for number in range(1, of + 1)]
 
 

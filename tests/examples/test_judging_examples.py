@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from example_runs import EXAMPLES, run_example
+from example_runs import EXAMPLES, run_command
 
 
 def test_the_judge_of_the_example_decides_and_is_counted_apart(tmp_path: Path) -> None:
-    ran = run_example(tmp_path, "run", "-c", str(EXAMPLES / "judged_support" / "evals.yaml"))
+    ran = run_command(tmp_path, "run", "-c", str(EXAMPLES / "judged_support" / "evals.yaml"))
     assert ran.code == 0, ran.printed
     assert ran.report["totals"]["passed"] == 3
     assert ran.report["totals"]["judging"]["calls"] == 3 + 3 + 1 + 1
@@ -14,7 +14,7 @@ def test_the_judge_of_the_example_decides_and_is_counted_apart(tmp_path: Path) -
 
 
 def test_the_router_of_the_example_is_judged_as_a_whole(tmp_path: Path) -> None:
-    ran = run_example(tmp_path, "run", "-c", str(EXAMPLES / "support_intents" / "evals.yaml"))
+    ran = run_command(tmp_path, "run", "-c", str(EXAMPLES / "support_intents" / "evals.yaml"))
     assert ran.code == 0, ran.printed
     assert ran.report["totals"]["failed"] == 1
     (found,) = ran.report["variants"][0]["classifications"]

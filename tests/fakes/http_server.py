@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession, web
 
 from ci_evals.model import Case, Message, Request
+from ci_evals.providers.deadlines import Deadlines
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -99,14 +100,16 @@ class Lent:
     folder: Path
     max_concurrency: int
     stack: AsyncExitStack
+    deadlines: Deadlines
     observe: Callable[[Mapping[str, str]], None] = lambda _: None
+    files: Path | None = None
 
 
 @asynccontextmanager
 async def lending() -> AsyncIterator[Lent]:
     """Resources with a real session."""
     async with ClientSession() as session, AsyncExitStack() as stack:
-        yield Lent(session, Path.cwd(), 8, stack)
+        yield Lent(session, Path.cwd(), 8, stack, Deadlines())
 
 
 def request_of(*messages: Message, case: Case | None = None, **changes: Any) -> Request:

@@ -58,6 +58,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "judge": {"rubric": "polite"},
     "embedding_similar": {"value": "abc"},
     "python": {"target": "builtins:bool"},
+    "reward": {"value": 0.5},
+    "goal_reached": {},
 }
 ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, AskingOptions)}
 

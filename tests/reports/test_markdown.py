@@ -46,7 +46,7 @@ def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, s
     [
         ("PPPP", None, "## ✅ Pass: 4 of 4 runs passed"),
         ("PPPF", None, "## ❌ Fail: 1 of 4 runs failed, and every run must pass"),
-        ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 Borderline: pass rate 75 % is below the bar of 90 %, but within"),
+        ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 Borderline: pass rate 75 % is below the bar of 90 %, but 4 runs"),
         ("EEEE", None, "## ⚠️ No verdict: no run was graded, 4 errored"),
     ],
 )

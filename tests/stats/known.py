@@ -12,6 +12,11 @@ def known(name: str) -> Any:
     return next(entry["value"] for entry in _KNOWN["entries"] if entry["id"] == name)
 
 
+def fixture(name: str) -> Any:
+    """The input that several entries share."""
+    return _KNOWN["fixtures"][name]
+
+
 def suite(name: str) -> list[tuple[int, int]]:
     """The (passed, graded) of each cell of a worked example."""
     return [(kind["passed"], kind["graded"]) for kind in _KNOWN["suites"][name] for _ in range(kind["cells"])]

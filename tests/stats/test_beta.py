@@ -25,10 +25,13 @@ def test_the_cdf_is_that_of_scipy(x: float, a: float, b: float) -> None:
 @example(0.05, 0.01, 10_000.0)
 @example(0.95, 10_000.0, 0.01)
 @example(0.05, 201.7, 19.3)
+@example(0.5, 10.0**-0.875, 10.0**-0.875)
 def test_the_quantile_is_that_of_scipy(q: float, a: float, b: float) -> None:
-    from scipy.stats import beta  # slow to import, and only an oracle
+    from scipy.special import betainc, betaincinv  # slow to import, and only oracles
 
-    assert beta_quantile(q, a, b) == pytest.approx(beta.ppf(q, a, b), abs=1e-10)
+    x, oracle = beta_quantile(q, a, b), betaincinv(a, b, q)
+    misses_less = abs(betainc(a, b, x) - q) < abs(betainc(a, b, oracle) - q)  # its inverse of flat parts is rough
+    assert x == pytest.approx(oracle, abs=1e-10) or misses_less
 
 
 @settings(deadline=None)

@@ -36,7 +36,7 @@ def test_as_many_errored_runs_as_allowed_are_fine() -> None:
 
 def test_a_share_of_errors_just_above_the_limit_is_not_shown_as_the_limit() -> None:
     verdict = decide(report_of({"a": "P" * 94_999 + "E" * 5_001}), None)
-    assert verdict.reason.startswith("5001 of 100000 runs errored (5.001 %), more than the 5 %")
+    assert verdict.reason.startswith("5,001 of 100,000 runs errored (5.001 %), more than the 5 %")
 
 
 def test_a_bar_without_a_graded_run_is_no_verdict() -> None:

@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 from stats.known import suite
 
 from ci_evals.model import Gate, Variant
-from ci_evals.verdict.gate import (
-    ScopeVerdict,
-    Verdict,
-    VerdictStatus,
-    decide,
-    exit_code,
-    percent,
-    population_bounds,
-    scope_label,
-)
+from ci_evals.verdict.gate import Verdict, decide, exit_code, population_bounds
+from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
+from ci_evals.verdict.words import percent
 
 FAST, STRONG = Variant("fast", "short"), Variant("strong", "short")
 BAR = Gate(min_pass_rate=0.6)
@@ -51,7 +44,8 @@ def test_a_rate_below_the_bar_within_the_noise_is_borderline() -> None:
     verdict = decide(report_of(many((34, "P"), (6, "F"))), Gate(min_pass_rate=0.9))
     assert verdict.status == "borderline"
     assert verdict.reason == (
-        "pass rate 85 % is below the bar of 90 %, but within the noise between runs (95 % sure: at most 93.3 %)"
+        "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases cannot tell 85 from 90: not blocked. "
+        "4 runs of each would"
     )
 
 
@@ -72,7 +66,7 @@ def test_the_level_of_confidence_decides_what_is_noise() -> None:
     report = report_of(many((31, "P"), (9, "F")))
     verdicts = [decide(report, Gate(min_pass_rate=0.9, confidence=level)) for level in (0.95, 0.999)]
     assert [verdict.status for verdict in verdicts] == ["fail", "borderline"]
-    assert "(99.9 % sure: at most " in verdicts[1].reason
+    assert "(95 % sure: at most " in verdicts[0].reason
 
 
 @pytest.mark.parametrize(
@@ -100,7 +94,7 @@ def test_a_narrow_miss_is_not_shown_as_a_hit() -> None:
 def test_a_bar_of_one_leaves_no_room() -> None:
     cells = many((999, "PPP"), (1, "PPF"))
     verdict = decide(report_of(cells), Gate(min_pass_rate=1.0))
-    assert (verdict.status, verdict.reason) == ("fail", "1 of 3000 runs failed, and every run must pass")
+    assert (verdict.status, verdict.reason) == ("fail", "1 of 3,000 runs failed, and every run must pass")
     assert decide(report_of(many((5, "PPP"))), Gate(min_pass_rate=1.0, prove=True)).status == "pass"
 
 
@@ -208,7 +202,9 @@ class TestScopes:
         cells = many((20, "P")) | {"shaky": "PPF"}
         verdict = decide(report_of(cells, cases={"shaky": {"min_pass_rate": 0.8}}), Gate(min_pass_rate=0.5))
         assert verdict.status == "borderline"
-        assert verdict.reason.startswith("case shaky: pass rate 66.7 % is below the bar of 80 %, but within the noise")
+        assert verdict.reason.startswith(
+            "case shaky: pass rate 66.7 % is below the bar of 80 %, but 3 runs of 1 case cannot tell"
+        )
 
     def test_further_bars_that_are_missed_are_counted(self) -> None:
         cells = many((40, "FFF"))

@@ -1,0 +1,40 @@
+"""`before` and `after` of providers: each a provider of the suite, or a function."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ci_evals.config.decode import unknown
+from ci_evals.errors import Problem
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.python import Python
+
+
+def stage_options(
+    providers: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
+) -> Mapping[str, ProviderOptions]:
+    """What answers for each stage that the providers name; `known` are the suite's providers, selected or not."""
+    names = dict.fromkeys(name for each in providers for name in (*each.before, *each.after))
+    plain = {name: msgspec.structs.replace(options, before=(), after=()) for name, options in known.items()}
+    return {name: plain.get(name) or Python(name=name, target=name) for name in names}
+
+
+def stage_problems(
+    providers: Sequence[ProviderOptions],
+    stages: Mapping[str, ProviderOptions],
+    file: str,
+    line: int | None,
+    folder: Path,
+) -> Iterator[Problem]:
+    """Stages that are neither a provider nor a function that can be there."""
+    for options in providers:
+        for key in ("before", "after"):
+            for name in getattr(options, key):
+                stage = stages[name]
+                where = f"provider {options.name!r}: {key}"
+                if isinstance(stage, Python) and stage.target == name and ":" not in name:
+                    text = unknown("provider", name, [str(each.name) for each in providers])
+                    yield Problem(file, line, where, f"{text}; or name a function, as in speech:synthesize")
+                elif isinstance(stage, Python) and stage.target == name:
+                    yield from (Problem(file, line, where, message) for message in stage.problems(folder))

@@ -1,0 +1,162 @@
+"""Task folders into cases: `task.toml`, `instruction.md`, `tests/test.sh`, perhaps `environment/Dockerfile`."""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ci_evals.config.file_types import CaseEntry
+from ci_evals.config.source import read_text
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.graders.reward import Reward
+from ci_evals.model import Case, Expectation, Task
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.task import TaskAgent
+
+PATTERN = "**/task.toml"
+REWARD = Expectation("reward", Reward())
+
+_Seconds = Annotated[float, Meta(gt=0)]
+
+
+class _Limits(Struct, frozen=True):
+    timeout_sec: _Seconds | None = None
+
+
+class _Environment(Struct, frozen=True):
+    docker_image: str | None = None
+    cpus: Annotated[float, Meta(gt=0)] | None = None
+    memory_mb: Annotated[int, Meta(gt=0)] | None = None
+    build_timeout_sec: _Seconds | None = None
+    setup_commands: tuple[str, ...] = ()
+
+
+class _TaskFile(Struct, frozen=True):
+    """What is read of a task.toml; other keys are for other tools."""
+
+    metadata: dict[str, Any] = {}
+    agent: _Limits = _Limits()
+    verifier: _Limits = _Limits()
+    environment: _Environment = _Environment()
+
+
+def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ...]:
+    """The tasks in a folder, each a case that is passed by a full reward.
+
+    Args:
+        folder: where to look.
+        pattern: a glob for the task.toml files, relative to the folder.
+
+    Raises:
+        ConfigError: a task is not complete.
+    """
+    cases: list[Case] = []
+    problems: list[Problem] = []
+    root = Path(folder)
+    for path in sorted(root.glob(pattern)):
+        try:
+            entry, task = read_task(path, path.as_posix(), task_id(path, pattern, root))
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            cases.append(
+                Case(
+                    id=entry.id,
+                    input=entry.input,
+                    tags=entry.tags,
+                    metadata=entry.metadata,
+                    expect=(REWARD,),
+                    task=task,
+                    file=path.as_posix(),
+                )
+            )
+    if problems:
+        raise ConfigError(problems)
+    return tuple(cases)
+
+
+def task_id(path: Path, pattern: str, root: Path) -> str:
+    """The task's folder as seen from the part of the pattern that is plain: of `tasks/**/task.toml` from `tasks`."""
+    fixed = []
+    for part in PurePosixPath(pattern).parts[:-1]:
+        if any(char in part for char in "*?["):
+            break
+        fixed.append(part)
+    inside = path.parent.relative_to(root.joinpath(*fixed)).as_posix()
+    return path.parent.resolve().name if inside == "." else inside
+
+
+def read_task(path: Path, shown: str, name: str) -> tuple[CaseEntry, Task]:
+    """A task.toml with what lies beside it.
+
+    Args:
+        path: the file.
+        shown: its name in error messages.
+        name: the id of the case.
+
+    Raises:
+        ConfigError: it is not valid, or its instruction or its verifier is missing.
+    """
+    folder = path.parent
+    file = _decoded(path, shown)
+    missing = [name for name in ("instruction.md", "tests/test.sh") if not (folder / name).is_file()]
+    if missing:
+        raise ConfigError([Problem(shown, None, "", f"there is no {each} beside it") for each in missing])
+    environment = file.environment
+    tags = file.metadata.get("tags")
+    entry = CaseEntry(
+        id=name,
+        input=read_text(folder / "instruction.md", (folder / "instruction.md").as_posix()).strip(),
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+        metadata=msgspec.to_builtins(file.metadata),
+    )
+    return entry, Task(
+        folder=folder.resolve(),
+        digest=_digest(folder),
+        image=environment.docker_image,
+        has_dockerfile=(folder / "environment" / "Dockerfile").is_file(),
+        cpus=environment.cpus,
+        memory_mb=environment.memory_mb,
+        setup=environment.setup_commands,
+        agent_timeout_s=file.agent.timeout_sec,
+        verifier_timeout_s=file.verifier.timeout_sec,
+        build_timeout_s=environment.build_timeout_sec,
+    )
+
+
+def task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
+    """Tasks whose provider cannot work on them, and cases that are none for a provider that needs one."""
+    for case in cases:
+        for options in providers:
+            if case.task and not case.cassette and not isinstance(options, TaskAgent):
+                text = f"is a task, which {options.name} cannot work on: use a provider of `type: task`"
+            elif case.task is None and not case.cassette and isinstance(options, TaskAgent):
+                text = (
+                    f"is no task folder, and {options.name} works on nothing else: name it under `cases: {{tasks: …}}`"
+                )
+            else:
+                continue
+            yield Problem(case.file, case.line, f"case {case.id!r}", text)
+
+
+def _decoded(path: Path, shown: str) -> _TaskFile:
+    try:
+        return msgspec.convert(tomllib.loads(read_text(path, shown)), _TaskFile)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([Problem(shown, None, "", f"not valid TOML: {error}")]) from None
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        raise ConfigError([Problem(shown, None, place.rstrip("`"), message)]) from None
+
+
+def _digest(folder: Path) -> str:
+    digest = blake2b(digest_size=16)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()

@@ -1,0 +1,36 @@
+"""A provider that answers some cases with other settings than the rest."""
+
+from collections.abc import Iterable, Mapping
+
+from ci_evals.model import Case, Request, Response
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.suite import digest, overridden_options
+
+
+def opened_provider(options: ProviderOptions, cases: Iterable[Case], resources: Resources) -> Provider:
+    """Open a provider, once for each of the settings that cases want of it.
+
+    Raises:
+        ConfigError: it cannot be opened.
+    """
+    usual = options.open(resources)
+    others: dict[str, Provider] = {}
+    by_settings: dict[str, Provider] = {}
+    for case in cases:
+        changed = overridden_options(options, case.overrides)
+        if changed is options:
+            continue
+        key = digest([case.overrides.model, case.overrides.params])
+        if key not in by_settings:
+            by_settings[key] = changed.open(resources)
+        others[case.id] = by_settings[key]
+    return _PerCase(usual, others) if others else usual
+
+
+class _PerCase:
+    def __init__(self, usual: Provider, others: Mapping[str, Provider]) -> None:
+        self._usual = usual
+        self._others = others
+
+    async def answer(self, request: Request) -> Response:
+        return await self._others.get(request.case.id, self._usual).answer(request)

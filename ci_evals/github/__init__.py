@@ -1,0 +1,1 @@
+"""What GitHub tells a job, and what is told to GitHub: event, API, comment, baseline, outputs, annotations."""

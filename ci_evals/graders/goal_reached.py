@@ -1,0 +1,18 @@
+"""`goal_reached`: a simulated user got what it wanted."""
+
+from typing import Literal
+
+from ci_evals.graders.base import GraderOptions, all_or_nothing
+from ci_evals.model import GOAL_REACHED, Answer, Finding
+
+
+class GoalReached(GraderOptions, frozen=True):
+    """The simulated user said that its goal is reached; the value is always true."""
+
+    value: Literal[True] = True
+
+    def grade(self, answer: Answer) -> Finding:
+        turns = len(answer.response.turns)
+        reached = answer.response.finish_reason == GOAL_REACHED
+        what = "reached its goal" if reached else "did not reach its goal"
+        return all_or_nothing(reached, f"the user {what} within {turns} turn{'s' * (turns != 1)}")

@@ -1,0 +1,1 @@
+"""The public face for Python: suites, reports and events as objects."""

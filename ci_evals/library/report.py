@@ -1,0 +1,233 @@
+"""A report for Python: what was counted, every run, and what can be done with it."""
+
+import functools
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ci_evals import report as counted
+from ci_evals.engine.journal import decode
+from ci_evals.errors import StorageError
+from ci_evals.model import Case, Gate, Variant
+from ci_evals.report import CellReport, Columns, Counts, Matrix
+from ci_evals.reports import json_report
+from ci_evals.reports.figures import number_of, rate
+from ci_evals.reports.findings import bar_of, input_text
+from ci_evals.reports.json_entries import CellEntry
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import one_line
+from ci_evals.saved import read_report
+from ci_evals.verdict.comparison import Comparison, compare
+from ci_evals.verdict.gate import Verdict, decide
+from ci_evals.verdict.head import head_cells
+
+_INPUT_CHARACTERS = 100
+
+
+class Report(counted.Report):
+    """All results of one evaluation.
+
+    `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean score) are fractions;
+    `runs` has every `Result`, `by_case` and `by_variant` their counts, `verdict` what the gate says.
+    """
+
+    origin: counted.Report
+    gate: Gate | None
+
+    @classmethod
+    def of(cls, report: counted.Report, gate: Gate | None) -> "Report":
+        """The report of a run with the gate that it is held to."""
+        self = object.__new__(cls)
+        self.__dict__.update(report.__dict__)
+        self.origin = report
+        self.gate = gate
+        return self
+
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """What the gate says: `status`, `reason`, and each bar with its bounds."""
+        return decide(self, self.gate)
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether there were runs and every one of them passed."""
+        return 0 < self.total == self.passed
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        """The cases by id: what was asked, tags, metadata. Of a loaded report only what report.json has."""
+        return {case.id: case for case in self.matrix.cases}
+
+    def summary(self) -> str:
+        """For a person: one line for everything, and one for each case and variant with what was asked."""
+        several = len(self.matrix.variants) > 1
+        lines = [super().summary()]
+        for cell in self.cells:
+            asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
+            of = f" on {cell.variant}" if several else ""
+            score = rate(self._score(cell.cell))
+            lines.append(
+                f"  {asked}{of}: {cell.counts.passed} of {number_of(cell.counts.planned, 'run')}, score {score}"
+            )
+        return "\n".join(lines)
+
+    def _score(self, cell: int) -> float | None:
+        results = [score for slot in self.matrix.slots(cell) if (score := self.columns.score[slot]) == score]  # no NaN
+        return sum(results) / len(results) if results else None
+
+    # Kept and compared.
+
+    def save(self, path: Path | str) -> Path:
+        """Write the report as `report.json`; a folder gets one of that name.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        path = Path(path)
+        path = path / "report.json" if path.is_dir() else path
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.writelines(json_report.render(Summary(self.origin, self.verdict, self.gate)))
+            partial.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        return path
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Report":
+        """Read a `report.json`, or that of a results folder.
+
+        Raises:
+            StorageError: the file cannot be read, or is no report.
+        """
+        path = Path(path)
+        path = path / "report.json" if path.is_dir() else path
+        try:
+            document = msgspec.json.decode(path.read_bytes(), type=json_report.ReportDocument)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
+        report = cls.of(_from(document), document.gate)
+        report.__dict__["verdict"] = document.verdict
+        return report
+
+    def diff(self, other: "Report | Path | str") -> Comparison:
+        """This report beside an earlier one: the cells that got worse or better, and how sure that is.
+
+        Args:
+            other: the baseline, or where it was saved; its cells are matched by their questions and names.
+
+        Returns:
+            Its `cells` and `variants`, each with rates, p-values and a `kind`; `of("regressed")` has those of a kind.
+
+        Raises:
+            StorageError: the baseline cannot be read.
+        """
+        alpha = round(1 - (self.gate or Gate()).confidence, 12)
+        with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
+            saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
+        return compare(head_cells(self.origin, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
+
+    def slice(
+        self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
+    ) -> "Report":
+        """The part of the report that is of a tag, a case, a provider, a prompt, or of several of these together."""
+        matrix = self.matrix
+        cells = [
+            cell.cell
+            for cell in self.cells
+            if (tag is None or tag in cell.case.tags)
+            and (case is None or cell.case.id == case)
+            and (provider is None or cell.variant.provider == provider)
+            and (prompt is None or cell.variant.prompt == prompt)
+        ]
+        return Report.of(_part(self.origin, [(matrix.case(c), matrix.variant(c), c) for c in cells]), self.gate)
+
+
+def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> counted.Report:
+    """A report of some cells: the same runs, numbered anew."""
+    variants = tuple(v for v in report.matrix.variants if any(v == variant for _, variant, _ in cells))
+    cases = list({case.id: case for case, _, _ in cells}.values())
+    prints = {case.id: text for case, text in zip(report.matrix.cases, report.fingerprints, strict=True)}
+    old = {(case.id, variant): number for case, variant, number in cells}
+    pairs = [(case, variant) for case in cases for variant in variants]
+    only = {new for new, (case, variant) in enumerate(pairs) if (case.id, variant) in old}
+    matrix = Matrix(cases, variants, report.suite.runs, only=only)
+    slots = [slot for new in sorted(only) for slot in report.matrix.slots(old[pairs[new][0].id, pairs[new][1]])]
+    done = [slot for slot in slots if report.columns.status[slot]]
+    columns = Columns(matrix.total)
+    position = {slot: number for number, slot in enumerate(slots)}
+    for slot, result in zip(done, report.results(done), strict=True):
+        columns.record(position[slot], result, offset=slot)
+    return counted.Report(
+        report.suite,
+        matrix,
+        columns,
+        read=lambda chosen: report.lines(slots[slot] for slot in chosen),
+        decode=decode,
+        started_at=report.started_at,
+        duration_s=report.duration_s,
+        interrupted=report.interrupted,
+        resumption=report.resumption,
+        fingerprint_of=lambda row: prints[cases[row].id],
+        looks=report.looks,
+        settled=report.settled,
+    )
+
+
+def _case(entry: CellEntry, gate: Gate | None) -> Case:
+    """What a cell's entry says of its case; a bar that the gate does not explain is the case's own."""
+    case = Case(id=entry.case, tags=entry.tags, runs=entry.planned, file=entry.file, line=entry.line)
+    cell = CellReport(0, case, Variant(entry.provider, entry.prompt), Counts(0, 0, 0, 0))
+    return case if bar_of(cell, gate) == entry.bar else msgspec.structs.replace(case, min_pass_rate=entry.bar)
+
+
+def _from(document: json_report.ReportDocument) -> counted.Report:
+    """A report as `report.json` has it, held in memory."""
+    cases: dict[str, Case] = {}
+    for entry in document.cells:
+        cases.setdefault(entry.case, _case(entry, document.gate))
+    variants = tuple(Variant(entry.provider, entry.prompt) for entry in document.variants)
+    order = list(cases)
+    prints = {entry.case: entry.fingerprint for entry in document.cells}
+    numbers = {
+        (case, variant): row * len(variants) + column
+        for row, case in enumerate(order)
+        for column, variant in enumerate(variants)
+    }
+    only = {numbers[entry.case, Variant(entry.provider, entry.prompt)] for entry in document.cells}
+    matrix = Matrix(tuple(cases.values()), variants, document.suite.runs, only=only)
+    columns = Columns(matrix.total)
+    lines: dict[int, bytes] = {}
+    for result in document.results:
+        cell = numbers[result.case, Variant(result.provider, result.prompt)]
+        if result.run > matrix.runs(cell):
+            continue  # a confirm run: the verdict has taken it into account
+        slot = matrix.first_slots[cell] + result.run - 1
+        columns.record(slot, result, offset=slot)
+        lines[slot] = msgspec.json.encode(result)
+
+    def read(slots: Iterable[int]) -> Iterator[bytes]:
+        return (lines[slot] for slot in slots)
+
+    return counted.Report(
+        document.suite,
+        matrix,
+        columns,
+        read=read,
+        decode=decode,
+        started_at=document.started_at,
+        duration_s=document.duration_s,
+        interrupted=document.interrupted,
+        fingerprint_of=lambda row: prints[order[row]],
+        looks=document.looks,
+        settled=document.settled,
+    )

@@ -1,0 +1,99 @@
+"""Suite files as tests: one for each case."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci_evals.api import evaluate, load_suite
+from ci_evals.config.load import load_suite as read_suite
+from ci_evals.errors import CiEvalsError
+from ci_evals.library.report import Report
+from ci_evals.library.suite import Suite
+from ci_evals.model import Status
+from ci_evals.pytest_plugin import OUTCOME
+from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
+from ci_evals.pytest_plugin.marked import folder_of, write_page
+from ci_evals.reports.findings import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import one_line
+
+_MAX_REASONS = 8
+_ANSWER_CHARACTERS = 500
+
+
+class SuiteFile(pytest.File):
+    """A suite. Its cases are run together when the first of them is due, unless tests are shared among processes."""
+
+    suite: Suite | None = None
+    report: Report | None = None
+
+    def collect(self) -> Iterator["CaseTest"]:
+        try:
+            suite = read_suite(self.path, {}, offline=True)
+        except CiEvalsError as error:
+            raise self.CollectError(str(error)) from None
+        for case in suite.cases:
+            yield CaseTest.from_parent(self, name=case.id, line=case.line)
+
+    def result_for(self, item: "CaseTest") -> Report:
+        """The report that has the case of a test."""
+        together = not hasattr(self.config, "workerinput") and not self.config.getoption("maxfail")
+        if together and self.report is not None:
+            return self.report
+        chosen = [each for each in self.session.items if each.parent is self] if together else [item]
+        option = self.config.getoption
+        self.suite = self.suite or load_suite(self.path)
+        suite, ids, out = self.suite, [each.name for each in chosen], folder_of(self if together else item)
+        runs, most = option("--evals-runs"), option("--evals-max-concurrency")
+        evaluation = partial(evaluate, suite, cases=ids, runs=runs, max_concurrency=most, out=out)
+        self.report = in_a_loop_of_its_own(evaluation)
+        write_page(self.report, out)
+        return self.report
+
+
+class CaseTest(pytest.Item):
+    """One case of a suite on all its variants."""
+
+    def __init__(self, *, line: int | None, **others: Any) -> None:
+        super().__init__(**others)
+        self.line = line
+
+    def runtest(self) -> None:
+        """Fail where a cell is below its bar, or has no verdict."""
+        suite = self.parent
+        assert isinstance(suite, SuiteFile)
+        report = suite.result_for(self)
+        summary = Summary(report.origin, report.verdict, report.gate)
+        cells = [cell for cell in judged_cells(summary) if cell.case.id == self.name]
+        tallies = ", ".join(_named(cell, report) + cell.tally for cell in cells)
+        self.user_properties.append((OUTCOME, tallies))
+        bad = [cell for cell in cells if cell.outcome not in ("passed", "flaky")]
+        if bad or not cells:
+            pytest.fail("\n".join(_account(cell, report) for cell in bad) or "was not run", pytrace=False)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What the user can act on comes without a traceback."""
+        if isinstance(excinfo.value, CiEvalsError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, self.line and self.line - 1, self.name
+
+
+def _named(cell: JudgedCell, report: Report) -> str:
+    return f"{cell.variant}: " if len(report.matrix.variants) > 1 else ""
+
+
+def _account(cell: JudgedCell, report: Report) -> str:
+    """A cell as the command line tells of it."""
+    status: Status = "errored" if cell.outcome == "errored" else "failed"
+    results = results_of(report, cell.cell, status)
+    lines = [f"{cell.case.id}: {_named(cell, report)}{cell.tally}  {place_of(cell.case)}"]
+    lines += [f"    {reason}" for reason in counted_reasons(results, _MAX_REASONS)]
+    if results and (answer := answer_text(results[0])) is not None:
+        lines.append(f"    answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}")
+    return "\n".join(lines)

@@ -1,0 +1,128 @@
+"""Tests with the `evals` marker: what it says becomes a suite, the suite a report."""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ci_evals.api import evaluate, load_suite
+from ci_evals.app import write_reports
+from ci_evals.config.code import Case
+from ci_evals.config.decode import unknown
+from ci_evals.errors import CiEvalsError, UsageError
+from ci_evals.library.report import Report
+from ci_evals.library.suite import Suite
+from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
+from ci_evals.reports import terminal
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.gate import exit_code
+
+_WIDTH = 100
+_SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
+_KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
+
+
+class Checked(NamedTuple):
+    """What became of a test's evaluation.
+
+    `line` is the verdict for the summary, `figures` the same without a verdict, `text` what the command line prints.
+    """
+
+    report: Report
+    line: str
+    figures: str
+    text: str
+    is_good: bool
+
+
+def evaluated(item: pytest.Item, target: Any) -> Checked:
+    """Evaluate what a test's marker asks for; what is wrong with it ends the test."""
+    marker = item.get_closest_marker("evals")
+    if marker is None:
+        pytest.fail("evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)", pytrace=False)
+    try:
+        report = _evaluated(item, marker, target)
+    except CiEvalsError as error:
+        told = str(error)
+    else:
+        return checked(report, item)
+    pytest.fail(told, pytrace=False)  # outside of the handler, so that no traceback comes with it
+
+
+def _evaluated(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
+    settings = dict(marker.kwargs)
+    _check(marker.args, settings)
+    option = item.config.getoption
+    runs = settings.pop("runs", None)
+    most = settings.pop("max_concurrency", None)
+    return in_a_loop_of_its_own(
+        partial(
+            evaluate,
+            _suite(item, settings, target),
+            runs=option("--evals-runs") if runs is None else runs,
+            max_concurrency=option("--evals-max-concurrency") if most is None else most,
+            out=folder_of(item),
+        )
+    )
+
+
+def checked(report: Report, item: pytest.Item) -> Checked:
+    """What a report says, in the words of the command line."""
+    summary = Summary(report.origin, report.verdict, report.gate)
+    write_page(report, folder_of(item))
+    verdict = report.verdict
+    word = {"pass": "PASS", "borderline": "BORDERLINE", "fail": "FAIL", "error": "NO VERDICT"}[verdict.status]
+    text = terminal.render(summary, width=_WIDTH, color=False)
+    figures, _, _ = report.summary().partition("\n")
+    return Checked(report, f"{word}  {verdict.reason}", figures, text, exit_code(verdict, report.gate) == 0)
+
+
+def write_page(report: Report, out: Path | None) -> None:
+    """Add `report.html` to what an evaluation left in its folder."""
+    if out is not None:
+        write_reports(Summary(report.origin, report.verdict, report.gate), out, ("html",))
+
+
+def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
+    """Where the reports of a test are: a folder of its own, of the same name in every session."""
+    folder: Path | None = item.config.getoption("--evals-report")
+    if folder is None:
+        return None
+    readable = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-.")[-80:]
+    digest = blake2b(item.nodeid.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return item.config.invocation_params.dir / folder / f"{readable}-{digest}"
+
+
+def _check(arguments: tuple[Any, ...], settings: Mapping[str, Any]) -> None:
+    if arguments:
+        raise UsageError("@pytest.mark.evals: name its arguments, as in evals(prompt=…)")
+    for name in settings:
+        if name not in _KNOWN:
+            raise UsageError(f"@pytest.mark.evals: {unknown('argument', name, _KNOWN)}")
+    asked = [name for name in ("prompt", "prompts", "cases", "config") if name in settings]
+    if len(asked) != 1:
+        what = " and ".join(asked) if asked else "nothing"
+        raise UsageError(f"@pytest.mark.evals: give one of prompt, prompts, cases and config; there is {what}")
+    if "config" in settings and (beside := settings.keys() - {"config", "runs", "max_concurrency"}):
+        raise UsageError(f"@pytest.mark.evals: {', '.join(sorted(beside))}: belongs into the suite that config names")
+
+
+def _suite(item: pytest.Item, settings: Mapping[str, Any], target: Any) -> Suite:
+    if "config" in settings:
+        return load_suite(item.path.parent / settings["config"])
+    target = settings.get("target", target)
+    if target is None:
+        text = "say what answers: evals(target=…), or a fixture `evals_target` that returns it"
+        raise UsageError(f"@pytest.mark.evals: {text}")
+    file, line, _ = item.location
+    place = (Path(file).as_posix(), (line or 0) + 1)
+    cases = settings.get("cases") or [
+        Case(input=text, file=place[0], line=place[1])
+        for text in ([settings["prompt"]] if "prompt" in settings else settings.get("prompts", ()))
+    ]
+    given = {name: settings[name] for name in _SETTINGS if name in settings}
+    return Suite(name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, place=place, **given)

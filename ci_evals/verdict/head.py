@@ -1,0 +1,80 @@
+"""A report as the side that is compared with a baseline, and as one point of the trend."""
+
+from collections.abc import Sequence
+from math import isnan
+from statistics import median
+
+from ci_evals.model import Gate, Variant
+from ci_evals.report import STATUSES, Report
+from ci_evals.stats.pass_rate import pass_rate
+from ci_evals.verdict.history import NO_RUNS, CellFigures, ReportRef, Tally, Totals, TrendPoint, TrendVariant
+from ci_evals.verdict.pairing import HeadCell
+
+_GRADED = (STATUSES.index("passed"), STATUSES.index("failed"))
+
+
+def head_cells(report: Report, gate: Gate | None) -> list[HeadCell]:
+    """Every cell of a report that has runs, in plan order."""
+    critical_tags = gate.critical_tags if gate else frozenset()
+    return [_head_cell(report, cell, critical_tags) for cell in range(len(report.matrix)) if report.matrix.runs(cell)]
+
+
+def cell_figures(report: Report, cell: int) -> CellFigures:
+    """What the graded runs of a cell took; runs that repeat a record take no part."""
+    columns = report.columns
+    slots = [
+        slot for slot in report.matrix.slots(cell) if columns.status[slot] in _GRADED and not columns.repeated[slot]
+    ]
+    return CellFigures(
+        scores=_totals([score for slot in slots if not isnan(score := columns.score[slot])]),
+        cost=_totals([cost for slot in slots if not isnan(cost := columns.cost_usd[slot])]),
+        tokens=_totals([used for slot in slots if (used := columns.input_tokens[slot] + columns.output_tokens[slot])]),
+        latency_median_s=median(columns.latency_s[slot] for slot in slots) if slots else None,
+    )
+
+
+def trend_point(report: Report) -> TrendPoint:
+    """What a report came to."""
+    variants = tuple(_trend_variant(report, variant) for variant in report.matrix.variants)
+    return TrendPoint(report_ref(report), report.cases_fingerprint, variants)
+
+
+def report_ref(report: Report) -> ReportRef:
+    return ReportRef(report.id, report.started_at, report.suite.revision)
+
+
+def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> HeadCell:
+    case = report.matrix.case(cell)
+    more, confirmed = NO_RUNS, False
+    if (confirmation := report.confirmation) is not None and confirmation.matrix.runs(cell):
+        more = Tally(*confirmation.fresh(cell))
+        confirmed = bool(more.graded) and not confirmation.counts((cell,)).missing
+    return HeadCell(
+        key=report.matrix.key(cell),
+        fingerprint=report.fingerprints[cell // len(report.matrix.variants)],
+        planned=Tally(*report.fresh(cell)),
+        confirming=more,
+        confirmed=confirmed,
+        critical=case.critical or not critical_tags.isdisjoint(case.tags),
+        figures=cell_figures(report, cell),
+    )
+
+
+def _totals(values: Sequence[float]) -> Totals:
+    return Totals(len(values), float(sum(values)), float(sum(value * value for value in values)))
+
+
+def _trend_variant(report: Report, variant: Variant) -> TrendVariant:
+    cells = report.cells_of(variant)
+    counts = [report.counts((cell,)) for cell in cells]
+    rate = pass_rate((each.passed, each.graded) for each in counts)
+    figures = report.figures(cells)
+    return TrendVariant(
+        provider=variant.provider,
+        prompt=variant.prompt,
+        pass_rate=float(rate.rate) if rate else None,
+        n_eff=rate.n_eff if rate else 0.0,
+        cost_usd=figures.cost_usd if figures.priced_runs else None,
+        latency_p50_s=figures.latency_p50_s,
+        latency_p95_s=figures.latency_p95_s,
+    )

@@ -1,0 +1,194 @@
+"""What the base branch has shown so far: earlier counts of each cell, pooled as long as they agree."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from ci_evals.report import CellKey
+from ci_evals.stats.fisher import fisher_two_sided
+
+POOLED_RUNS = 30
+"""So many runs of a cell are enough for its history."""
+TREND_POINTS = 50
+DISAGREEMENT = 0.2
+"""Two reports of a cell with a two-sided Fisher p at or below this are of different behaviour."""
+
+
+class Tally(NamedTuple):
+    """The graded runs of one cell."""
+
+    passed: int
+    graded: int
+
+    @property
+    def rate(self) -> float:
+        return self.passed / self.graded
+
+
+NO_RUNS = Tally(0, 0)
+
+
+class Evidence(NamedTuple):
+    """What one report says of one cell; `report` is the report's id."""
+
+    report: str
+    passed: int
+    graded: int
+
+
+class Pool(NamedTuple):
+    """The runs of a cell that reports agree on, and how many reports these are."""
+
+    passed: int
+    graded: int
+    reports: int
+
+
+class Totals(NamedTuple):
+    """A sum over some runs of one cell, and of its squares; so a mean and a variance."""
+
+    runs: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+
+class CellFigures(NamedTuple):
+    """What the runs of one cell took: scores in [0, 1], USD, tokens, seconds. The median is None without runs."""
+
+    scores: Totals = Totals()
+    cost: Totals = Totals()
+    tokens: Totals = Totals()
+    latency_median_s: float | None = None
+
+
+NO_FIGURES = CellFigures()
+
+
+class BaseCell(Struct, frozen=True):
+    """One cell of a baseline. `evidence` is newest first; `figures` are those of the newest report.
+
+    `fingerprint` identifies what was asked and how it was judged; None where an old report does not say.
+    """
+
+    fingerprint: str | None
+    evidence: tuple[Evidence, ...]
+    figures: CellFigures = NO_FIGURES
+
+    @property
+    def pool(self) -> Pool:
+        """The evidence that counts."""
+        return pooled(tuple((each.passed, each.graded) for each in self.evidence))
+
+
+class ReportRef(Struct, frozen=True, omit_defaults=True):
+    """A report by its id. `started_at` is in seconds since the epoch."""
+
+    id: str
+    started_at: float
+    revision: str | None = None
+
+
+class TrendVariant(Struct, frozen=True):
+    """One variant at one point of the trend. `n_eff` is how many independent runs its rate is worth."""
+
+    provider: str
+    prompt: str | None
+    pass_rate: float | None
+    n_eff: float
+    cost_usd: float | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+
+
+class TrendPoint(Struct, frozen=True):
+    """One report of the base branch. `cases` identifies what was asked and how it was judged."""
+
+    report: ReportRef
+    cases: str
+    variants: tuple[TrendVariant, ...]
+
+
+class Baseline(Struct, frozen=True, kw_only=True, dict=True):
+    """One report, or several, as the side that another is compared with.
+
+    Args:
+        suite: the name of the newest one's suite.
+        name: what sentences call it, such as a branch.
+        reports: every report that there is evidence of, newest first.
+        cells: the cells of the newest one, in its order.
+        trend: what the reports came to, newest first, at most `TREND_POINTS`.
+    """
+
+    suite: str
+    name: Annotated[str, Meta(min_length=1)] = "the baseline"
+    reports: tuple[ReportRef, ...]
+    cells: Mapping[CellKey, BaseCell]
+    trend: tuple[TrendPoint, ...] = ()
+
+    @cached_property
+    def variants(self) -> tuple[tuple[str, str | None], ...]:
+        """(provider, prompt) of every column, in the order of the cells."""
+        return tuple(dict.fromkeys((provider, prompt) for _, provider, prompt in self.cells))
+
+
+@lru_cache(maxsize=65536)  # thousands of cells share a few patterns
+def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
+    """Pool (passed, graded) of one cell, newest first, up to about `POOLED_RUNS` runs.
+
+    Stops at the first older report that disagrees with the pool: behaviour on the base branch changed there.
+    """
+    passed = graded = reports = 0
+    for more_passed, more in evidence:
+        if not more:
+            continue
+        if fisher_two_sided(more_passed, more, passed, graded) <= DISAGREEMENT:
+            break
+        passed, graded, reports = passed + more_passed, graded + more, reports + 1
+        if graded >= POOLED_RUNS:
+            break
+    return Pool(passed, graded, reports)
+
+
+def joined(reports: Sequence[Baseline]) -> Baseline:
+    """Several reports as one baseline: the newest, with the evidence of all the others as its history.
+
+    Evidence and points of the same report are taken once, however many files carry them.
+    """
+    newest, *older = sorted(reports, key=lambda each: each.reports[0].started_at, reverse=True)
+    if not older:
+        return newest
+    order = {ref.id: ref for each in (newest, *older) for ref in each.reports}
+    refs = sorted(order.values(), key=lambda ref: ref.started_at, reverse=True)
+    rank = {ref.id: number for number, ref in enumerate(refs)}
+    cells = {}
+    for key, cell in newest.cells.items():
+        found = {each.report: each for each in cell.evidence}
+        for other in older:
+            if (same := other.cells.get(key)) is not None and same.fingerprint == cell.fingerprint:
+                found |= {each.report: each for each in same.evidence}
+        evidence = sorted(found.values(), key=lambda each: rank[each.report])
+        cells[key] = BaseCell(cell.fingerprint, tuple(evidence), cell.figures)
+    points = {point.report.id: point for each in (newest, *older) for point in each.trend}
+    trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
+    return Baseline(
+        suite=newest.suite, name=newest.name, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS])
+    )
+
+
+def carried(cell: BaseCell | None, fingerprint: str | None) -> tuple[Evidence, ...]:
+    """The evidence of a base cell that a new report of it hands on: of the same case, and no more than is pooled."""
+    if cell is None or None in (cell.fingerprint, fingerprint) or cell.fingerprint != fingerprint:
+        return ()
+    return tuple(_enough(cell.evidence))
+
+
+def _enough(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
+    graded = 0
+    for each in evidence:
+        if graded >= POOLED_RUNS:
+            return
+        if each.graded:
+            graded += each.graded
+            yield each

@@ -1,0 +1,164 @@
+"""Which cell of a baseline each cell of a report is compared with, and what is said of those that have none."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from ci_evals.report import CellKey
+from ci_evals.stats.fisher import fisher_lower
+from ci_evals.verdict.history import NO_FIGURES, NO_RUNS, BaseCell, Baseline, CellFigures, Pool, Tally
+
+SUSPICION = 0.30
+"""A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
+
+CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
+KINDS: tuple[CellKind, ...] = CellKind.__args__  # type: ignore[attr-defined]
+
+VariantKey = tuple[str, str | None]
+"""Provider and prompt."""
+
+
+class HeadCell(NamedTuple):
+    """One cell of the report that is compared.
+
+    Args:
+        key: what it is called.
+        fingerprint: identifies what was asked and how it is judged, whatever the case is called; None where an old
+            report does not say.
+        planned: its planned runs; those that only repeat a record are not counted.
+        confirming: the runs that it got because it was a suspect.
+        confirmed: whether those are all there.
+        critical: whether its regression is red whatever else the gate allows.
+        figures: what its planned runs took.
+    """
+
+    key: CellKey
+    fingerprint: str | None
+    planned: Tally
+    confirming: Tally = NO_RUNS
+    confirmed: bool = False
+    critical: bool = False
+    figures: CellFigures = NO_FIGURES
+
+
+class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cell beside its base.
+
+    `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
+    (of a rise, where it is `fixed`) this large if nothing had changed; `adjusted_p` allows for the number of cells
+    that were looked at. Both are None where nothing was tested.
+    """
+
+    case: str
+    provider: str
+    prompt: str | None = None
+    kind: CellKind
+    head: Tally = NO_RUNS
+    base: Tally = NO_RUNS
+    base_reports: int = 0
+    p: float | None = None
+    adjusted_p: float | None = None
+    renamed_from: str | None = None
+    critical: bool = False
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+
+class Pair(NamedTuple):
+    """A cell and what it is compared with."""
+
+    head: HeadCell
+    base: BaseCell
+    pool: Pool
+    renamed_from: str | None
+
+    @property
+    def table(self) -> tuple[int, int, int, int]:
+        """The planned runs against the pool."""
+        return *self.head.planned, self.pool.passed, self.pool.graded
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether the planned runs are below the base beyond what is usual."""
+        passed, graded, base_passed, base_graded = self.table
+        return passed * base_graded < base_passed * graded and fisher_lower(*self.table) <= SUSPICION
+
+
+def matched_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
+    """Which variant of the base each one is compared with.
+
+    The one of the same name; and where only one is left on either side, these two: another model or prompt under
+    another name is a change to be tested, and not another suite.
+    """
+    mine, theirs = dict.fromkeys(head), dict.fromkeys(base)
+    matched = {variant: variant for variant in mine if variant in theirs}
+    left, gone = [v for v in mine if v not in matched], [v for v in theirs if v not in matched]
+    if len(left) == len(gone) == 1:
+        matched[left[0]] = gone[0]
+    return matched
+
+
+def paired(
+    head: Sequence[HeadCell], base: Baseline, variants: Mapping[VariantKey, VariantKey]
+) -> tuple[list[Pair], list[CellComparison]]:
+    """The cells that can be compared, and what is to be said of all others."""
+    mine = {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
+    old_names = _renamed(mine, base)
+    pairs: list[Pair] = []
+    rest: list[CellComparison] = []
+    for base_key, cell in mine.items():
+        old_name = old_names.get(base_key)
+        found = base.cells.get(base_key if old_name is None else (old_name, *base_key[1:]))
+        if found is None:
+            rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))
+        elif None not in (found.fingerprint, cell.fingerprint) and found.fingerprint != cell.fingerprint:
+            tally = found.evidence[0] if found.evidence else ("", 0, 0)
+            rest.append(
+                _unpaired(cell.key, "edited", head=cell.planned, base=Tally(*tally[1:]), critical=cell.critical)
+            )
+        elif not (pool := found.pool).graded or not cell.planned.graded:
+            rest.append(
+                _unpaired(
+                    cell.key,
+                    "not compared",
+                    head=cell.planned,
+                    base=Tally(pool.passed, pool.graded),
+                    critical=cell.critical,
+                )
+            )
+        else:
+            pairs.append(Pair(cell, found, pool, old_name))
+    taken = {(old, *key[1:]) for key, old in old_names.items()}
+    for key, base_cell in base.cells.items():
+        if key not in mine and key not in taken:
+            pool = base_cell.pool
+            rest.append(_unpaired(key, "removed", base=Tally(pool.passed, pool.graded)))
+    return pairs, rest
+
+
+def _renamed(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
+    """Cells whose case the base knows by another name: same question, same judgement, other id."""
+    gone: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
+    for key, cell in base.cells.items():
+        if key not in mine and cell.fingerprint is not None:
+            gone[cell.fingerprint, key[1:]].append(key[0])
+    if not gone:
+        return {}
+    names = {}
+    for key, head in mine.items():
+        if head.fingerprint is not None and key not in base.cells and (old := gone.get((head.fingerprint, key[1:]))):
+            names[key] = old.pop(0)
+    return names
+
+
+def _unpaired(
+    key: CellKey, kind: CellKind, *, head: Tally = NO_RUNS, base: Tally = NO_RUNS, critical: bool = False
+) -> CellComparison:
+    case, provider, prompt = key
+    return CellComparison(
+        case=case, provider=provider, prompt=prompt, kind=kind, head=head, base=base, critical=critical
+    )

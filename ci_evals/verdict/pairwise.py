@@ -1,0 +1,101 @@
+"""Which of two variants is preferred: preferences in both orders into a share with its interval."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from ci_evals.stats.intervals import Interval, wilson
+
+Side = Literal["a", "b", "tie"]
+Preferred = Literal["first", "second", "tie"]
+
+
+class Pair(NamedTuple):
+    """One run of each variant, shown in both orders; None where that order has no preference to be had."""
+
+    case: str
+    run: int
+    a_first: Preferred | None
+    b_first: Preferred | None
+    reason: str = ""
+
+    @property
+    def is_judged(self) -> bool:
+        return self.a_first is not None and self.b_first is not None
+
+    @property
+    def is_flip(self) -> bool:
+        """Whether the order decided: whoever came first, or whoever came second, was preferred both times."""
+        return self.a_first == self.b_first != "tie" and self.is_judged
+
+    @property
+    def side(self) -> Side:
+        """Who is preferred whatever the order; a tie if that is nobody."""
+        if (self.a_first, self.b_first) == ("first", "second"):
+            return "a"
+        return "b" if (self.a_first, self.b_first) == ("second", "first") else "tie"
+
+
+class CasePreference(NamedTuple):
+    """The pairs of one case; who is preferred in more of them."""
+
+    case: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def side(self) -> Side:
+        lead = sum((pair.side == "b") - (pair.side == "a") for pair in self.pairs)
+        return "b" if lead > 0 else "a" if lead < 0 else "tie"
+
+
+class Preference(NamedTuple):
+    """Cases in which A, B or neither is preferred, pairs whose order decided, and pairs without a judgement.
+
+    `share` is that of B among the cases that prefer one, `interval` Wilson's for it; None without such a case.
+    """
+
+    cases: tuple[CasePreference, ...]
+    a: int
+    b: int
+    ties: int
+    pairs: int
+    flips: int
+    unjudged: int
+    first_unjudged: Pair | None
+    share: float | None
+    interval: Interval | None
+
+    @property
+    def side(self) -> Side:
+        """Who is preferred beyond what luck explains; a tie if that cannot be said."""
+        if self.interval is None:
+            return "tie"
+        return "b" if self.interval.lower > 0.5 else "a" if self.interval.upper < 0.5 else "tie"
+
+
+def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
+    """Count pairs by case; every case has one vote, whatever the number of its runs."""
+    every = tuple(pairs)
+    by_case: dict[str, list[Pair]] = {}
+    for pair in every:
+        if pair.is_judged:
+            by_case.setdefault(pair.case, []).append(pair)
+    cases = tuple(CasePreference(case, tuple(found)) for case, found in by_case.items())
+    counts = _counts(cases)
+    estimate = wilson(counts["b"], counts["a"] + counts["b"], confidence)
+    return Preference(
+        cases=cases,
+        a=counts["a"],
+        b=counts["b"],
+        ties=counts["tie"],
+        pairs=len(every),
+        flips=sum(pair.is_flip for pair in every),
+        unjudged=sum(not pair.is_judged for pair in every),
+        first_unjudged=next((pair for pair in every if not pair.is_judged), None),
+        share=estimate.value if estimate else None,
+        interval=estimate.interval if estimate else None,
+    )
+
+
+def _counts(cases: Sequence[CasePreference]) -> dict[Side, int]:
+    sides = [case.side for case in cases]
+    return {"a": sides.count("a"), "b": sides.count("b"), "tie": sides.count("tie")}

@@ -1,0 +1,86 @@
+"""What follows from the comparison for merging: regressions, falls of a whole variant, ratchet, cost, latency."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Literal
+
+from msgspec import Struct
+
+from ci_evals.model import Gate
+from ci_evals.report import Report
+from ci_evals.verdict import ratchet
+from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
+from ci_evals.verdict.differences import Difference
+from ci_evals.verdict.scopes import VerdictStatus
+from ci_evals.verdict.sentences import cell_sentence, variant_name, variant_sentence
+from ci_evals.verdict.words import number_of, percent
+
+RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
+
+
+class RuleVerdict(Struct, frozen=True):
+    """What one rule says. A `borderline` one is only to be told."""
+
+    rule: RuleName
+    status: VerdictStatus
+    sentence: str
+
+
+def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoComparison | None) -> Iterator[RuleVerdict]:
+    """Every rule that speaks against merging."""
+    if not isinstance(comparison, Comparison) or not comparison.compared:
+        if rules.require_baseline:
+            yield RuleVerdict("baseline", "error", f"{_lack(comparison)}, and the gate requires a comparison")
+        return
+    red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
+    yield from chain(
+        _critical(comparison),
+        _regressions(comparison, rules, red),
+        (RuleVerdict("variant", red, variant_sentence(comparison, each)) for each in comparison.fallen),
+        (RuleVerdict("ratchet", "fail", text) for text in ratchet.broken(report, rules, comparison.baseline.trend)),
+        _increases(comparison, rules),
+    )
+
+
+def _lack(comparison: Comparison | NoComparison | None) -> str:
+    match comparison:
+        case None:
+            return "no baseline: none was named with --baseline"
+        case NoComparison(reason):
+            return reason
+    return f"nothing to compare: no case has graded runs both here and on {comparison.baseline.name}"
+
+
+def _critical(comparison: Comparison) -> Iterator[RuleVerdict]:
+    for cell in comparison.of("regressed"):
+        if cell.critical:
+            yield RuleVerdict("critical", "fail", f"critical: {cell_sentence(comparison, cell)}")
+
+
+def _regressions(comparison: Comparison, rules: Gate, red: VerdictStatus) -> Iterator[RuleVerdict]:
+    regressed = [cell for cell in comparison.of("regressed") if not cell.critical]
+    if len(regressed) > rules.max_regressions:
+        first, *others = regressed
+        more = f" ({number_of(len(others), 'more case')} regressed)" if others else ""
+        yield RuleVerdict("regressions", red, cell_sentence(comparison, first) + more)
+
+
+def _increases(comparison: Comparison, rules: Gate) -> Iterator[RuleVerdict]:
+    for variant in comparison.variants:
+        yield from _increase("cost", variant.differences.cost, rules.max_cost_increase, comparison, variant)
+        yield from _increase("latency", variant.differences.latency, rules.max_latency_increase, comparison, variant)
+
+
+def _increase(
+    rule: Literal["cost", "latency"],
+    ratio: Difference | None,
+    limit: float | None,
+    comparison: Comparison,
+    variant: VariantComparison,
+) -> Iterator[RuleVerdict]:
+    """Red only if even the lower bound of the ratio is above the limit."""
+    if limit is None or ratio is None or ratio.lower is None or ratio.lower <= limit:
+        return
+    found = f"{rule} is {ratio.value:.2f} times that of {comparison.baseline.name} (at least {ratio.lower:.2f} times"
+    sure = f", {percent(1 - comparison.alpha)} sure), and the gate allows {limit:g} times"
+    yield RuleVerdict(rule, "fail", f"{variant_name(comparison, variant)}{found}{sure}")

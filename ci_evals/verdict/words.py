@@ -1,0 +1,58 @@
+"""The words of a verdict: percentages that do not lie, counts, names."""
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import count
+from math import floor, log10
+
+_LONGEST_NAME = 80
+
+
+def percent(rate: float, *marks: float) -> str:
+    """A fraction as a percentage with one decimal, or the more it takes to stay off 0 %, 100 % and the `marks`.
+
+    So a rate is never shown as equal to a bar that it misses. Trailing zeros go when the figure is exact.
+    """
+    exact = Decimal(str(rate)) * 100
+    edges = (Decimal(0), Decimal(100), *(Decimal(str(mark)) * 100 for mark in marks))
+    for places in count(1):
+        shown = round(exact, places)
+        if shown == exact:
+            return f"{shown.normalize():f} %"
+        if all(shown.compare(edge) == exact.compare(edge) for edge in edges):
+            break
+    return f"{shown:f} %"
+
+
+def exact(bar: float) -> Fraction:
+    """The decimal that the user wrote: 9 of 10 passed runs meet a bar of 0.9, although the double is a bit above."""
+    return Fraction(str(bar))
+
+
+def number_of(number: int, noun: str) -> str:
+    """`1 run`, `1,200 runs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def name_of(name: str) -> str:
+    """A name inside a sentence; names come from datasets, and may hold anything."""
+    shown = name if name.isprintable() else repr(name)
+    return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…"
+
+
+def once_in(p: float) -> str:
+    """A chance as a frequency with two digits that count: `once in 18,000`."""
+    return f"once in {_two_digits(1 / p):,}" if p else "less than once in 10^300"
+
+
+def _two_digits(value: float) -> int:
+    places = max(0, floor(log10(value)) - 1)
+    return int(round(value, -places))
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h`, `5 days`: the age of something."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size or (unit != "days" and seconds >= size):
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

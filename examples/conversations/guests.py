@@ -1,0 +1,17 @@
+"""Two guests. Each is asked for its next line with what it was last told, and says when it has what it wanted."""
+
+DONE = "<goal-reached>"
+
+
+def hesitant(told: str) -> str:
+    """Give away as little as possible."""
+    if "Booked" in told:
+        return DONE
+    if "how many" in told:
+        return "For three."
+    return "At seven." if "time" in told else "I'd like a table."
+
+
+def pushy(told: str) -> str:
+    """Ask again and again."""
+    return DONE if "Smith" in told else "Who else is coming tonight?"

@@ -1,0 +1,66 @@
+"""Cases that are answered with other settings than the rest."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fakes.http_server import Scripted, serving
+from suites import chat, write_suite
+
+from ci_evals.config.load import load_suite
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.execution import execute
+from ci_evals.order import Order
+from ci_evals.report import Report
+
+CASE = {"id": "a", "input": "a", "expect": [{"not_empty": True}]}
+
+
+async def run(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> Report:
+    suite = load_suite(write_suite(folder, cases, **settings), {})
+    return await execute(Order(suite=suite, journal=folder / "out" / JOURNAL))
+
+
+async def test_a_model_api_is_called_with_the_cases_own_model_and_params(tmp_path: Path) -> None:
+    cases: list[dict[str, Any]] = [
+        CASE,
+        {**CASE, "id": "b", "input": "b", "overrides": {"model": "large", "params": {"temperature": 1}}},
+    ]
+    async with serving() as server:
+        server.answers(Scripted({"choices": [{"message": {"content": "yes"}}]}))
+        provider = chat(server.url, model="small", params={"temperature": 0, "top_p": 0.5})
+        report = await run(tmp_path, cases, providers=[provider])
+        sent = {body["messages"][0]["content"]: body for body in (seen.json for seen in server.seen)}
+    assert report.passed == 2
+    assert {key: sent["a"][key] for key in ("model", "temperature", "top_p")} == {
+        "model": "small",
+        "temperature": 0,
+        "top_p": 0.5,
+    }
+    assert {key: sent["b"][key] for key in ("model", "temperature", "top_p")} == {
+        "model": "large",
+        "temperature": 1,
+        "top_p": 0.5,
+    }
+
+
+async def test_a_program_and_a_service_are_told_of_them(tmp_path: Path) -> None:
+    case = {**CASE, "overrides": {"model": "m", "params": {"k": 1}}}
+    echo = {"type": "command", "command": ["cat"]}
+    async with serving() as server:
+        server.answers(Scripted({"answer": "yes"}))
+        body = {"model": "{{ case.overrides.model }}", "params": "{{ case.overrides.params }}"}
+        report = await run(tmp_path, [case], providers=[echo, {"type": "http", "url": server.url, "body": body}])
+        (seen,) = server.seen
+    told, _ = report.runs
+    assert told.response is not None
+    assert json.loads(told.response.output)["overrides"] == {"model": "m", "params": {"k": 1}}
+    assert seen.json == {"model": "m", "params": {"k": 1}}
+
+
+async def test_the_time_that_a_case_may_take_is_its_own(tmp_path: Path) -> None:
+    slow = {"type": "mock", "latency_s": 30}
+    report = await run(tmp_path, [{**CASE, "overrides": {"timeout_s": 0.01}}], providers=[slow], retries=0)
+    (result,) = report.runs
+    assert result.error is not None
+    assert (result.error.kind, result.error.message) == ("timeout", "no answer within 0.01 s")

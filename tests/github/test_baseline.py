@@ -1,0 +1,171 @@
+"""Which earlier report a pull request is compared with."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from archives import archive, symlink
+from fakes.github import TOKEN, FakeGitHub, Fault
+from fakes.github_state import FORK, StoredArtifact, Token
+from pulls import HEAD
+
+from ci_evals.github.baseline import MAX_TRIED, Baseline, NoBaseline, Search, find_baseline
+from ci_evals.github.client import GitHub
+
+MAIN = [f"{number:040x}" for number in range(1, 81)]  # the oldest first
+BASE = MAIN[70]
+SEARCH = Search("evals", "main", MAIN[-1], HEAD)
+
+
+def incomplete_if_marked(folder: Path) -> str | None:
+    report = folder / "report.json"
+    if not report.exists():
+        return "it has no report"
+    return "its report is not complete" if report.read_bytes() == b"interrupted" else None
+
+
+@pytest.fixture
+def history(fake: FakeGitHub) -> None:
+    """main with 80 commits; the pull request branched off ten commits ago."""
+    fake.state.add_history(*MAIN)
+    fake.state.parents[HEAD] = BASE
+
+
+def ran_on(fake: FakeGitHub, sha: str, content: bytes | None = None, **changes: str) -> StoredArtifact:
+    run = fake.state.add_run(sha, **changes)
+    return fake.state.add_artifact(run, content or archive({"report.json": sha.encode()}))
+
+
+async def found(client: GitHub, folder: Path, search: Search = SEARCH) -> Baseline:
+    baseline = await find_baseline(client, search, folder, incomplete_if_marked)
+    assert isinstance(baseline, Baseline), baseline
+    assert (baseline.folder / "report.json").read_bytes() == baseline.sha.encode()
+    return baseline
+
+
+async def none(client: GitHub, folder: Path, search: Search = SEARCH) -> str:
+    baseline = await find_baseline(client, search, folder, incomplete_if_marked)
+    assert isinstance(baseline, NoBaseline), baseline
+    assert baseline.reason.startswith("no baseline: ")
+    assert TOKEN not in baseline.reason
+    return baseline.reason
+
+
+@pytest.mark.usefixtures("history")
+class TestOfAPullRequest:
+    async def test_the_merge_bases_report_is_preferred(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        for sha in (MAIN[69], BASE, MAIN[75]):
+            ran_on(fake, sha)
+        baseline = await found(client, tmp_path)
+        assert (baseline.sha, baseline.how, baseline.behind) == (BASE, "merge_base", 0)
+        assert baseline.created_at is not None
+        later = baseline.created_at + timedelta(hours=3, minutes=5)
+        assert baseline.sentence(later) == f"compared with main at {BASE[:7]} (the merge base), 3 hours old"
+
+    async def test_else_the_nearest_before_it(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        for sha in (MAIN[60], MAIN[67], MAIN[75]):
+            ran_on(fake, sha)
+        baseline = await found(client, tmp_path)
+        assert (baseline.sha, baseline.how, baseline.behind) == (MAIN[67], "history", 3)
+        assert "3 commits before" in baseline.sentence(datetime.now(UTC))
+
+    async def test_else_the_newest_of_the_branch(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        for sha in (MAIN[74], MAIN[75], MAIN[2]):
+            ran_on(fake, sha)
+        baseline = await found(client, tmp_path)
+        assert (baseline.sha, baseline.how, baseline.behind) == (MAIN[2], "newest", None)
+        assert "the newest there is" in baseline.sentence(datetime.now(UTC))
+
+    async def test_of_one_commit_the_newest_report_counts(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, archive({"report.json": b"older"}))
+        ran_on(fake, BASE)
+        await found(client, tmp_path)
+
+    async def test_a_forks_branch_of_the_same_name_poisons_nothing(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, archive({"report.json": b"poison"}), head_repository=FORK, event="pull_request")
+        assert "no run of main itself" in await none(client, tmp_path)
+        ran_on(fake, MAIN[60])
+        assert (await found(client, tmp_path / "again")).sha == MAIN[60]
+
+    @pytest.mark.parametrize("event", ["pull_request", "pull_request_target", "workflow_run", "merge_group"])
+    async def test_runs_that_bring_code_from_elsewhere_are_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path, event: str
+    ) -> None:
+        ran_on(fake, BASE, archive({"report.json": b"poison"}), event=event)
+        assert event in await none(client, tmp_path)
+
+    async def test_other_branches_and_other_names_do_not_count(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, head_branch="feature")
+        fake.state.add_artifact(fake.state.add_run(BASE), archive(), "evals-2")
+        assert "no run of main itself" in await none(client, tmp_path)
+
+    async def test_a_run_that_has_not_ended_is_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, status="in_progress")
+        ran_on(fake, MAIN[69])
+        assert (await found(client, tmp_path)).sha == MAIN[69]
+
+    async def test_what_is_expired_incomplete_or_hostile_is_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE).expired = True
+        ran_on(fake, MAIN[69], archive({"report.json": b"interrupted"}))
+        ran_on(fake, MAIN[68], symlink("report.json", b"/etc/passwd"))
+        ran_on(fake, MAIN[67], b"no zip")
+        ran_on(fake, MAIN[66])
+        assert (await found(client, tmp_path)).sha == MAIN[66]
+
+    async def test_after_a_few_that_cannot_be_used_it_says_why_and_stops(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        for sha in MAIN[60:70]:
+            ran_on(fake, sha, archive({"report.json": b"interrupted"}))
+        reason = await none(client, tmp_path)
+        assert reason.count("not complete") == MAX_TRIED
+        assert len(fake.storage_requests) == MAX_TRIED
+
+    async def test_a_branch_whose_history_is_unknown_still_has_its_newest(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, MAIN[3])
+        baseline = await found(client, tmp_path, SEARCH._replace(head_sha="f" * 40))
+        assert baseline.how == "newest"
+
+    async def test_a_push_is_compared_with_its_base(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        ran_on(fake, MAIN[40])
+        baseline = await found(client, tmp_path, Search("evals", "main", MAIN[40]))
+        assert (baseline.how, baseline.behind) == ("base", 0)
+        assert "its base" in baseline.sentence(datetime.now(UTC))
+
+    async def test_no_more_than_fifty_commits_are_looked_at(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, MAIN[70 - 50])
+        assert (await found(client, tmp_path)).how == "newest"
+        assert len(fake.asked("GET", "/commits")) == 1
+
+
+async def test_a_repository_without_any_run_is_told_how_to_get_one(client: GitHub, tmp_path: Path) -> None:
+    assert "the first run on main makes one" in await none(client, tmp_path)
+
+
+async def test_that_all_have_expired_is_said(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    ran_on(fake, BASE).expired = True
+    assert "expired" in await none(client, tmp_path)
+
+
+async def test_a_missing_permission_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    fake.state.tokens[TOKEN] = Token(may_read_actions=False)
+    assert "actions: read" in await none(client, tmp_path)
+
+
+async def test_a_github_that_is_down_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
+    assert "502" in await none(client, tmp_path)

@@ -1,0 +1,96 @@
+"""A report in Python: saved, loaded, sliced, summed up."""
+
+from pathlib import Path
+
+import pytest
+
+from ci_evals import Case, Gate, Report, Suite, evaluate_sync
+from ci_evals.errors import StorageError
+from ci_evals.graders import Contains
+from ci_evals.providers import Mock
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """Two cases on two variants, thrice: `b` fails everything that asks for an echo."""
+    return evaluate_sync(
+        Suite(
+            name="towns",
+            cases=[
+                Case(input="Paris", tags=["capital"], min_pass_rate=0.5, expect=[Contains("Paris")]),
+                Case(id="lyon", input="Lyon", runs=2, expect=[Contains("L")]),
+            ],
+            providers=[Mock(name="a"), Mock(name="b", default="L")],
+            gate=Gate(min_pass_rate=0.9),
+            runs=3,
+        )
+    )
+
+
+def test_counts_and_rates(report: Report) -> None:
+    assert (report.total, report.passed, report.failed, report.all_passed) == (10, 7, 3, False)
+    assert report.pass_rate == 0.75
+    assert report.verdict.status == "borderline"
+    assert report.cases["lyon"].input == "Lyon"
+
+
+def test_the_summary_has_a_line_for_what_was_asked_of_whom(report: Report) -> None:
+    assert report.summary().splitlines()[1:] == [
+        "  Paris on a: 3 of 3 runs, score 100 %",
+        "  Paris on b: 0 of 3 runs, score 0 %",
+        "  Lyon on a: 2 of 2 runs, score 100 %",
+        "  Lyon on b: 2 of 2 runs, score 100 %",
+    ]
+
+
+def test_what_was_saved_loads_as_the_same_report(report: Report, tmp_path: Path) -> None:
+    loaded = Report.load(report.save(tmp_path / "new" / "baseline.json"))
+    assert list(loaded.runs) == list(report.runs)
+    assert (loaded.totals, loaded.verdict, loaded.gate) == (report.totals, report.verdict, report.gate)
+    assert loaded.by_variant == report.by_variant
+    assert {case.id: case.min_pass_rate for case in loaded.cases.values()} == {"Paris": 0.5, "lyon": None}
+    again = loaded.save(tmp_path)
+    assert again == tmp_path / "report.json"
+    assert again.read_bytes() == (tmp_path / "new" / "baseline.json").read_bytes()
+    assert Report.load(tmp_path).totals == report.totals
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"schema_version": 99}'])
+def test_what_is_no_report_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(StorageError, match="is no report of ci-evals"):
+        Report.load(tmp_path)
+
+
+def test_a_report_that_is_not_there_or_cannot_be_written_is_an_error(report: Report, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be read"):
+        Report.load(tmp_path / "nowhere.json")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be written"):
+        report.save(tmp_path / "file" / "report.json")
+
+
+def test_a_slice_is_a_report_of_its_own(report: Report) -> None:
+    capital = report.slice(tag="capital")
+    assert (capital.total, capital.passed) == (6, 3)
+    assert [run.case for run in capital.runs] == ["Paris"] * 6
+    assert report.slice(provider="b").pass_rate == 0.5
+    assert report.slice(case="lyon", provider="a").summary().startswith("2 of 2 runs passed")
+    assert report.slice(tag="capital").slice(provider="b").failed == 3
+    assert report.slice(tag="none").total == 0
+
+
+def test_a_slice_of_a_loaded_report_can_be_saved(report: Report, tmp_path: Path) -> None:
+    part = Report.load(report.save(tmp_path)).slice(provider="b", tag="capital")
+    assert Report.load(part.save(tmp_path / "part.json")).totals == (0, 3, 0, 3)
+
+
+def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
+    def answered(said: str) -> Report:
+        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
+        return evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20)
+
+    before, after = answered("Paris, no?"), answered("Lyon")
+    assert {cell.case for cell in after.diff(before).of("regressed")} == {"Paris"}
+    assert {cell.case for cell in before.diff(after.save(tmp_path)).of("fixed")} == {"Paris"}
+    assert not list(after.diff(after).of("regressed", "suspect"))

@@ -1,0 +1,142 @@
+"""What a suite can see: against reference values, and against the tests themselves on simulated suites."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stats.known import known, suite
+
+from ci_evals.stats.pass_rate import pass_rate
+from ci_evals.stats.power import (
+    Plan,
+    comparison_power,
+    comparison_runs_needed,
+    detectable_drop,
+    detectable_gate_drop,
+    gate_power,
+    gate_runs_needed,
+    planned_drop,
+    planned_gate_drop,
+)
+from ci_evals.stats.stratified import stratified_lower
+
+plans = st.builds(
+    Plan, st.integers(5, 300), st.integers(1, 12), st.floats(0.05, 1), st.sampled_from((0.0, 0.3, 0.5, 0.9))
+)
+
+
+def test_what_a_gate_can_see() -> None:
+    assert detectable_gate_drop(suite("S40")) == pytest.approx(known("mde_40x3"), rel=1e-12)
+    assert detectable_gate_drop([]) is None
+    assert detectable_gate_drop([(0, 0)]) is None
+
+
+def test_what_a_comparison_can_see_takes_both_sides_noise() -> None:
+    twice = [(passed, runs, passed, runs) for passed, runs in suite("S40")]
+    assert detectable_drop(twice) == pytest.approx(1.1 * 2**0.5 * known("mde_40x3"), rel=1e-12)
+    assert detectable_drop([*twice, (0, 0, 3, 3), (3, 3, 0, 0)]) == detectable_drop(twice)
+    assert detectable_drop([(0, 0, 3, 3)]) is None
+
+
+def test_single_runs_cannot_show_that_their_noise_is_small() -> None:
+    once, thrice = detectable_gate_drop([(1, 1)] * 34 + [(0, 1)] * 6), detectable_gate_drop(suite("S40"))
+    assert once == pytest.approx(2.4864749 * (0.85 * 0.15 / 40 + 1 / 1600) ** 0.5)
+    assert once is not None
+    assert thrice is not None
+    assert once > 2 * thrice
+
+
+def draw(chance: random.Random, rate: float, runs: int) -> int:
+    return sum(chance.random() < rate for _ in range(runs))
+
+
+def suite_rates(chance: random.Random, plan: Plan) -> list[float]:
+    """Of cases as the plan assumes them."""
+    spread = (1 - plan.correlation) / plan.correlation
+    return [chance.betavariate(plan.rate * spread, (1 - plan.rate) * spread) for _ in range(plan.cases)]
+
+
+@pytest.mark.parametrize("plan", [Plan(40, 1, 0.85), Plan(40, 3, 0.85), Plan(40, 5, 0.88), Plan(100, 3, 0.88)])
+def test_the_gate_fails_as_often_as_said(plan: Plan) -> None:
+    chance, rounds, failed = random.Random(4), 400, 0
+    while rounds:
+        rates = suite_rates(chance, plan)
+        if abs(sum(rates) / plan.cases - plan.rate) > 0.005:
+            continue  # the plan's rate is that of this suite
+        rounds -= 1
+        estimate = pass_rate([(draw(chance, rate, plan.runs), plan.runs) for rate in rates])
+        assert estimate is not None
+        failed += estimate.bounds(0.95).upper < 0.9
+    assert gate_power(plan, 0.9) == pytest.approx(failed / 400, abs=0.08)
+
+
+@pytest.mark.parametrize(("plan", "base_runs", "drop"), [(Plan(40, 3, 0.9), 3, 0.08), (Plan(40, 3, 0.9), 30, 0.06)])
+def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: float) -> None:
+    chance, rounds = random.Random(5), 300
+    spread_out = broken = 0
+    for _ in range(rounds):
+        rates = suite_rates(chance, plan)
+        base = [(draw(chance, rate, base_runs), base_runs) for rate in rates]
+        worse = [rate * (1 - drop / plan.rate) for rate in rates]
+        gone = chance.sample(range(plan.cases), round(plan.cases * drop / plan.rate))
+        without = [0 if i in gone else rate for i, rate in enumerate(rates)]
+        for heads, all_cases in ((worse, True), (without, False)):
+            cells = [(draw(chance, rate, plan.runs), plan.runs, *b) for rate, b in zip(heads, base, strict=True)]
+            seen = stratified_lower(cells) <= 0.05
+            spread_out, broken = spread_out + (seen and all_cases), broken + (seen and not all_cases)
+    power = comparison_power(plan, drop, base_runs)
+    assert power == pytest.approx(spread_out / rounds, abs=0.12)
+    assert power <= broken / rounds
+
+
+@settings(deadline=None)
+@given(plans, st.integers(1, 40))
+def test_the_planned_drop_is_seen_with_the_power_asked(plan: Plan, base_runs: int) -> None:
+    drop = planned_drop(plan, base_runs)
+    if drop is None:
+        assert comparison_power(plan, plan.rate, base_runs) < 0.8
+    else:
+        assert comparison_power(plan, drop, base_runs) == pytest.approx(0.8, abs=0.01) or drop < 2e-6
+
+
+@settings(deadline=None)
+@given(plans, st.floats(0.01, 0.5), st.integers(1, 40))
+def test_more_of_anything_sees_more(plan: Plan, drop: float, base_runs: int) -> None:
+    power = comparison_power(plan, drop, base_runs)
+    assert comparison_power(plan._replace(cases=plan.cases + 50), drop, base_runs) >= power
+    assert comparison_power(plan._replace(runs=plan.runs + 1), drop, base_runs) >= power
+    assert comparison_power(plan, drop, base_runs + 1) >= power
+    assert planned_gate_drop(plan._replace(runs=plan.runs + 1)) < planned_gate_drop(plan)
+
+
+def test_the_fewest_runs_that_do() -> None:
+    plan = Plan(40, 1, 0.85)
+    runs = gate_runs_needed(plan, 0.9)
+    assert runs is not None
+    assert gate_power(plan._replace(runs=runs), 0.9) >= 0.8
+    assert all(gate_power(plan._replace(runs=fewer), 0.9) < 0.8 for fewer in range(1, runs))
+    assert 3 < runs <= 5
+
+    again = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, None)
+    assert again is not None
+    assert (
+        comparison_power(Plan(40, again, 0.9), 0.08, again)
+        >= 0.8
+        > comparison_power(Plan(40, again - 1, 0.9), 0.08, again - 1)
+    )
+    pooled = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, 30)
+    assert pooled is not None
+    assert pooled < again
+
+
+def test_what_no_number_of_runs_shows() -> None:
+    assert gate_runs_needed(Plan(10, 1, 0.899), 0.9, most=20) is None
+    assert comparison_runs_needed(Plan(5, 1, 0.9), 0.02, 3) is None
+    assert planned_drop(Plan(1, 1, 0.9), 1) is None
+
+
+def test_a_gate_whose_suite_never_varies_is_certain() -> None:
+    assert gate_power(Plan(40, 3, 0.0), 0.9) == 1
+    assert gate_power(Plan(40, 3, 1.0), 0.9) == 0
+    assert gate_power(Plan(1, 1, 0.0), 0.5) == 0
