@@ -15,7 +15,7 @@ from ci_evals.config.source import Map, Seq
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.function import FunctionGrader, Not, ObjectGrader
-from ci_evals.model import Budget, Expectation, Gate, Message
+from ci_evals.model import Allowance, Budget, Expectation, Gate, Message
 from ci_evals.providers.base import ProviderOptions, Secret
 from ci_evals.providers.function import Function
 
@@ -39,12 +39,16 @@ class Case(Struct, frozen=True, kw_only=True):
         id: what results are compared by; made of the input when left out.
         vars: values for the prompts' templates.
         messages: a conversation to continue.
+        turns: a conversation to lead: mappings with `user`, what is said, and `expect`, graders of the answer.
+        user: a simulated user, as a mapping with `provider`, `persona`, `goal` and `max_turns`.
         threshold: pass on a weighted mean score instead of on every grader.
         tags: to select and to gate by.
         runs: runs of this case; wins over all other counts.
         min_pass_rate: a bar for this case alone.
         critical: a regression of this case, or its missed bar, is red whatever else the gate allows.
         timeout_s: seconds that a call may take.
+        budget: what a run of this case may take, instead of the suite's `budget.per_run`.
+        overrides: settings of the provider for this case.
         description: for a reader.
         metadata: anything else, kept with the case for graders and providers.
 
@@ -56,12 +60,16 @@ class Case(Struct, frozen=True, kw_only=True):
     id: str | None = None
     vars: Mapping[str, Any] = {}
     messages: Sequence[Message] = ()
+    turns: Sequence[Mapping[str, Any]] = ()
+    user: Mapping[str, Any] | None = None
     threshold: float | None = None
     tags: Sequence[str] = ()
     runs: int | None = None
     min_pass_rate: float | None = None
     critical: bool = False
     timeout_s: float | None = None
+    budget: Allowance | Mapping[str, Any] | None = None
+    overrides: Mapping[str, Any] = {}
     description: str | None = None
     metadata: Mapping[str, Any] = {}
     file: str = ""
@@ -132,6 +140,11 @@ def entry_of(case: Case, decoder: Decoder, path: str) -> CaseEntry | None:
     """A case as the file would have it; None if it is wrong, which `decoder` is told."""
     values = {name: getattr(case, name) for name in CaseEntry.__struct_fields__}
     free = {name: values.pop(name) for name in ("input", "expect", "vars", "metadata", "id")}
+    graders_of_turns = [turn.get("expect", ()) if isinstance(turn, Mapping) else () for turn in values["turns"]]
+    values["turns"] = [_without(turn, "expect") for turn in values["turns"]]
+    player = values["user"].get("provider") if isinstance(values["user"], Mapping) else None
+    if is_written_in_code(player):
+        values["user"] = {**values["user"], "provider": ""}
     before = len(decoder.problems)
     written = {name: _as_written(value) for name, value in values.items()}
     checked = decoder.struct({"id": free["id"], **written}, CaseEntry, path, case.line)
@@ -140,7 +153,17 @@ def entry_of(case: Case, decoder: Decoder, path: str) -> CaseEntry | None:
     if checked is None or len(decoder.problems) > before:
         return None
     free["expect"] = list(free["expect"])
+    free["turns"] = tuple(
+        msgspec.structs.replace(turn, expect=list(graders))
+        for turn, graders in zip(checked.turns, graders_of_turns, strict=True)
+    )
+    if checked.user is not None and is_written_in_code(player):
+        free["user"] = msgspec.structs.replace(checked.user, provider=player)
     return msgspec.structs.replace(checked, **free)
+
+
+def _without(value: Any, name: str) -> Any:
+    return {key: item for key, item in value.items() if key != name} if isinstance(value, Mapping) else value
 
 
 def is_written_in_code(entry: Any) -> bool:
