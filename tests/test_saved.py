@@ -147,7 +147,7 @@ def test_counts_are_carried_from_report_to_report_and_each_once(tmp_path: Path) 
     baseline = None
     for number in range(1, 15):
         report = report_at(float(number), {"river": "PPP"})
-        report._fingerprint_of = lambda row: case_fingerprint(case_of("river"))
+        report._fingerprint_of = lambda row: case_fingerprint(case_of("river"), {})
         path = saved(tmp_path / str(number) / "report.json", report, baseline)
         baseline = baseline_at(path)
     assert baseline is not None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ci_evals.reports.findings import MAX_CASES_OF_ERROR, error_groups, over_budget
+from ci_evals.reports.labels import MAX_LABELS_SHOWN, task_reports
 from ci_evals.reports.leaderboard import TIES, leaderboard
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.sections import Room, environment, sections
@@ -41,6 +42,8 @@ def render(summary: Summary) -> Iterator[bytes]:
         error_groups=error_groups(report) if report.errored else (),
         max_rows=_MAX_ROWS,
         max_cases=MAX_CASES_OF_ERROR,
+        tasks=tuple(task_reports(report)),
+        max_labels=MAX_LABELS_SHOWN,
         population=population_bounds(report, summary.gate),
         scope_label=scope_label,
     ).encode()

@@ -80,15 +80,18 @@ def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison
 
 
 def settled(report: Report, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
-    """What the bars will say whether all runs that are still to come pass or fail; None while that is open."""
+    """What the bars will say whether all runs that are still to come pass or fail; None while that is open.
+
+    Which labels they would have is not known: where metrics have bars, only a failure can be settled.
+    """
     rules = _over_looks(report, gate or Gate())
     if _share(report.errored, report.total) > exact(rules.max_error_rate):
         return None
     spent, allowed = report.budget_violations, rules.max_budget_violations
     if allowed is not None and spent > allowed:
         return "fail"
-    best, worst = (_worst(judged_scopes(report, _filled(report, passing=passing), rules)) for passing in (True, False))
-    if best.status != worst.status or best.status == "error":
+    best, worst = (_worst(_counted(report, rules, passing=passing)) for passing in (True, False))
+    if best.status != worst.status or best.status == "error" or (rules.metrics and best.status != "fail"):
         return None
     over = allowed is not None and spent + report.totals.missing > allowed
     return None if over and best.status != "fail" else best.status
@@ -155,6 +158,12 @@ def _filled(report: Report, *, passing: bool) -> list[Tally]:
     """The tallies if all runs that are still to come passed, or all failed."""
     counted = (report.counts((cell,)) for cell in range(len(report.matrix)))
     return [Tally(each.passed + passing * each.missing, each.graded + each.missing) for each in counted]
+
+
+def _counted(report: Report, rules: Gate, *, passing: bool) -> list[ScopeVerdict]:
+    """The scopes that follow from counts alone, if all runs that are still to come passed, or all failed."""
+    scopes = judged_scopes(report, _filled(report, passing=passing), rules)
+    return [scope for scope in scopes if scope.kind != "metric"]
 
 
 def _worst(scopes: Iterable[ScopeVerdict]) -> ScopeVerdict:
