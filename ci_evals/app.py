@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from ci_evals import progress
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
@@ -31,7 +31,7 @@ from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
 from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
-from ci_evals.suite import Suite
+from ci_evals.suite import Suite, digest
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import exit_code
 from ci_evals.verdict.history import Baseline
@@ -113,14 +113,15 @@ def merge(
         run_missing: run what no shard has a result of.
         baseline: reports to compare with.
     """
+    sources = _journals(folders)
     order = Order(
         suite=suite,
         journal=suite.out / JOURNAL,
-        sources=_journals(folders),
+        sources=sources,
         merge=True,
         run_missing=run_missing,
         revision=revision(world),
-        run_id=uuid4().hex,
+        run_id=_merged_id(sources),
         files=suite.out,
         baseline=_baseline(baseline, suite),
     )
@@ -328,6 +329,12 @@ def revision(world: World) -> str | None:
     except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _merged_id(sources: Iterable[Path]) -> str:
+    """What a merge is called: the same for the same journals, so that it can be repeated to the byte."""
+    starts = (header for path in sources for header in headers(path)[:1])
+    return digest([(header.suite.run_id, header.started_at) for header in starts])
 
 
 def _baseline(paths: Sequence[Path], suite: Suite) -> Baseline | NoComparison | None:

@@ -223,13 +223,9 @@ async def test_shards_and_their_merge_give_what_one_run_gives_and_always_the_sam
         await run(tmp_path, out="whole")
     merged_report, whole = comparable(tmp_path / "merged"), comparable(tmp_path / "whole")
     for report in (merged_report, whole):
-        del report["id"], report["trend_point"]["report"]
-        for variant in (*report["trend_point"]["variants"], *report["comparison"]["variants"]):
-            for figure in ("latency_p50_s", "latency_p95_s", "differences"):
-                variant.pop(figure, None)
-        report["comparison"].pop("sentence")
-        for cell in report["cells"]:
-            cell["figures"] = cell["figures"][:3]
+        report["comparison"].pop("sentence")  # it tells an age
+        for variant in report["comparison"]["variants"]:
+            del variant["differences"]
     assert merged_report == whole
     assert merged_report["comparison"]["counts"] == {"regressed": 2, "unchanged": 5}
 
