@@ -6,9 +6,10 @@ import functools
 import gc
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import uuid4
 
 import msgspec
@@ -36,6 +37,9 @@ from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import exit_code
 from ci_evals.verdict.history import Baseline
 from ci_evals.verdict.pairwise import preference
+
+if TYPE_CHECKING:
+    from ci_evals.reports.power import PowerFormat
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
@@ -288,6 +292,21 @@ class Conclusion(NamedTuple):
 
     def _tell(self, lines: Iterable[str]) -> None:
         say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))
+
+
+def tell_power(suite: Suite, history: Iterable[Path], world: World, output: "PowerFormat") -> None:
+    """Print what a suite can detect. `history` are reports that show how its answers vary."""
+    from ci_evals.reports.power import render_power
+    from ci_evals.verdict.power import Size, power_of
+
+    paths = tuple(history)
+    known = read_baseline(paths, suite.name) if paths else None
+    if isinstance(known, NoComparison):
+        raise StorageError(known.reason)
+    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
+    size = Size(len(suite.cases), each.most_common(1)[0][0])
+    found = power_of(suite.name, size, len(suite.variants), known, ", ".join(path.as_posix() for path in paths))
+    say(world.stdout, Redactor(suite.secrets).clean_text(render_power(found, output)) + "\n")
 
 
 def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:

@@ -14,7 +14,7 @@ POOLED_RUNS = 30
 """So many runs of a cell are enough for its history."""
 TREND_POINTS = 50
 DISAGREEMENT = 0.2
-"""Two reports of a cell with a two-sided Fisher p at or below this are of different behaviour."""
+"""Newer and older runs with a two-sided p at or below this are of different behaviour."""
 
 
 class Tally(NamedTuple):
@@ -48,7 +48,7 @@ class Pool(NamedTuple):
 
 
 class PoolStep(NamedTuple):
-    """What became of one report's evidence of a cell, and the p of its disagreement with the newer ones."""
+    """What became of one report's evidence of a cell, and the p of its and all older ones' disagreement with newer."""
 
     evidence: Evidence
     outcome: Literal["pooled", "disagrees", "beyond a change", "enough without", "nothing graded"]
@@ -86,9 +86,14 @@ class BaseCell(Struct, frozen=True):
     figures: CellFigures = NO_FIGURES
 
     @property
+    def series(self) -> tuple[tuple[int, int], ...]:
+        """(passed, graded) of each report that graded runs of this cell, newest first."""
+        return tuple((passed, graded) for _, passed, graded in self.evidence if graded)
+
+    @property
     def pool(self) -> Pool:
-        """The evidence that counts."""
-        return pooled(tuple((each.passed, each.graded) for each in self.evidence))
+        """The evidence that counts for this cell by itself."""
+        return pooled(self.series)
 
 
 class ReportRef(Struct, frozen=True, omit_defaults=True):
@@ -146,26 +151,29 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
 def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
     """Pool (passed, graded) of one cell, newest first, up to about `POOLED_RUNS` runs.
 
-    Stops at the first older report that disagrees with the pool: behaviour on the base branch changed there.
+    Stops where the pool disagrees with all older reports together: behaviour on the base branch changed there. The
+    next report alone has too few runs to show it.
     """
+    recent = list(_recent(evidence))
+    older_passed, older = sum(passed for passed, _ in recent), sum(graded for _, graded in recent)
     passed = graded = reports = 0
-    for more_passed, more in evidence:
-        if not more:
-            continue
-        if fisher_two_sided(more_passed, more, passed, graded) <= DISAGREEMENT:
+    for more_passed, more in recent:
+        if fisher_two_sided(older_passed, older, passed, graded) <= DISAGREEMENT:
             break
         passed, graded, reports = passed + more_passed, graded + more, reports + 1
-        if graded >= POOLED_RUNS:
-            break
+        older_passed, older = older_passed - more_passed, older - more
     return Pool(passed, graded, reports)
 
 
 def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     """How `pooled` goes about the evidence of a cell, newest first, report by report."""
     steps: list[PoolStep] = []
-    passed = graded = 0
+    known = tuple(evidence)
+    older_passed = older = passed = graded = 0
+    for more_passed, more in _recent((each.passed, each.graded) for each in known):
+        older_passed, older = older_passed + more_passed, older + more
     changed = False
-    for each in evidence:
+    for each in known:
         if not each.graded:
             steps.append(PoolStep(each, "nothing graded"))
         elif changed:
@@ -173,12 +181,24 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
         elif graded >= POOLED_RUNS:
             steps.append(PoolStep(each, "enough without"))
         else:
-            p = fisher_two_sided(each.passed, each.graded, passed, graded) if graded else None
+            p = fisher_two_sided(older_passed, older, passed, graded) if graded else None
             changed = p is not None and p <= DISAGREEMENT
             steps.append(PoolStep(each, "disagrees" if changed else "pooled", p))
             if not changed:
                 passed, graded = passed + each.passed, graded + each.graded
+                older_passed, older = older_passed - each.passed, older - each.graded
     return steps
+
+
+def _recent(evidence: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    """The newest graded runs, and no more reports than it takes to have enough."""
+    graded = 0
+    for passed, runs in evidence:
+        if graded >= POOLED_RUNS:
+            return
+        if runs:
+            graded += runs
+            yield passed, runs
 
 
 def joined(reports: Sequence[Baseline]) -> Baseline:
