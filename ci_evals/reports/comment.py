@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from math import ceil
 from typing import Final, NamedTuple
 
 from ci_evals import __version__
@@ -199,7 +200,7 @@ def _detects(comparison: Comparison) -> str:
     """What drop of the pass rate the comparison would see."""
     cells = ((*cell.head, *cell.base) for cell in comparison.cells if cell.p is not None)
     drop = detectable_drop(cells, 1 - comparison.alpha)
-    return f": this comparison detects drops of {100 * drop:.0f} points or more" if drop is not None else ""
+    return f": this comparison detects drops of {ceil(100 * drop)} points or more" if drop is not None else ""
 
 
 def _bullets(title: str, noun: str, rank: int, lines: Iterable[str]) -> Section:
