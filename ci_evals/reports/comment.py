@@ -200,7 +200,9 @@ def _detects(comparison: Comparison) -> str:
     """What drop of the pass rate the comparison would see."""
     cells = ((*cell.head, *cell.base) for cell in comparison.cells if cell.p is not None)
     drop = detectable_drop(cells, 1 - comparison.alpha)
-    return f": this comparison detects drops of {ceil(100 * drop)} points or more" if drop is not None else ""
+    if drop is None:
+        return ""
+    return f": this comparison detects drops of {number_of(max(1, ceil(100 * drop)), 'point')} or more"
 
 
 def _bullets(title: str, noun: str, rank: int, lines: Iterable[str]) -> Section:
