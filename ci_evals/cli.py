@@ -18,7 +18,6 @@ from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from ci_evals.app import World
-    from ci_evals.commenting import Mode
     from ci_evals.suite import Suite
 
 MAX_PROBLEMS_SHOWN = 50
@@ -89,15 +88,6 @@ def _tell(text: str, folders: Iterable[Path]) -> None:
 
         text = without_commands(text.replace("\r", "\n"))  # an error may quote a dataset or an answer
     streams.say(sys.stderr, text + "\n")
-
-
-def _print(text: str) -> None:
-    """On stdout; in GitHub Actions without what its runner would obey, for comments quote models."""
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        from ci_evals.reports.text import without_commands
-
-        text = without_commands(text.replace("\r", "\n"))
-    streams.say(sys.stdout, text)
 
 
 def _without_secrets(text: str, folders: Iterable[Path]) -> str:
@@ -296,71 +286,6 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
 
 
 @group.command()
-@click.argument("results", type=click.Path(path_type=Path), required=False, metavar="[RESULTS_DIR]")
-@options.setting(
-    "--from-run",
-    type=click.IntRange(min=1),
-    metavar="ID",
-    envvar="CI_EVALS_FROM_RUN",
-    show_envvar=True,
-    help="Comment on the pull request of this workflow run with the reports that it has uploaded.",
-)
-@options.setting(
-    "--artifact",
-    metavar="NAME",
-    envvar="CI_EVALS_ARTIFACT",
-    show_envvar=True,
-    help="What the job's artifact is called (default: ci-evals-results), which tells the jobs of a workflow apart."
-    " With --from-run, which artifacts to take; may have a * (default: ci-evals*).",
-)
-@options.setting(
-    "--mode",
-    type=click.Choice(["auto", "new"]),
-    default="auto",
-    show_default=True,
-    envvar="CI_EVALS_COMMENT_MODE",
-    show_envvar=True,
-    help="One comment for the pull request, which is edited; or a new one for each workflow run.",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
-def comment(results: Path | None, from_run: int | None, artifact: str | None, mode: "Mode", *, dry_run: bool) -> int:
-    """Post the comment on a pull request from a report.json, in a job of GitHub Actions.
-
-    RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this pull request. With --from-run it is
-    what another workflow run has uploaded: that is how pull requests from forks, whose own jobs may not comment, get
-    theirs. Such reports are taken for hostile.
-
-    \b
-    Examples:
-      ci-evals comment
-      ci-evals comment --dry-run
-      ci-evals comment --from-run ${{ github.event.workflow_run.id }}   in a workflow_run workflow
-
-    \b
-    Exit codes: 0 posted, or rightly not (no pull request, a newer run) · 1 not posted, the reason is printed ·
-    2 the command line is wrong · 3 the report cannot be read
-    """
-    if from_run is not None and results is not None:
-        raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
-
-    from ci_evals import commenting
-    from ci_evals.github.context import read_context
-
-    context = read_context(os.environ)
-    show = (lambda text: _print(text + "\n")) if dry_run else None
-    if from_run is not None:
-        outcome = commenting.comment_from_run(context, from_run, artifact, mode, show)
-    else:
-        place = commenting.Place(artifact or commenting.ARTIFACT, mode)
-        outcome = commenting.comment_on(results or Path("ci-evals-results"), context, place, show)
-    if outcome.warning:
-        _tell(f"warning: {outcome.warning}", _folders_named())
-    elif said := outcome.note or (outcome.url and f"posted: {outcome.url}"):
-        _print(f"{said}\n")
-    return int(outcome.warning is not None)
-
-
-@group.command()
 @options.config
 @options.providers
 @options.runs
@@ -410,6 +335,7 @@ def init(folder: Path, *, force: bool) -> None:
     click.echo("next: ci-evals run")
 
 
+group.add_command(report_commands.comment)
 group.add_command(report_commands.compare)
 group.add_command(report_commands.explain)
 

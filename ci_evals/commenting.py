@@ -16,7 +16,7 @@ from ci_evals.github.comment import Contribution, NotPosted, preview, put_sectio
 from ci_evals.github.comment_body import SectionId, Stamp
 from ci_evals.github.context import Context
 from ci_evals.recalled import read_summary
-from ci_evals.reports.comment import Comment, Links
+from ci_evals.reports.comment import Comment, Links, progress_text
 from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.summary import Summary
 
@@ -76,7 +76,29 @@ def post_comment(summary: Summary, context: Context, place: Place = Place()) -> 
         return Commented()
     number, contribution = context.pull_request.number, _own(summary, context, place)
     if contribution is None:
-        return Commented(warning=f"{_NOT_POSTED}: {context.unusable or 'GITHUB_RUN_ID is not set'}")
+        return _unusable(context)
+
+    async def post(github: GitHub) -> Commented:
+        return await _put(github, number, contribution, place.mode)
+
+    return _asked(context, post)
+
+
+def post_progress(suite: str, context: Context, place: Place = Place()) -> Commented:  # noqa: B008  immutable
+    """Say in the comment that a run is under way; `post_comment` puts its section in the place of this one.
+
+    Args:
+        suite: its name.
+        context: the job.
+        place: where the section goes.
+    """
+    if context.pull_request is None:
+        return Commented()
+    number, stamp = context.pull_request.number, _stamp(context)
+    if stamp is None:
+        return _unusable(context)
+    text = progress_text(suite, context.run_url)
+    contribution = Contribution(SectionId(suite, context.workflow, place.part), stamp, lambda _max_bytes: text)
 
     async def post(github: GitHub) -> Commented:
         return await _put(github, number, contribution, place.mode)
@@ -223,11 +245,20 @@ def _of_artifact(fetched: Fetched, run: Run) -> Contribution:
 
 def _own(summary: Summary, context: Context, place: Place) -> Contribution | None:
     """This job's section; None if it cannot be posted."""
+    stamp = _stamp(context)
+    return stamp and _contribution(summary, context.workflow, place, stamp, _links(context, place))
+
+
+def _stamp(context: Context) -> Stamp | None:
+    """Which run this is, if it can post."""
     pull = context.pull_request
     if pull is None or context.run_id is None or context.unusable:
         return None
-    stamp = Stamp(context.run_id, context.attempt, pull.head_sha)
-    return _contribution(summary, context.workflow, place, stamp, _links(context, place))
+    return Stamp(context.run_id, context.attempt, pull.head_sha)
+
+
+def _unusable(context: Context) -> Commented:
+    return Commented(warning=f"{_NOT_POSTED}: {context.unusable or 'GITHUB_RUN_ID is not set'}")
 
 
 def _contribution(summary: Summary, workflow: str, place: Place, stamp: Stamp, links: Links) -> Contribution:

@@ -1,5 +1,6 @@
 """`ci-evals comment` against a GitHub on loopback: jobs of pull requests, and what `workflow_run` does for forks."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from processes import Finished, ci_evals
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
 
+from ci_evals.commenting import post_progress
+from ci_evals.github.context import read_context
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import Summary
 
@@ -81,6 +84,23 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
     assert again.id == comment.id
     assert "### ✅ Pass" in again.body
     assert "❌" not in again.body
+
+
+async def test_a_section_in_progress_gives_way_to_what_was_found(fake: FakeGitHub, tmp_path: Path) -> None:
+    open_pull(fake)
+    environ = job(fake, tmp_path)
+    begun = await asyncio.to_thread(post_progress, "flight agent", read_context(environ))
+    (comment,) = posted(fake)
+    assert begun.url == f"https://github.com/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}"
+    run = f"https://github.com/{REPOSITORY}/actions/runs/100"
+    assert sections(comment)["flight agent"].text == (
+        f"### ⏳ Running · <code>flight agent</code>: [see the run](<{run}>)"
+    )
+    results(tmp_path, comments.passing())
+    assert (await ci_evals(tmp_path, "comment", environ=environ)).code == 0
+    (again,) = posted(fake)
+    assert again.id == comment.id
+    assert "Running" not in again.body
 
 
 async def test_a_run_that_was_overtaken_leaves_the_comment_alone(fake: FakeGitHub, tmp_path: Path) -> None:

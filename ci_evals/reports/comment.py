@@ -189,6 +189,11 @@ class Comment:
         return Section("trend", "", entries, len(entries), 11, separator="<br>", more="")
 
 
+def progress_text(suite: str, run_url: str | None) -> str:
+    """What stands in for a section while its run lasts."""
+    return write("progress", suite=_cut(suite, _NAME_CHARACTERS[0]), url=run_url)
+
+
 def shape(report: Report) -> str:
     """`40 cases × 3 runs`, and × variants where there are several."""
     matrix = report.matrix
