@@ -23,6 +23,7 @@ from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
 from ci_evals.model import Gate
 from ci_evals.order import Order
+from ci_evals.recalled import with_answers
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports.notes import notes
@@ -275,7 +276,7 @@ class Conclusion(NamedTuple):
 
     def write(self, report: Report) -> Summary:
         suite = self.order.suite
-        summary = summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs)
+        summary = with_answers(summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs))
         write_reports(summary, self.out, suite.formats)
         append_step_summary(summary, self.world)
         return summary

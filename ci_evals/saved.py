@@ -200,7 +200,11 @@ class SavedReport(NamedTuple):
         }
         point = (document.trend_point,) if document.trend_point else ()
         return Baseline(
-            suite=document.suite.name, reports=(own, *earlier), cells=cells, trend=(*point, *document.history.trend)
+            suite=document.suite.name,
+            reports=(own, *earlier),
+            cells=cells,
+            trend=(*point, *document.history.trend),
+            source=str(self.path),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ci_evals.errors import ErrorKind
 from ci_evals.model import Case, Gate, Response, Result, Status, Variant
 from ci_evals.report import STATUSES, CellKey, CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
@@ -75,13 +76,14 @@ class Findings(NamedTuple):
 class ErrorGroup(NamedTuple):
     """Errored runs of one variant that ended for the same reason, in the words of the first.
 
-    `cases` are those that they are runs of, in plan order.
+    `cases` are those that they are runs of, in plan order; `kind` is None where no error was noted.
     """
 
     runs: int
     variant: Variant
     message: str
     cases: tuple[Case, ...]
+    kind: ErrorKind | None
 
 
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
@@ -163,7 +165,7 @@ def error_groups(report: Report) -> list[ErrorGroup]:
         words.setdefault(key, message)
         runs_of.setdefault(key, Counter())[report.matrix.cell_of(slot)] += 1
     groups = (
-        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)))
+        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)), key[1])
         for key, cells in runs_of.items()
     )
     return sorted(groups, key=lambda group: -group.runs)

@@ -5,6 +5,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
+import msgspec
 from msgspec import Meta, Struct
 
 from ci_evals.report import CellKey
@@ -133,6 +134,7 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
         reports: every report that there is evidence of, newest first.
         cells: the cells of the newest one, in its order.
         trend: what the reports came to, newest first, at most `TREND_POINTS`.
+        source: where the newest one is, as a path; None if it is not at hand.
     """
 
     suite: str
@@ -140,6 +142,7 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
     reports: tuple[ReportRef, ...]
     cells: Mapping[CellKey, BaseCell]
     trend: tuple[TrendPoint, ...] = ()
+    source: str | None = None
 
     @cached_property
     def variants(self) -> tuple[tuple[str, str | None], ...]:
@@ -219,9 +222,7 @@ def joined(reports: Sequence[Baseline]) -> Baseline:
         cells[key] = BaseCell(cell.fingerprint, tuple(evidence), cell.figures)
     points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
-    return Baseline(
-        suite=newest.suite, name=newest.name, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS])
-    )
+    return msgspec.structs.replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
 
 
 def _once(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
