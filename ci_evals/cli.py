@@ -439,6 +439,7 @@ def init(folder: Path, *, force: bool) -> None:
     click.echo("next: ci-evals run")
 
 
+group.add_command(report_commands.comment)
 group.add_command(report_commands.compare)
 group.add_command(report_commands.explain)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from math import ceil
 from typing import Final, NamedTuple
 
 from ci_evals import __version__
@@ -188,6 +189,11 @@ class Comment:
         return Section("trend", "", entries, len(entries), 11, separator="<br>", more="")
 
 
+def progress_text(suite: str, run_url: str | None) -> str:
+    """What stands in for a section while its run lasts."""
+    return write("progress", suite=_cut(suite, _NAME_CHARACTERS[0]), url=run_url)
+
+
 def shape(report: Report) -> str:
     """`40 cases × 3 runs`, and × variants where there are several."""
     matrix = report.matrix
@@ -199,7 +205,9 @@ def _detects(comparison: Comparison) -> str:
     """What drop of the pass rate the comparison would see."""
     cells = ((*cell.head, *cell.base) for cell in comparison.cells if cell.p is not None)
     drop = detectable_drop(cells, 1 - comparison.alpha)
-    return f": this comparison detects drops of {100 * drop:.0f} points or more" if drop is not None else ""
+    if drop is None:
+        return ""
+    return f": this comparison detects drops of {number_of(max(1, ceil(100 * drop)), 'point')} or more"
 
 
 def _bullets(title: str, noun: str, rank: int, lines: Iterable[str]) -> Section:
