@@ -36,6 +36,8 @@ class Conclusion(NamedTuple):
     def draw(self, report: Report) -> int:
         """Write and show what was found; returns the exit code."""
         order, suite = self.order, self.order.suite
+        if self.job:
+            self.job.log.close_group()
         told: list[str] = []
         if order.resume and report.resumption is None:
             told.append(f"nothing to resume: there was no {order.journal.as_posix()}")

@@ -79,6 +79,7 @@ class Job:
         self.log.open_group(f"Progress of {self._suite.name}")
         with self.log.stopped():
             yield
+        self.log.close_group()
 
     def show(self, summary: Summary) -> None:
         """Hand on the outputs, and show the summary and the annotations. What cannot be written is a warning."""
@@ -104,7 +105,7 @@ class Job:
         if summary.report.interrupted not in _SIGNALS:
             lines.extend(self._post(summary))
         verdict = summary.verdict
-        lines.append(f"{_WORDS[verdict.status]}  {verdict.reason}")
+        lines.append(f"{_WORDS[verdict.status]}: {verdict.reason}")
         self.say(lines)
 
     def say(self, lines: Iterable[str]) -> None:

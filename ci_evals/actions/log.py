@@ -20,6 +20,7 @@ class Log:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._token: str | None = None
+        self._folded = False
 
     def mask(self, secrets: Iterable[str]) -> None:
         """Have the runner hide these values; call it before anything else is printed."""
@@ -51,7 +52,11 @@ class Log:
 
     def open_group(self, title: str) -> None:
         """Fold what follows."""
+        self._folded = True
         self.obey(group(title))
 
     def close_group(self) -> None:
-        self.obey(ENDGROUP)
+        """Fold no more, if anything is folded."""
+        if self._folded:
+            self._folded = False
+            self.obey(ENDGROUP)
