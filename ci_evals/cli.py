@@ -218,7 +218,13 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
-@click.option("--run-missing", is_flag=True, help="Run what no shard has a result of.")
+@options.setting(
+    "--run-missing",
+    is_flag=True,
+    envvar="CI_EVALS_RUN_MISSING",
+    show_envvar=True,
+    help="Run what no shard has a result of, and again what looks worse than the baseline.",
+)
 @options.baseline
 @options.posting
 @options.output
@@ -243,13 +249,13 @@ def merge(
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
     named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))
-    suite = _suite(config, named, offline=not run_missing)
+    suite, without_secrets = _suite_of_job(config, named, offline=not run_missing)
 
     from ci_evals import app
     from ci_evals.actions.job import Posting
     from ci_evals.world import Appearance
 
-    shards = app.Shards(folders, run_missing=run_missing, baseline=baseline)
+    shards = app.Shards(folders, run_missing=run_missing and not without_secrets, baseline=baseline)
     return app.merge(suite, shards, _world(), Appearance(output, quiet), Posting(**told))
 
 
