@@ -244,6 +244,8 @@ def carry_out(order: Order, world: World, appearance: Appearance, posting: Posti
             order, stop=stop, tell=conclusion.tell, watch=lambda run: progress.shown(run, world.stderr)
         )
 
+    if job and not order.shard:
+        job.announce()
     gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
     with job.working() if job else contextlib.nullcontext():
         around = functools.partial(prints_go_to, world.stderr, clean)

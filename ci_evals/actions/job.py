@@ -73,6 +73,15 @@ class Job:
             self.warn(self.context.problem)
         self._hand_on({"results-path": str(self._out)})
 
+    def announce(self) -> None:
+        """Say in the comment that a run is under way, where that was asked for."""
+        if self._posting.comment_progress and self._posting.comment == "auto" and self.context.pull_request:
+            from ci_evals.commenting import Place, post_progress
+
+            posted = post_progress(self._suite.name, self.context, Place(self._posting.artifact))
+            if posted.warning:
+                self.warn(posted.warning)
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """The time in which code under test prints: folded, and without workflow commands."""
