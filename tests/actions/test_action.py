@@ -14,9 +14,11 @@ from typing import Any
 import click
 import pytest
 import yaml
+from aiohttp import web
 from fakes.github import FakeGitHub
+from fakes.http_server import never, serving
 from jobs import Repository, outputs_in
-from processes import environment
+from processes import ci_evals, environment, finished, start
 from suites import write_suite
 
 from ci_evals.cli import group
@@ -94,11 +96,11 @@ def test_no_workflow_runs_on_pull_request_target() -> None:
 # The shell steps.
 
 
-def as_runner(script: str, folder: Path) -> list[str]:
+def as_runner(script: str, folder: Path) -> tuple[str, ...]:
     """How the runner starts a bash step: the script in a file."""
     path = folder / "step.sh"
     path.write_text(script, encoding="utf-8")
-    return ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(path)]
+    return "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(path)
 
 
 def inputs_of(command: str, **given: str) -> dict[str, str]:
@@ -116,49 +118,44 @@ async def test_the_run_step_does_what_its_inputs_say(repository: Repository, fak
     run = fake.state.add_run("a" * 40)
     environ = repository.environment("push", {"before": "b" * 40}, run, tmp_path)
     given = inputs_of("run", runs="2", **{"extra-args": "--quiet\n  --out  'x'*"})
-    done = subprocess.run(
-        as_runner(step("run", "run")["run"], tmp_path),
-        cwd=tmp_path,
-        env={**environment(environ), **given},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    command = as_runner(step("run", "run")["run"], tmp_path)
+    ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
+    assert ended.code == 0, ended.err
     handed_on = outputs_in(tmp_path / "output")
     assert handed_on["verdict"] == "pass"
     assert handed_on["report-path"] == str(tmp_path / "'x'*" / "report.json")  # split at blanks, and nothing else
-    assert json.loads(Path(handed_on["report-path"]).read_bytes())["totals"]["passed"] == 8
+    assert json.loads((tmp_path / "'x'*" / "report.json").read_bytes())["totals"]["passed"] == 8
 
 
 @posix
 async def test_an_interrupt_of_the_steps_process_leaves_a_report(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
-    (tmp_path / "agent.py").write_text(
-        "import asyncio\nasync def answer(text):\n"
-        "    await asyncio.sleep(0 if text == 'quick' else 600)\n    return 'quick'\n"
-    )
-    cases = [{"id": name, "input": name, "expect": [{"equals": "quick"}]} for name in ("quick", "slow")]
-    write_suite(tmp_path, cases, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
-    environ = repository.environment("push", {"before": "b" * 40}, fake.state.add_run("a" * 40), tmp_path)
-    process = await asyncio.create_subprocess_exec(
-        *as_runner(step("run", "run")["run"], tmp_path),
-        cwd=tmp_path,
-        env={**environment(environ), **inputs_of("run", baseline="none")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    journal = tmp_path / "ci-evals-results" / "results.jsonl"
-    while not (journal.exists() and journal.read_bytes().count(b'"passed"')):
-        await asyncio.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    await process.communicate()
-    assert process.returncode == 130
+    stuck = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if len(server.seen) == 1:
+            return web.json_response({"output": "hello"})
+        stuck.set()
+        return await never(request)
+
+    async with serving() as server:
+        server.answers(respond)
+        provider = {"name": "agent", "type": "http", "url": server.url}
+        write_suite(tmp_path, providers=[provider], runs=2, max_concurrency=1)
+        run = fake.state.add_run("a" * 40)
+        environ = repository.environment("push", {"before": "b" * 40}, run, tmp_path)
+        command = as_runner(step("run", "run")["run"], tmp_path)
+        process = await start(tmp_path, command=command, environ={**environ, **inputs_of("run", baseline="none")})
+        await stuck.wait()
+        process.send_signal(signal.SIGINT)
+        ended = await finished(process)
+    assert ended.code == 130
     handed_on = outputs_in(tmp_path / "output")
-    report = json.loads(Path(handed_on["report-path"]).read_bytes())
+    out = tmp_path / "ci-evals-results"
+    assert (handed_on["results-path"], handed_on["report-path"]) == (str(out), str(out / "report.json"))
+    report = json.loads((out / "report.json").read_bytes())
     assert (report["interrupted"], report["totals"]["passed"]) == ("SIGINT", 1)
-    assert handed_on["results-path"] == str(journal.parent)
 
 
 @posix
