@@ -335,8 +335,9 @@ def grade(
     loaded = load_suite(path, os.environ, Overrides(out=out), offline=True, judging=True)
 
     from ci_evals import app
+    from ci_evals.world import Appearance
 
-    return app.grade(loaded, traces, _world(), app.Appearance(output, quiet), match=match)
+    return app.grade(loaded, traces, _world(), Appearance(output, quiet), match=match)
 
 
 @group.group()

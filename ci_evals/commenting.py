@@ -18,7 +18,6 @@ from ci_evals.github.context import Context
 from ci_evals.recalled import read_summary
 from ci_evals.reports.comment import Comment, Links, progress_text
 from ci_evals.reports.json_report import REPORT
-from ci_evals.reports.markdown_text import code, link
 from ci_evals.reports.summary import Summary
 
 Mode = Literal["auto", "new"]
@@ -103,29 +102,6 @@ def post_progress(suite: str, context: Context, place: Place = Place()) -> Comme
 
     async def post(github: GitHub) -> Commented:
         return await _put(github, number, contribution, place.mode)
-
-    return _asked(context, post)
-
-
-def post_progress(suite: str, context: Context, place: Place = Place()) -> Commented:  # noqa: B008  immutable
-    """Say in the comment that a run of a suite is under way; its own section takes the place of that.
-
-    Args:
-        suite: its name.
-        context: the job.
-        place: where the section goes.
-    """
-    pull, run_id = context.pull_request, context.run_id
-    if pull is None:
-        return Commented()
-    if run_id is None or context.unusable:
-        return Commented(warning=f"{_NOT_POSTED}: {context.unusable or 'GITHUB_RUN_ID is not set'}")
-    text = f"### ⏳ {code(suite)} is under way\n\n" + (link("log", context.run_url) if context.run_url else "")
-    section = SectionId(suite, context.workflow, place.part)
-    contribution = Contribution(section, Stamp(run_id, context.attempt, pull.head_sha), lambda _max_bytes: text)
-
-    async def post(github: GitHub) -> Commented:
-        return await _put(github, pull.number, contribution, "auto")
 
     return _asked(context, post)
 

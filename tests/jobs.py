@@ -79,7 +79,7 @@ class Repository:
     def environment(self, name: str, event: Mapping[str, Any], run: StoredRun, place: Path) -> dict[str, str]:
         """What a runner sets; `place` is for the files that it hands to a step."""
         path = place / "event.json"
-        path.write_text(json.dumps({"repository": {"default_branch": "main"}} | event))
+        path.write_text(json.dumps({"repository": {"default_branch": "main"}, **event}))
         return {
             "GITHUB_ACTIONS": "true",
             "GITHUB_API_URL": self.fake.api_url,

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,10 @@ async def test_an_interrupt_of_the_steps_process_leaves_a_report(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
     stuck = asyncio.Event()
+    asked = count(1)
 
     async def respond(request: web.Request) -> web.StreamResponse:
-        if len(server.seen) == 1:
+        if next(asked) == 1:
             return web.json_response({"output": "hello"})
         stuck.set()
         return await never(request)
