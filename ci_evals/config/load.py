@@ -27,7 +27,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
-from ci_evals.verdict.metrics import BY_LABEL, WHOLE, read_metric
+from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
