@@ -149,7 +149,7 @@ async def test_a_step_has_tokens_error_and_what_it_returned(tmp_path: Path, modu
         ("def answer(text): return text", None),
         ("def answer(text):\n  with tracer.start_as_current_span('http get'): return text", None),
         (
-            "def answer(text):\n  with tool('spanned'):\n"
+XX
             "    return {'output': text, 'steps': [{'kind': 'tool_call', 'name': 'told'}]}",
             [("tool_call", "told")],
         ),
