@@ -270,7 +270,7 @@ def merge(
     show_default=True,
     help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
 )
-@click.option("--judge", metavar="PROVIDER", help="The provider of the suite that prefers.")
+@click.option("--judge", metavar="PROVIDER", help="The judge or provider of the suite that prefers.")
 @click.option("--rubric", metavar="TEXT", help="What the judge goes by; default: correct, helpful, to the point.")
 @click.option("--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge.")
 @options.setting(
@@ -296,6 +296,8 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
       ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
     """
     from ci_evals import app
+    from ci_evals.config.asked import load_asked
+    from ci_evals.config.load import find_config
     from ci_evals.engine.pairwise import RUBRIC, Judge
 
     judge, function, rubric = others["judge"], others["function"], others["rubric"]
@@ -303,8 +305,11 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
         raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
     if rubric and function:
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
-    suite = _suite(config, {"providers": (judge,) if judge else None}, offline=judge is None)
-    prefers = Judge(function, suite.providers[0] if judge else None, rubric or RUBRIC)
+    if judge:
+        suite, model = load_asked(config or find_config(Path()), os.environ, judge)
+        prefers = Judge(provider=model, rubric=rubric or RUBRIC)
+    else:
+        suite, prefers = _suite(config, {}, offline=True), Judge(function)
     found = app.pairwise(suite, (a, b), others["report"], prefers, _world(), output)
     return int(fail_if_worse and found.preference.side == "a")
 

@@ -27,6 +27,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
+from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
@@ -320,11 +321,7 @@ class _Loader:
             self.check_bars("tag", gate.get("tags"), sorted(cases.tags))
 
     def check_metrics(self, bars: Any) -> None:
-        if not isinstance(bars, Map):
-            return
-        from ci_evals.verdict.metrics import BY_LABEL, WHOLE, read_metric
-
-        for name in bars:
+        for name in bars if isinstance(bars, Map) else ():
             if read_metric(name) is None:
                 text = (
                     f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
