@@ -9,7 +9,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-slow check bench bench-profile clean
+.PHONY: help demo test test-slow check bench bench-profile simulate images clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,8 @@ help:
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
 	@echo 'make bench-profile  show where the time of a run goes'
+	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
+	@echo 'make images         take the pictures of the docs anew (needs Chromium)'
 	@echo 'make clean          remove everything that was made here'
 
 demo: $(RUNTIME)
@@ -54,6 +56,13 @@ bench: $(DEV)
 
 bench-profile: $(DEV)
 	$(BIN)/python -m benchmarks.hotspots
+
+simulate: $(DEV)
+	$(BIN)/python -m benchmarks.simulate
+	$(BIN)/python -m benchmarks.pictures
+
+images: $(DEV)
+	PYTHONPATH=tests $(BIN)/python tests/screenshots.py docs/images
 
 clean:
 	rm -rf $(VENV) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

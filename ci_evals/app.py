@@ -6,15 +6,16 @@ import functools
 import gc
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import uuid4
 
 import msgspec
 
 from ci_evals import progress
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
@@ -22,6 +23,7 @@ from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
 from ci_evals.model import Gate
 from ci_evals.order import Order
+from ci_evals.recalled import with_answers
 from ci_evals.redaction import Redactor, mask_commands
 from ci_evals.report import Report
 from ci_evals.reports.notes import notes
@@ -31,9 +33,14 @@ from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
 from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
-from ci_evals.suite import Suite
+from ci_evals.suite import Suite, digest
+from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import exit_code
+from ci_evals.verdict.history import Baseline
 from ci_evals.verdict.pairwise import preference
+
+if TYPE_CHECKING:
+    from ci_evals.reports.power import PowerFormat
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
@@ -87,7 +94,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         revision=revision(world),
         run_id=uuid4().hex,
         files=suite.out,
-        baseline=read_baseline(continuation.baseline, suite.name) if continuation.baseline else None,
+        baseline=_baseline(continuation.baseline, suite),
     )
     return carry_out(order, world, appearance)
 
@@ -111,16 +118,17 @@ def merge(
         run_missing: run what no shard has a result of.
         baseline: reports to compare with.
     """
+    sources = _journals(folders)
     order = Order(
         suite=suite,
         journal=suite.out / JOURNAL,
-        sources=_journals(folders),
+        sources=sources,
         merge=True,
         run_missing=run_missing,
         revision=revision(world),
-        run_id=uuid4().hex,
+        run_id=_merged_id(sources),
         files=suite.out,
-        baseline=read_baseline(baseline, suite.name) if baseline else None,
+        baseline=_baseline(baseline, suite),
     )
     check_sources(order)
     if run_missing and (missing := missing_shards(order.sources)):
@@ -268,7 +276,7 @@ class Conclusion(NamedTuple):
 
     def write(self, report: Report) -> Summary:
         suite = self.order.suite
-        summary = summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs)
+        summary = with_answers(summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs))
         write_reports(summary, self.out, suite.formats)
         append_step_summary(summary, self.world)
         return summary
@@ -285,6 +293,21 @@ class Conclusion(NamedTuple):
 
     def _tell(self, lines: Iterable[str]) -> None:
         say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))
+
+
+def tell_power(suite: Suite, history: Iterable[Path], world: World, output: "PowerFormat") -> None:
+    """Print what a suite can detect. `history` are reports that show how its answers vary."""
+    from ci_evals.reports.power import render_power
+    from ci_evals.verdict.power import Size, power_of
+
+    paths = tuple(history)
+    known = read_baseline(paths, suite.name) if paths else None
+    if isinstance(known, NoComparison):
+        raise StorageError(known.reason)
+    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
+    size = Size(len(suite.cases), each.most_common(1)[0][0])
+    found = power_of(suite.name, size, len(suite.variants), known, ", ".join(path.as_posix() for path in paths))
+    say(world.stdout, Redactor(suite.secrets).clean_text(render_power(found, output)) + "\n")
 
 
 def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
@@ -326,6 +349,17 @@ def revision(world: World) -> str | None:
     except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _merged_id(sources: Iterable[Path]) -> str:
+    """What a merge is called: the same for the same journals, so that it can be repeated to the byte."""
+    starts = (header for path in sources for header in headers(path)[:1])
+    return digest([(header.suite.run_id, header.started_at) for header in starts])
+
+
+def _baseline(paths: Sequence[Path], suite: Suite) -> Baseline | NoComparison | None:
+    """What the suite's run is compared with; None if nothing was named."""
+    return read_baseline(paths, suite.name, redactor=Redactor(suite.secrets)) if paths else None
 
 
 def _journals(paths: Iterable[Path]) -> tuple[Path, ...]:

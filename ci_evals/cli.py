@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_evals import __version__, options, streams
+from ci_evals import __version__, options, report_commands, streams
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from ci_evals.app import World
+    from ci_evals.reports.power import PowerFormat
     from ci_evals.suite import Suite
 
 MAX_PROBLEMS_SHOWN = 50
@@ -374,6 +375,46 @@ def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] |
 
 
 @group.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[CONFIG]")
+@options.setting(
+    "--history",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be repeated.",
+)
+@options.providers
+@options.runs
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed on stdout.",
+)
+def power(
+    file: Path | None,
+    history: tuple[Path, ...],
+    runs: int | None,
+    providers: tuple[str, ...] | None,
+    output: "PowerFormat",
+) -> None:
+    """Say what a suite can detect, and what more runs or cases would buy; calls nothing, costs nothing.
+
+    \b
+    Examples:
+      ci-evals power
+      ci-evals power evals/support.yaml --runs 5 --history main/report.json
+    """
+    suite = _suite(file, {"runs": runs, "providers": providers}, offline=True)
+
+    from ci_evals import app
+
+    app.tell_power(suite, history, _world(), output)
+
+
+@group.command()
 def schema() -> None:
     """Print the JSON Schema of evals.yaml.
 
@@ -401,6 +442,11 @@ def init(folder: Path, *, force: bool) -> None:
     for path in write_starter(folder, overwrite=force):
         click.echo(f"written: {path.as_posix()}")
     click.echo("next: ci-evals run")
+
+
+group.add_command(report_commands.comment)
+group.add_command(report_commands.compare)
+group.add_command(report_commands.explain)
 
 
 @group.command("mock-server")

@@ -20,7 +20,15 @@ class Setting(click.Option):
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
         """Take the value of this option; without one, its variable or its default."""
-        return super().handle_parse_result(ctx, {key: value for key, value in opts.items() if value != ""}, args)
+        given = {key: _without_empty(value) for key, value in opts.items()}
+        return super().handle_parse_result(
+            ctx, {key: value for key, value in given.items() if value not in ("", [])}, args
+        )
+
+
+def _without_empty(value: Any) -> Any:
+    """Of an option that may be repeated, what was not empty."""
+    return [each for each in value if each != ""] if isinstance(value, list) else value
 
 
 setting = partial(click.option, cls=Setting)
@@ -113,6 +121,14 @@ output = setting(
     show_default=True,
     envvar="CI_EVALS_FORMAT",
     show_envvar=True,
+    help="What is printed on stdout.",
+)
+report_format = setting(
+    "--format",
+    "output",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
     help="What is printed on stdout.",
 )
 quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")

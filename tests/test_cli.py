@@ -13,7 +13,7 @@ from processes import Finished, ci_evals, finished, start
 from suites import ONE_CASE, write_suite
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
-COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "mock-server"]
+COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "compare", "explain", "mock-server"]
 
 
 def report_in(folder: Path) -> dict[str, Any]:

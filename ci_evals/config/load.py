@@ -215,6 +215,7 @@ class _Loader:
         judges = self.judging(cases, providers, judges)
         self.check_gate(settings.get("gate"), reader)
         self.check_prices(settings.get("budget"), cases, (*providers, *judges))
+        self.check_runs(entry)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
@@ -324,6 +325,12 @@ class _Loader:
             if not provider.own_code and not has_price(provider):
                 text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
                 self.decoder.problem(line_of(self.root, "budget"), "budget", text)
+
+    def check_runs(self, entry: SuiteEntry | None) -> None:
+        """A suite never runs a cell less often than it says."""
+        if entry is not None and entry.max_runs is not None and entry.max_runs < entry.runs:
+            text = f"{entry.max_runs} is less than `runs: {entry.runs}`: it says how far to go on after these"
+            self.decoder.problem(line_of(self.root, "max_runs"), "max_runs", text)
 
     def quietly(self, value: Any, kind: type[T]) -> T | None:
         """Decode a value whose problems have been told; None if it has any."""

@@ -23,11 +23,11 @@ class Standing(NamedTuple):
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
-    """Every variant, the best first; empty for so few that nobody needs an order.
+    """Every variant, the best first; empty for so few that nobody needs an order, or without any rate.
 
     A variant's rank is one more than the number of variants whose interval is wholly above its own.
     """
-    if len(variants) < FEWEST:
+    if len(variants) < FEWEST or all(variant.pass_rate is None for variant in variants):
         return ()
     ranks = [_rank(variant, variants) for variant in variants]
     standings = [

@@ -8,9 +8,19 @@ from typing import NamedTuple
 
 from ci_evals.model import Gate, Variant
 from ci_evals.report import STATUSES, Counts, Figures, Report
-from ci_evals.reports.figures import usd
+from ci_evals.reports.figures import UNKNOWN, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.pass_rate import pass_rate
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.sentences import rate_change, ratio_change
+
+
+class VariantChange(NamedTuple):
+    """A variant beside its base, in words: pass rate, cost of a run, latency. Empty where a side does not know it."""
+
+    pass_rate: str
+    cost: str
+    latency: str
 
 
 class VariantReport(NamedTuple):
@@ -18,7 +28,8 @@ class VariantReport(NamedTuple):
 
     `pass_rate` is the mean over cells of their share of passed runs, as the gate sees it; `lower` and `upper` bound
     it, each at the gate's confidence. `unpriced_runs` are graded runs whose price is not known; `unknown_cost` is the
-    word for a cost that nobody can tell.
+    word for a cost that nobody can tell. Of a run phase that was settled early, no rate or score is known: what had run
+    by then is no fair sample. `change` is None without a comparison.
     """
 
     variant: Variant
@@ -31,6 +42,7 @@ class VariantReport(NamedTuple):
     grader_means: Mapping[str, float]
     unpriced_runs: int
     unknown_cost: str
+    change: VariantChange | None = None
 
     @property
     def cost_usd(self) -> float | None:
@@ -60,7 +72,8 @@ def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
     cells = report.cells_of(variant)
     slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
     by_cell = [report.counts((cell,)) for cell in cells]
-    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell)
+    fair = report.settled is None
+    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell) if fair else None
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
     return VariantReport(
         variant=variant,
@@ -68,11 +81,28 @@ def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
         pass_rate=float(rate.rate) if rate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
-        mean_score=_mean_score(report, slots),
+        mean_score=_mean_score(report, slots) if fair else None,
         figures=report.figures(cells),
-        grader_means=report.grader_means(variant),
+        grader_means=report.grader_means(variant) if fair else {},
         unpriced_runs=_unpriced_runs(report, slots),
         unknown_cost="recorded" if 0 < report.totals.graded <= report.columns.recorded else "unknown",
+        change=_change(summary, variant),
+    )
+
+
+def _change(summary: Summary, variant: Variant) -> VariantChange | None:
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison):
+        return None
+    key = variant.provider, variant.prompt
+    found = next((each for each in comparison.variants if (each.provider, each.prompt) == key), None)
+    if found is None:
+        return VariantChange(UNKNOWN, "", "")
+    fair = summary.report.settled is None
+    return VariantChange(
+        pass_rate=rate_change(comparison, found) if fair else UNKNOWN,
+        cost=ratio_change(found.differences.cost),
+        latency=ratio_change(found.differences.latency),
     )
 
 
