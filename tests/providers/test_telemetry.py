@@ -143,16 +143,19 @@ async def test_a_step_has_tokens_error_and_what_it_returned(tmp_path: Path, modu
     assert (booked.arguments, booked.error) == ({"to": "Rome"}, "sold out")
 
 
+TOLD = """
+def answer(text):
+    with tool("spanned"):
+        return {"output": text, "steps": [{"kind": "tool_call", "name": "told"}]}
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "steps"),
     [
         ("def answer(text): return text", None),
         ("def answer(text):\n  with tracer.start_as_current_span('http get'): return text", None),
-        (
-XX
-            "    return {'output': text, 'steps': [{'kind': 'tool_call', 'name': 'told'}]}",
-            [("tool_call", "told")],
-        ),
+        (TOLD, [("tool_call", "told")]),
     ],
 )
 async def test_spans_fill_in_only_what_the_answer_does_not_tell(
