@@ -291,3 +291,13 @@ async def test_concurrency_holds_for_graders_that_wait_and_may_be_without_limit(
 def test_the_suites_own_limit_may_be_none() -> None:
     suite = Suite(cases=["hi"], providers=echo, expect=[Contains("hi")], max_concurrency=math.inf)
     assert evaluate_sync(suite).all_passed
+
+
+async def test_judges_are_asked_by_graders_and_are_no_columns() -> None:
+    def judge(_: str) -> str:
+        return '{"reason": "Fine.", "verdict": "pass"}'
+
+    suite = Suite(cases=[Case(input="x", expect=[{"judge": "polite"}])], providers=echo, judges=judge)
+    report = await evaluate(suite)
+    assert [str(variant) for variant in suite.variants] == ["echo"]
+    assert report.runs[0].grades[0].reason == "judged pass: Fine."
