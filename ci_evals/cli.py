@@ -17,9 +17,10 @@ from ci_evals import __version__, options, report_commands, streams
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from ci_evals.app import World
+    from ci_evals.actions.earlier import Wanted
     from ci_evals.reports.power import PowerFormat
     from ci_evals.suite import Suite
+    from ci_evals.world import World
 
 MAX_PROBLEMS_SHOWN = 50
 
@@ -172,7 +173,16 @@ def group() -> None:
     show_envvar=True,
     help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
 )
+@options.setting(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    envvar="CI_EVALS_RECORD",
+    show_envvar=True,
+    help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
+)
 @options.baseline
+@options.posting
 @options.output
 @options.quiet
 def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
@@ -193,31 +203,41 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
     """
     if others["replay_only"] and others["replay"] is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    named = {name: others.pop(name) for name in options.OVERRIDING}
-    suite = _suite(config, named, offline=others["replay_only"])
+    named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))
+    suite, without_secrets = _suite_of_job(config, named, offline=others["replay_only"])
 
     from ci_evals import app
+    from ci_evals.actions.job import Posting
+    from ci_evals.world import Appearance
 
-    return app.run(suite, app.Continuation(**others), _world(), app.Appearance(output, quiet))
+    continuation = app.Continuation(**others, without_secrets=without_secrets)
+    return app.run(suite, continuation, _world(), Appearance(output, quiet), Posting(**told))
 
 
 @group.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
-@click.option("--run-missing", is_flag=True, help="Run what no shard has a result of.")
+@options.setting(
+    "--run-missing",
+    is_flag=True,
+    envvar="CI_EVALS_RUN_MISSING",
+    show_envvar=True,
+    help="Run what no shard has a result of, and again what looks worse than the baseline.",
+)
 @options.baseline
+@options.posting
 @options.output
 @options.quiet
 def merge(
     folders: tuple[Path, ...],
     config: Path | None,
-    baseline: tuple[Path, ...],
+    baseline: "Wanted",
     output: str,
     *,
     run_missing: bool,
     quiet: bool,
-    **overrides: Any,
+    **others: Any,
 ) -> int:
     """Put the results of shards together, judge them, and exit with the verdict.
 
@@ -228,12 +248,15 @@ def merge(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    suite = _suite(config, overrides, offline=not run_missing)
+    named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))
+    suite, without_secrets = _suite_of_job(config, named, offline=not run_missing)
 
     from ci_evals import app
+    from ci_evals.actions.job import Posting
+    from ci_evals.world import Appearance
 
-    appearance = app.Appearance(output, quiet)
-    return app.merge(suite, folders, _world(), appearance, run_missing=run_missing, baseline=baseline)
+    shards = app.Shards(folders, run_missing=run_missing and not without_secrets, baseline=baseline)
+    return app.merge(suite, shards, _world(), Appearance(output, quiet), Posting(**told))
 
 
 @group.command()
@@ -317,8 +340,9 @@ def grade(
     loaded = load_suite(path, os.environ, Overrides(out=out), offline=True, judging=True)
 
     from ci_evals import app
+    from ci_evals.world import Appearance
 
-    return app.grade(loaded, traces, _world(), app.Appearance(output, quiet), match=match)
+    return app.grade(loaded, traces, _world(), Appearance(output, quiet), match=match)
 
 
 @group.group()
@@ -357,14 +381,15 @@ def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: st
 @group.command()
 @options.config
 @options.providers
+@options.tags
 @options.runs
-def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] | None) -> None:
+def validate(config: Path | None, **overrides: Any) -> None:
     """Check a suite without calling anything.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
     variables that are not set, templates that do not fit their cases.
     """
-    suite = _suite(config, {"runs": runs, "providers": providers})
+    suite = _suite(config, overrides)
 
     from ci_evals.report import Matrix
     from ci_evals.reports.figures import number_of
@@ -470,7 +495,25 @@ def _suite(config: Path | None, overrides: Mapping[str, Any], *, offline: bool =
     return load_suite(config or find_config(Path()), os.environ, Overrides(**overrides), offline=offline)
 
 
+def _suite_of_job(config: Path | None, overrides: Mapping[str, Any], *, offline: bool) -> tuple["Suite", bool]:
+    """The suite, and whether it can only be replayed: where GitHub gives no secrets, keys may be missing."""
+    try:
+        return _suite(config, overrides, offline=offline), False
+    except ConfigError:
+        if not _without_secrets_here():
+            raise
+        return _suite(config, overrides, offline=True), True
+
+
+def _without_secrets_here() -> bool:
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return False
+    from ci_evals.github.context import read_context
+
+    return read_context(os.environ).read_only
+
+
 def _world() -> "World":
-    from ci_evals.app import World
+    from ci_evals.world import World
 
     return World(os.environ, Path(), sys.stdout, sys.stderr)

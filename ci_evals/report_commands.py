@@ -11,9 +11,9 @@ import click
 from ci_evals import options, streams
 
 if TYPE_CHECKING:
-    from ci_evals.app import World
     from ci_evals.commenting import Mode
     from ci_evals.comparing import ReportFormat
+    from ci_evals.world import World
 
 report_path = click.Path(path_type=Path)
 
@@ -176,13 +176,13 @@ def _inert(text: str) -> str:
 
 def _appearance() -> tuple[int, bool]:
     """The width of the terminal, and whether it has colors."""
-    from ci_evals.app import terminal_width
+    from ci_evals.conclusion import terminal_width
 
     return terminal_width(_world()), sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def _world() -> "World":
-    from ci_evals.app import World
+    from ci_evals.world import World
 
     return World(os.environ, Path(), sys.stdout, sys.stderr)
 

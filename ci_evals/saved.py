@@ -89,6 +89,7 @@ class _Document(Struct, frozen=True):
     suite: SuiteInfo
     started_at: float
     cells: tuple[_Cell, ...]
+    interrupted: str | None = None
     id: str = ""
     history: _History = _History()
     trend_point: TrendPoint | None = None
@@ -120,6 +121,11 @@ class SavedReport(NamedTuple):
     def own_id(self) -> str:
         """Tells it from other reports; version 1 had no ids."""
         return self.document.id or self.path.as_posix()
+
+    @property
+    def interrupted(self) -> str | None:
+        """Why it ended early, or None."""
+        return self.document.interrupted
 
     @property
     def confirm_runs(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ci_evals.reports.findings import MAX_CASES_OF_ERROR, error_groups, over_budget
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, task_reports
 from ci_evals.reports.leaderboard import TIES, leaderboard
+from ci_evals.reports.markdown_text import Markdown
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.sections import Room, environment, sections
 from ci_evals.reports.summary import Summary
@@ -19,15 +20,22 @@ MAX_BYTES = 900_000
 _CELLS_BYTES = 600_000  # the rest is for tables of at most `_MAX_ROWS` rows, whose names are cut
 _MAX_CELLS = 200
 _MAX_ROWS = 50
+_CUT = Markdown("\x1e")  # no text of others has one: `visible` writes it as its escape
 _WORST_FIRST = ("error", "fail", "borderline", "pass")
 
 
 def render(summary: Summary) -> Iterator[bytes]:
     """summary.md, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
+    yield "".join(pieces(summary)).encode()
+
+
+def pieces(summary: Summary) -> list[str]:
+    """summary.md in pieces that may be left out from the end; each of them is whole by itself."""
     report, verdict, comparison = summary.report, summary.verdict, summary.comparison
     template = environment().get_template("summary.md.j2")
     variants = variant_reports(summary)
-    yield template.render(
+    text = template.render(
+        cut=_CUT,
         report=report,
         verdict=verdict,
         notes=(*notes(report), *comparison_notes(summary)),
@@ -46,7 +54,8 @@ def render(summary: Summary) -> Iterator[bytes]:
         max_labels=MAX_LABELS_SHOWN,
         population=population_bounds(report, summary.gate),
         scope_label=scope_label,
-    ).encode()
+    )
+    return text.split(_CUT)
 
 
 def _badness(scope: ScopeVerdict) -> int:

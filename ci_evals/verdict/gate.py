@@ -27,6 +27,8 @@ from ci_evals.verdict.scopes import (
 from ci_evals.verdict.sentences import calm_sentence
 from ci_evals.verdict.words import exact, number_of, percent
 
+FailOn = Literal["fail", "borderline", "never"]
+
 _BAR_IS = {"pass": "met", "borderline": "in doubt", "fail": "missed"}
 
 
@@ -63,9 +65,19 @@ def decide(report: Report, gate: Gate | None, comparison: Comparison | NoCompari
     return _combined(bars, tuple(found)) if found else bars
 
 
-def exit_code(verdict: Verdict, gate: Gate | None) -> int:
-    """0 pass, 1 fail, 3 no verdict; borderline is 0 unless the gate says `on_borderline: fail`."""
-    blocks = gate is not None and gate.on_borderline == "fail" and not verdict.warning
+def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
+    """0 pass, 1 fail, 3 no verdict; borderline is 0 unless the gate says `on_borderline: fail`.
+
+    Args:
+        verdict: what the gate said.
+        gate: the suite's.
+        fail_on: the mildest verdict that fails, in place of the gate's `on_borderline`; `never`: none does, not even
+            the lack of one.
+    """
+    if fail_on == "never":
+        return 0
+    usual = gate is not None and gate.on_borderline == "fail"
+    blocks = (usual if fail_on is None else fail_on == "borderline") and not verdict.warning
     return {"pass": 0, "borderline": int(blocks), "fail": 1, "error": 3}[verdict.status]
 
 

@@ -167,7 +167,7 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
 def nothing_compared(comparison: Comparison) -> str:
     """Why a comparison has nothing to say."""
     base = comparison.baseline
-    if not comparison.base_variants:
+    if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(str(Variant(*variant))) for variant in base.variants)
         return f"nothing to compare: {base.name} has other providers or prompts ({theirs})"
     return f"nothing to compare: no case that is the same here and on {base.name} was graded on both"
