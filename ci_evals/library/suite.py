@@ -33,6 +33,8 @@ class Suite:
         timeout_s: seconds that one call may take.
         retries: further attempts after a refused or lost call.
         seed: of the order in which cells run.
+        label: kept in reports, to group them by.
+        confirm_runs: further runs of a case that looks worse than a baseline.
         description: for a reader.
         folder: where relative paths start and `.env` is looked for; the working directory unless given.
         place: the file and line to name in messages; where this is called unless given.
@@ -59,6 +61,8 @@ class Suite:
         timeout_s: float | None = None,
         retries: int | None = None,
         seed: int | None = None,
+        label: str | None = None,
+        confirm_runs: int | None = None,
         description: str | None = None,
         folder: Path | str | None = None,
         place: tuple[str, int] | None = None,
@@ -67,6 +71,8 @@ class Suite:
         given = {
             "name": name,
             "description": description,
+            "label": label,
+            "confirm_runs": confirm_runs,
             "runs": runs,
             "max_runs": max_runs,
             "stop_early": stop_early,

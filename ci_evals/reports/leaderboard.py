@@ -23,12 +23,15 @@ class Standing(NamedTuple):
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
-    """Every variant, the best first; empty for so few that nobody needs an order.
+    """As `ranked`; empty for so few that nobody needs an order."""
+    return () if len(variants) < FEWEST else ranked(variants)
+
+
+def ranked(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
+    """Every variant, the best first.
 
     A variant's rank is one more than the number of variants whose interval is wholly above its own.
     """
-    if len(variants) < FEWEST:
-        return ()
     ranks = [_rank(variant, variants) for variant in variants]
     standings = [
         Standing(rank, rank is not None and ranks.count(rank) > 1, variant)
