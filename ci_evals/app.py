@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 from uuid import uuid4
 
+import msgspec
+
 from ci_evals import progress
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
@@ -124,6 +126,55 @@ def merge(
     if run_missing and (missing := missing_shards(order.sources)):
         say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
     return carry_out(order, world, appearance)
+
+
+def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appearance, *, match: str | None) -> int:
+    """Grade traces that are there, and return the exit code; nothing is run, only judges are asked.
+
+    Args:
+        suite: whose cases they answer.
+        paths: files of traces, or folders of them.
+        world: environment and streams.
+        appearance: what is printed.
+        match: the attribute of a trace that holds the id of its case.
+    """
+    from ci_evals.engine.traces import TraceAnswers, matched, read_traces
+    from ci_evals.providers.mock import Mock
+
+    found = matched((trace for path in paths for trace in read_traces(path, match)), suite.cases)
+    if found.strangers:
+        ids = ", ".join(dict.fromkeys(repr(trace.case_id or trace.asked)[:80] for trace in found.strangers[:5]))
+        text = f"warning: {len(found.strangers)} trace(s) match no case of {suite.file}: {ids}\n"
+        say(world.stderr, Redactor(suite.secrets).clean_text(without_commands(text)))
+    cases = [msgspec.structs.replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases]
+    traced = msgspec.structs.replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
+    order = Order(
+        suite=traced,
+        journal=suite.out / JOURNAL,
+        traces=TraceAnswers(found.by_case),
+        revision=revision(world),
+        run_id=uuid4().hex,
+    )
+    return carry_out(order, world, appearance)
+
+
+def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, output: str) -> int:
+    """Measure a suite's judge against people's labels; returns 0 if it is fit to gate, 1 if not, 3 if unknown."""
+    from ci_evals.engine import judge_check
+    from ci_evals.reports.judge_check import render, render_json, sentence
+
+    judge = judge_check.judge_of(suite, rubric)
+    found = asyncio.run(judge_check.check(suite, judge, judge_check.read_rows(labels)))
+    counted = (found.table, found.kappa, len(found.unanswered), found.judging)
+    if output == "json":
+        text = render_json(*counted, found.fit)
+    else:
+        text = render(*counted, sentence(found.fit, judge_check.BAR, judge_check.FEWEST_LABELS))
+    redactor = Redactor(suite.secrets)
+    for told in dict.fromkeys(found.unanswered[:3]):
+        say(world.stderr, redactor.clean_text(without_commands(f"no verdict: {told}\n")))
+    say(world.stdout, redactor.clean_text(text))
+    return {True: 0, False: 1, None: 3}[found.fit]
 
 
 def pairwise(suite: Suite, sides: Sequence[str], report: Path, judge: Judge, world: World, output: str) -> Comparison:

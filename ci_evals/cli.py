@@ -286,6 +286,69 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
 
 
 @group.command()
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="TRACES...")
+@options.setting("--suite", type=click.Path(path_type=Path), help="The suite; default: evals.yaml here or in .github/.")
+@options.setting("--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case.")
+@options.out
+@options.output
+@options.quiet
+def grade(
+    traces: tuple[Path, ...], suite: Path | None, match: str | None, out: Path | None, output: str, *, quiet: bool
+) -> int:
+    """Grade traces that are there, without running anything, and exit with the verdict.
+
+    TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or one to the line), or a run JSON
+    of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`, `case_id`, `case.id` or `task_id`, or
+    whose input it was asked. Judges are asked; cases without a trace are errored.
+
+    \b
+    Example:
+      ci-evals grade traces.jsonl --suite evals.yaml
+    """
+    from ci_evals.config.load import Overrides, find_config, load_suite
+
+    path = suite or find_config(Path())
+    loaded = load_suite(path, os.environ, Overrides(out=out), offline=True, judging=True)
+
+    from ci_evals import app
+
+    return app.grade(loaded, traces, _world(), app.Appearance(output, quiet), match=match)
+
+
+@group.group()
+def judge() -> None:
+    """Measure models that judge."""
+
+
+@judge.command("check")
+@click.argument("labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LABELS.jsonl")
+@options.setting("--suite", type=click.Path(path_type=Path), help="The suite; default: evals.yaml here or in .github/.")
+@options.setting("--rubric", help="Which judge, by its rubric, if the suite has several.")
+@options.output
+def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: str) -> int:
+    """Measure a judge against people's labels, and say whether it is fit to gate.
+
+    LABELS.jsonl has one answer to the line: `output`, `label` (pass or fail), and perhaps `input`, `reference`,
+    `context` and `case`. The judge is the suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 %
+    interval lies from 0.6 on.
+
+    \b
+    Exit codes: 0 fit to gate · 1 not fit · 3 too little to tell
+
+    \b
+    Example:
+      ci-evals judge check labels.jsonl --suite evals.yaml
+    """
+    from ci_evals.config.load import Overrides, find_config, load_suite
+
+    loaded = load_suite(suite or find_config(Path()), os.environ, Overrides(), offline=True, judging=True)
+
+    from ci_evals import app
+
+    return app.check_judge(loaded, labels, rubric, _world(), output)
+
+
+@group.command()
 @options.config
 @options.providers
 @options.runs

@@ -6,6 +6,7 @@ CiEvalsError              the user can act; printed without a traceback
 ├── StorageError          a result or report cannot be written                         (exit 3)
 └── GitHubError           GitHub could not be asked or refused; `ci-evals run` only warns of it
 ProviderError             one call got no answer; becomes the run's error, never the program's
+GradingError              an answer could not be judged; likewise
 """
 
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ ErrorKind = Literal[
     "not_recorded",  # never called: only recorded answers were allowed
     "environment",  # what a task runs in could not be had, or its verifier gave no reward
     "grader",  # a grader crashed: the answer could not be judged
+    "judge",  # a model that judges could not be asked, or gave no verdict
 ]
 
 GitHubErrorKind = Literal[
@@ -110,3 +112,17 @@ class ProviderError(Exception):
     @property
     def retryable(self) -> bool:
         return self.kind in RETRYABLE
+
+
+class GradingError(Exception):
+    """An answer that could not be judged, through no fault of its own.
+
+    Args:
+        message: one line for a person: what is missing, and what to try.
+        kind: `judge` if a model that judges let it down.
+    """
+
+    def __init__(self, message: str, kind: Literal["grader", "judge"] = "grader") -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind: Literal["grader", "judge"] = kind

@@ -72,13 +72,14 @@ async def execute(
     stopped: str | None = None
     async with AsyncExitStack() as stack:
         ready = Ready()
+        calls = not order.replay_only and order.traces is None
         if order.run_missing:
             ready = await stack.enter_async_context(
-                opened(suite, matrix, columns, calls=not order.replay_only, files=order.files)
+                opened(suite, matrix, columns, calls=calls, judges=not order.replay_only, files=order.files)
             )
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         with ExitStack() as open_files:
-            replay = recordings(order, open_files)
+            replay = order.traces or recordings(order, open_files)
             there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
             journal = (Journal if there else Journal.new)(order.journal, redactor)
             open_files.callback(journal.close)

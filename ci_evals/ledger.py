@@ -103,7 +103,7 @@ class Ledger:
 
     def _report_of(self, part: Part, interrupted: str | None, confirmation: Report | None = None) -> Report:
         order, columns = self._order, part.columns
-        cases = order.suite.cases
+        cases, judges = order.suite.cases, order.suite.judge_identities
         started_at, duration_s = self._span()
         return Report(
             self._redactor.clean(describe(order)),
@@ -115,7 +115,7 @@ class Ledger:
             duration_s=duration_s,
             interrupted=interrupted,
             resumption=self._resumption(part) if self._continued or order.sources else None,
-            fingerprint_of=lambda row: case_fingerprint(cases[row]),
+            fingerprint_of=lambda row: case_fingerprint(cases[row], judges),
             looks=self.looks,
             settled=self.settled,
             confirmation=confirmation,

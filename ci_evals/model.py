@@ -48,6 +48,33 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
+StepKind = Literal["message", "model_request", "tool_call", "agent"]
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One thing that an agent did on its way to an answer.
+
+    Args:
+        kind: a message, a request to a model, a call of a tool that was carried out, or the start of a (sub-)agent.
+        name: the tool, the model, the agent, or the role of a message.
+        arguments: what a tool or an agent was given: a mapping, or its raw text if that is no JSON.
+        result: what came of it, as text: a tool's result, a message, what a model said.
+        error: why it failed; None if it did not.
+        usage: its tokens.
+        duration_s: how long it took, in seconds.
+        agent: the sub-agent that did it; None for the agent itself.
+    """
+
+    kind: StepKind
+    name: str = ""
+    arguments: Mapping[str, Any] | str = {}
+    result: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    duration_s: float | None = None
+    agent: str | None = None
+
+
 class Content(Struct, frozen=True, omit_defaults=True):
     """Audio, an image or any other file, with its media type, such as `audio/wav`.
 
@@ -65,7 +92,8 @@ class Content(Struct, frozen=True, omit_defaults=True):
 class Response(Struct, frozen=True, omit_defaults=True):
     """What a provider answered.
 
-    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's.
+    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
+    tell how it came to its answer.
 
     Of a conversation, `turns` has what was said; `output` is then the last answer, `tool_calls` and `usage` are
     those of all turns. `files` is what the answer was made of beside text.
@@ -77,9 +105,16 @@ class Response(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     finish_reason: str | None = None
     cost_usd: float | None = None
+    steps: tuple[Step, ...] | None = None
     reward: float | None = None
     turns: "tuple[Turn, ...]" = ()
     files: tuple[Content, ...] = ()
+
+    @property
+    def calls_made(self) -> tuple[ToolCall, ...]:
+        """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
+        made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
+        return made or self.tool_calls
 
 
 GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
@@ -103,6 +138,7 @@ class Request(Struct, frozen=True):
         case: the case that is run.
         run: its run number, from 1.
         timeout_s: seconds that the call may take.
+        schema: the JSON Schema that the answer must fit, for providers that can hold a model to one.
     """
 
     input: Any
@@ -110,6 +146,7 @@ class Request(Struct, frozen=True):
     case: "Case"
     run: int
     timeout_s: float
+    schema: Mapping[str, Any] | None = None
 
 
 class Answer(Struct, frozen=True):
@@ -127,6 +164,15 @@ class Answer(Struct, frozen=True):
 USUAL_WEIGHT = 1.0  # one object for all, so that msgspec sees that it is the default and leaves it out
 
 
+class Classified(Struct, frozen=True, omit_defaults=True):
+    """What an answer was labelled, and what is right; `scores` is what the answer itself gives each label."""
+
+    task: str
+    truth: str
+    predicted: str
+    scores: Mapping[str, float] | None = None
+
+
 class Grade(Struct, frozen=True, omit_defaults=True):
     """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there."""
 
@@ -135,6 +181,7 @@ class Grade(Struct, frozen=True, omit_defaults=True):
     score: float
     reason: str
     weight: float = USUAL_WEIGHT
+    classified: Classified | None = None
 
 
 class Finding(Struct, frozen=True):
@@ -143,6 +190,7 @@ class Finding(Struct, frozen=True):
     passed: bool
     score: float
     reason: str
+    classified: Classified | None = None
 
 
 class Grader(Protocol):
@@ -151,6 +199,28 @@ class Grader(Protocol):
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
 
     def prepare(self) -> None: ...
+
+
+class Models(Protocol):
+    """The models that graders may ask."""
+
+    async def ask(self, grader: "Asking", request: Request) -> Response:
+        """Ask the model that a grader names; the time-out of the request is the model's own.
+
+        Raises:
+            GradingError: no answer could be had.
+        """
+        ...
+
+
+class Asking(Protocol):
+    """A grader that asks a model, as far as it says which one."""
+
+    @property
+    def provider(self) -> str | None: ...
+
+    @property
+    def embeds(self) -> bool: ...
 
 
 class Expectation(Struct, frozen=True):
@@ -285,6 +355,9 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Mapping[str, Fraction | TagRule], Meta(description="A bar per tag, or `min_pass_rate` and `critical`.")
     ] = {}
     providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
+    metrics: Annotated[
+        Mapping[str, Fraction], Meta(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
+    ] = {}
     max_budget_violations: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),
@@ -350,13 +423,23 @@ class RunError(Struct, frozen=True, omit_defaults=True):
     detail: str | None = None
 
 
+class Judging(Struct, frozen=True, omit_defaults=True):
+    """What the models that judged a run took. `unpriced` calls are those whose price is not known."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+
 class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one run; one line of the journal.
 
     `latency_s` is the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
     `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its answer came from a
-    journal instead of the provider. A result with an `error` is `failed` when the system under test broke, `errored`
-    when no verdict could be had.
+    journal instead of the provider; `judging` what models that judged it took, which is no part of `cost_usd`. A
+    result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
     """
 
     fingerprint: str
@@ -375,3 +458,4 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: RunError | None = None
     budget_violations: tuple[str, ...] = ()
     recorded: bool = False
+    judging: Judging | None = None

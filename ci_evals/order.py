@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ci_evals.engine.shards import Shard
+from ci_evals.engine.traces import TraceAnswers
 from ci_evals.report import CellKey
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import NoComparison
@@ -25,7 +26,8 @@ class Order(Struct, frozen=True, kw_only=True):
         shard: run only this share of the cells.
         durations_s: what shards are balanced by.
         replay: a journal that answers before any provider is called.
-        replay_only: never call a provider.
+        replay_only: never call a provider, nor a judge.
+        traces: answers from elsewhere; no provider is called then, but judges are.
         revision: the commit that is checked out.
         run_id: identifies a new journal; one that is gone on with keeps its own.
         files: where files that runs leave behind are kept; nowhere if None.
@@ -42,6 +44,7 @@ class Order(Struct, frozen=True, kw_only=True):
     durations_s: Mapping[CellKey, float] = {}
     replay: Path | None = None
     replay_only: bool = False
+    traces: TraceAnswers | None = None
     revision: str | None = None
     run_id: str | None = None
     files: Path | None = None

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple, overload
 
 from msgspec import Struct
 
-from ci_evals.model import Case, Result, Status, Variant
+from ci_evals.labelled import Labelled
+from ci_evals.model import Case, Judging, Result, Status, Variant
 
 CellKey = tuple[str, str, str | None]
 """Case id, provider and prompt: what a cell is called across reports."""
@@ -105,6 +106,8 @@ class Columns:
         self.offset = array("q", [-1]) * total
         self.repeated = bytearray(total)  # 1: the answer is a record's, and says nothing new
         self.budget_violations = 0
+        self.judging = Judging()
+        self.labelled: dict[tuple[str, str | None, str], Labelled] = {}  # by variant and task
         self.grader_scores: dict[tuple[str, str | None, str], list[float]] = {}  # by variant and grader: count, total
 
     def record(self, slot: int, result: Result, offset: int) -> None:
@@ -123,15 +126,21 @@ class Columns:
         if result.response is not None and (usage := result.response.usage) is not None:
             self.input_tokens[slot] = min(max(usage.input_tokens, 0), _MOST_TOKENS)
             self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
+        if result.judging is not None:
+            self.judging = _sum(self.judging, result.judging)
         for grade in result.grades:
             sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
             sums[0] += 1
             sums[1] += grade.score
+            if (found := grade.classified) is not None:
+                key = (result.provider, result.prompt, found.task)
+                self.labelled.setdefault(key, Labelled()).add(result.case, found)
 
     def extended(self, old: Matrix, new: Matrix) -> "Columns":
         """The same results in a plan of the same cells with as many runs or more."""
         columns = Columns(new.total)
         columns.budget_violations, columns.grader_scores = self.budget_violations, self.grader_scores
+        columns.judging, columns.labelled = self.judging, self.labelled
         for cell in range(len(old)):
             start, end, target = old.first_slots[cell], old.first_slots[cell + 1], new.first_slots[cell]
             for name in _PER_SLOT:
@@ -142,6 +151,11 @@ class Columns:
     def recorded(self) -> int:
         """How many runs were answered by a journal instead of the provider."""
         return self.repeated.count(1)
+
+
+def _sum(one: Judging, other: Judging) -> Judging:
+    pairs = ((name, getattr(one, name) + getattr(other, name)) for name in Judging.__struct_fields__)
+    return Judging(**dict(pairs))
 
 
 class Counts(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from ci_evals.graders.asking import AskingOptions
 from ci_evals.model import NO_OVERRIDES, Budget, Case, CaseOverrides, Gate, Message, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 
@@ -21,7 +22,8 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     """One config file: its cases and settings, with every default filled in.
 
     `file` is the config as the user named it, `folder` where its relative paths start, `out` where results go,
-    `secrets` values that must not be written anywhere, `stages` what answers for each stage that a provider names.
+    `secrets` values that must not be written anywhere, `stages` what answers for each stage that a provider names,
+    `judges` models that only graders ask.
     """
 
     name: str
@@ -46,6 +48,26 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     formats: tuple[str, ...]
     secrets: tuple[str, ...] = ()
     stages: Mapping[str, ProviderOptions] = {}
+    judges: tuple[ProviderOptions, ...] = ()
+
+    @cached_property
+    def asked_models(self) -> tuple[ProviderOptions, ...]:
+        """What graders ask: the judges, and the providers that graders name."""
+        named = {
+            each.grader.provider
+            for case in self.cases
+            for each in case.expect
+            if isinstance(each.grader, AskingOptions)
+        }
+        return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
+
+    @cached_property
+    def judge_identities(self) -> Mapping[str | None, list[Any]]:
+        """What decides the verdicts of each model that graders ask, by its name; under None, of all judges."""
+        known: dict[str | None, list[Any]] = {
+            str(options.name): provider_identity(options) for options in self.asked_models
+        }
+        return {**known, None: [provider_identity(options) for options in self.judges]}
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -59,7 +81,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
         providers = [provider_identity(provider) for provider in self.providers]
         hashed = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
         for case in self.cases:  # one at a time: all of them at once are as large as the suite
-            hashed.update(_ENCODER.encode([_question(case), _judgement(case), case.runs]))
+            hashed.update(_ENCODER.encode([_question(case), _judgement(case, self.judge_identities), case.runs]))
         return hashed.hexdigest()
 
 
@@ -90,14 +112,14 @@ def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> 
     return digest([_question(case), rendered.input, rendered.messages, identity])
 
 
-def case_fingerprint(case: Case) -> str:
-    """Identifies what a case asks and how it is judged, whatever it is called and whoever is asked."""
-    return digest([_question(case)[1:], _judgement(case)])[:16]
+def case_fingerprint(case: Case, judges: Mapping[str | None, list[Any]]) -> str:
+    """Identifies what a case asks, how and by which models it is judged, whatever it is called and whoever is asked."""
+    return digest([_question(case)[1:], _judgement(case, judges)])[:16]
 
 
-def judged_fingerprint(case: Case) -> str:
-    """Identifies how answers to a case are judged."""
-    return digest(_judgement(case))[:16]
+def judged_fingerprint(case: Case, judges: Mapping[str | None, list[Any]]) -> str:
+    """Identifies how answers to a case are judged, and by which models."""
+    return digest(_judgement(case, judges))[:16]
 
 
 def digest(value: Any) -> str:
@@ -125,8 +147,9 @@ def _overriding(case: Case) -> dict[str, Any]:
     return {"model": case.overrides.model, "params": case.overrides.params, "recorded": digest}
 
 
-def _judgement(case: Case) -> list[Any]:
-    return [case.threshold, [(each.name, each.weight, each.grader) for each in case.expect]]
+def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
+    by = [judges.get(each.grader.provider) for each in case.expect if isinstance(each.grader, AskingOptions)]
+    return [case.threshold, [(each.name, each.weight, each.grader) for each in case.expect], *([by] if by else [])]
 
 
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leftovers import report_in
 from processes import environment
@@ -11,12 +11,32 @@ from processes import environment
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run_example(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
-    """The report of an example that passes, started from a folder that has nothing to do with it."""
-    suite = EXAMPLES / name / "evals.yaml"
-    command = [sys.executable, "-m", "ci_evals", "run", "-c", str(suite), "--out", "results", *arguments]
+class Ran(NamedTuple):
+    """What became of an example: the exit code, what was printed, and report.json."""
+
+    code: int
+    printed: str
+    report: dict[str, Any]
+
+    def grades(self, case: str) -> dict[str, dict[str, Any]]:
+        """The grades of a case's first run, by grader."""
+        result = next(result for result in self.report["results"] if result["case"] == case)
+        return {grade["grader"]: grade for grade in result["grades"]}
+
+
+def run_command(folder: Path, *words: str) -> Ran:
+    """`ci-evals` with these words, started in a folder that has nothing to do with the example; results go there."""
+    command = [sys.executable, "-m", "ci_evals", *words, "--out", "results"]
     done = subprocess.run(
         command, cwd=folder, env=environment({}), capture_output=True, text=True, encoding="utf-8", check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return report_in(folder / "results")
+    printed = done.stdout + done.stderr
+    assert (folder / "results" / "report.json").exists(), printed
+    return Ran(done.returncode, printed, report_in(folder / "results"))
+
+
+def run_example(name: str, folder: Path, *arguments: str) -> dict[str, Any]:
+    """The report of an example that passes."""
+    ran = run_command(folder, "run", "-c", str(EXAMPLES / name / "evals.yaml"), *arguments)
+    assert ran.code == 0, ran.printed
+    return ran.report

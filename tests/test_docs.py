@@ -250,7 +250,7 @@ def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
     config.write_text(block.text, encoding="utf-8")
     keys = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"}
     suite = load_suite(config, dict.fromkeys(keys, "sk-not-a-real-one"))
-    assert len(suite.providers) == len(re.findall(r"\btype:", block.text))
+    assert len(suite.providers) + len(suite.judges) == len(re.findall(r"\btype:", block.text))
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("yaml") if "providers:" not in block.text], ids=str)

@@ -124,6 +124,9 @@ class SuiteEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retries: Annotated[int, Meta(ge=0, le=20, description="Further attempts after a refused or lost call.")] = 4
     seed: Annotated[int, Meta(description="Seed of the order in which cells run.")] = 0
     providers: Annotated[list[Any], _refers("Provider", "What answers.")]
+    judges: Annotated[
+        list[Any] | None, _refers("Provider", "Models that only graders ask; they are no columns of the matrix.")
+    ] = []
     variants: Annotated[
         tuple[SweepEntry, ...], Meta(description="Providers to compare under several settings of theirs.")
     ] = ()

@@ -13,6 +13,7 @@ from ci_evals.config.code import located
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation, Verbatim, read_dotenv
 from ci_evals.config.file_types import SuiteEntry, SweepEntry
+from ci_evals.config.judges import askers, unanswerable
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
@@ -26,6 +27,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
+from ci_evals.verdict.metrics import BY_LABEL, WHOLE, read_metric
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
@@ -64,7 +66,12 @@ def find_config(folder: Path) -> Path:
 
 
 def load_suite(
-    path: Path, environ: Mapping[str, str], overrides: Overrides | None = None, *, offline: bool = False
+    path: Path,
+    environ: Mapping[str, str],
+    overrides: Overrides | None = None,
+    *,
+    offline: bool = False,
+    judging: bool = False,
 ) -> Suite:
     """Read, decode and check a config.
 
@@ -73,11 +80,12 @@ def load_suite(
         environ: the environment; a `.env` file beside the config adds to it.
         overrides: values that win over the file's.
         offline: nothing will be called, so keys and variables may be missing.
+        judging: but judges will be, so theirs may not.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return _Loader(_read(path), environ, offline=offline).load(overrides or Overrides())
+    return _Loader(_read(path), environ, offline=offline, judging=judging).load(overrides or Overrides())
 
 
 def suite_of(
@@ -167,7 +175,13 @@ class _Loader:
     """One pass over one config; in a `verbatim` one, `${NAME}` is text."""
 
     def __init__(
-        self, source: _Source, environ: Mapping[str, str], *, offline: bool = False, verbatim: bool = False
+        self,
+        source: _Source,
+        environ: Mapping[str, str],
+        *,
+        offline: bool = False,
+        judging: bool = False,
+        verbatim: bool = False,
     ) -> None:
         self.file, self.folder, self.root, self.problems = source
         self.decoder = Decoder(self.file, self.problems)
@@ -175,6 +189,9 @@ class _Loader:
         interpolation = Verbatim if verbatim else Interpolation
         self.interpolation = interpolation({**self.dotenv, **environ}, self.decoder.problem, offline=offline)
         self.providers = ProviderReader(self.folder, self.decoder, self.interpolation)
+        asking = interpolation(self.interpolation.environ, self.decoder.problem, offline=offline and not judging)
+        asking.named = self.interpolation.named
+        self.judges = ProviderReader(self.folder, self.decoder, asking, "judges")
         self.prompts = PromptReader(self.folder, self.decoder, self.interpolation)
 
     def load(self, overrides: Overrides) -> Suite:
@@ -185,6 +202,7 @@ class _Loader:
         providers = (
             self.providers.read(*self.under("providers"), overrides.providers, sweeps) if "providers" in root else ()
         )
+        judges = self.judges.read(*self.under("judges")) if root.get("judges") else ()
         prompts = self.prompts.read(*self.under("prompts"))
         reader = CaseReader(self.folder, *self.under("expect"), self.decoder, self.providers)
         cases = reader.read(*self.under("cases"), entry.threshold if entry else None) if "cases" in root else ()
@@ -194,8 +212,9 @@ class _Loader:
         stages = stage_options(providers, self.providers.by_name)
         line = line_of(root, "providers")
         self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
+        judges = self.judging(cases, providers, judges)
         self.check_gate(settings.get("gate"), reader)
-        self.check_prices(settings.get("budget"), cases, providers)
+        self.check_prices(settings.get("budget"), cases, (*providers, *judges))
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
         return Suite(
@@ -213,6 +232,7 @@ class _Loader:
             retries=_first(overrides.retries, entry.retries),
             seed=_first(overrides.seed, entry.seed),
             providers=providers,
+            judges=judges,
             prompts=prompts,
             cases=cases,
             gate=_without_bars_of_others(entry.gate, providers),
@@ -220,7 +240,9 @@ class _Loader:
             stages=stages,
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
-            secrets=secret_values(self.interpolation.named, self.dotenv, (entry.name or "", *_visible(providers))),
+            secrets=secret_values(
+                self.interpolation.named, self.dotenv, (entry.name or "", *_visible((*providers, *judges)))
+            ),
         )
 
     def mock(self) -> Mock:
@@ -238,12 +260,35 @@ class _Loader:
 
     def settings(self) -> Map:
         """Everything but what has its own decoding."""
-        own = ("providers", "prompts", "cases", "expect")
+        own = ("providers", "judges", "prompts", "cases", "expect")
         head = Map(self.root.line)
         head.lines = self.root.lines
         for key, value in self.root.items():
             head[key] = [] if key in own else self.interpolation.fill(value, key, line_of(self.root, key))
         return head
+
+    def judging(
+        self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
+    ) -> tuple[ProviderOptions, ...]:
+        """The judges, with those of the providers that are asked by graders and were not selected to run."""
+        for name in sorted({*self.judges.names} & {*self.providers.names}):
+            line = line_of(self.root, "judges")
+            self.decoder.problem(line, "judges", f"{name!r} is the name of a provider too: give the judge another")
+        if not self.providers.knows_names or (self.root.get("judges") and not self.judges.knows_names):
+            return judges
+        asked = askers(cases)
+        selected = {provider.name for provider in (*providers, *judges)}
+        entries = self.root.get("providers") or []
+        idle = [
+            self.providers.entry(entries[at], f"providers[{at}]", line_of(entries, at))
+            for at, name in enumerate(self.providers.names)
+            if name not in selected and any(grader.provider == name for grader, _ in asked)
+        ]
+        models = (*judges, *(options for options in idle if options is not None))
+        for grader, case in asked:
+            if problem := unanswerable(grader, models, (*models, *providers)):
+                self.problems.append(Problem(case.file, case.line, "expect", problem))
+        return models
 
     def sweeps(self, entries: Any) -> Sweeps:
         return Sweeps(self.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
@@ -255,10 +300,19 @@ class _Loader:
         if self.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
             text = "needs `min_pass_rate`, the bar to hold them to"
             self.decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
+        self.check_metrics(gate.get("metrics"))
         if self.providers.knows_names:
             self.check_bars("provider", gate.get("providers"), self.providers.names)
         if cases.knows_tags:
             self.check_bars("tag", gate.get("tags"), sorted(cases.tags))
+
+    def check_metrics(self, bars: Any) -> None:
+        for name in bars if isinstance(bars, Map) else ():
+            if read_metric(name) is None:
+                text = (
+                    f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
+                )
+                self.decoder.problem(line_of(bars, name), "gate.metrics", text)
 
     def check_prices(self, budget: Any, cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> None:
         """A budget in USD is worth nothing if what answers cost is not known."""

@@ -25,9 +25,11 @@ class ProviderReader:
         folder: where relative paths start.
         decoder: decodes values of the suite's file, and gets all problems.
         interpolation: fills in variables of the environment.
+        key: where they stand in the suite.
     """
 
-    def __init__(self, folder: Path, decoder: Decoder, interpolation: Interpolation) -> None:
+    def __init__(self, folder: Path, decoder: Decoder, interpolation: Interpolation, key: str = "providers") -> None:
+        self.key = key
         self.folder = folder
         self.decoder = decoder
         self.problems = decoder.problems
@@ -37,15 +39,20 @@ class ProviderReader:
         self.knows_names = False
 
     def read(
-        self, entries: Any, line: int | None, selected: Sequence[str] | None, sweeps: Sweeps
+        self,
+        entries: Any,
+        line: int | None,
+        selected: Sequence[str] | None = None,
+        sweeps: Sweeps | None = None,
     ) -> tuple[ProviderOptions, ...]:
         """The selected providers, or all of them; those that are left out need not be complete."""
         if not isinstance(entries, list) or not entries:
-            self.decoder.problem(line, "providers", "expected a list with at least one provider")
+            self.decoder.problem(line, self.key, "expected a list with at least one provider")
             return ()
         found: dict[str, ProviderOptions] = {}
         nameless: list[Problem] = []
         self.knows_names = True
+        sweeps = sweeps or Sweeps([], None, self.decoder)
         points = self._points(entries, line, sweeps)
         selected = selected and sweeps.selected(selected)
         for path, entry, entry_line in points:
@@ -83,7 +90,7 @@ class ProviderReader:
         points: list[tuple[str, Any, int | None]] = []
         names = []
         for index, entry in enumerate(entries):
-            path, entry_line = f"providers[{index}]", line_of(entries, index) or line
+            path, entry_line = f"{self.key}[{index}]", line_of(entries, index) or line
             if sweeps.entries:
                 names.append(self._name(entry, path, entry_line))
             points += [(path, point, entry_line) for point in sweeps.points(entry, names[-1] if names else "")]

@@ -15,6 +15,9 @@ class Spending:
 
     def add(self, result: Result) -> str | None:
         """Count one finished run; returns why no further run may start, or None."""
+        if (judging := result.judging) is not None:
+            self.cost_usd += judging.cost_usd
+            self.tokens += judging.input_tokens + judging.output_tokens
         if result.recorded:
             return None
         if result.cost_usd is not None:

@@ -39,6 +39,7 @@ class Cells:
         self._templates = Templates()
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
         self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
+        self._judges = suite.judge_identities
         self._kept: dict[int, PreparedCell] = {}
 
     def of_slot(self, slot: int) -> PreparedCell:
@@ -58,6 +59,6 @@ class Cells:
         case, variant = self._matrix.case(number), self._matrix.variant(number)
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
         asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
-        fingerprint = f"{asked}.{judged_fingerprint(case)}"
+        fingerprint = f"{asked}.{judged_fingerprint(case, self._judges)}"
         first_slot = self._matrix.first_slots[number] - (self._matrix.first_run(number) - 1)
         return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ci_evals.engine.judges import Judge, Judges
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.overrides import opened_provider
 from ci_evals.engine.pace import Pace
@@ -31,13 +32,21 @@ class Ready(NamedTuple):
     lanes: Sequence[Lane] = ()
     slots: Slots = Slots(0)
     players: Players | None = None
+    judges: Judges | None = None
 
 
 @asynccontextmanager
 async def opened(
-    suite: Suite, matrix: Matrix, columns: Columns, *, calls: bool, files: Path | None = None
+    suite: Suite,
+    matrix: Matrix,
+    columns: Columns,
+    *,
+    calls: bool,
+    judges: bool = True,
+    files: Path | None = None,
 ) -> AsyncIterator[Ready]:
-    """Open the graders of a suite and, if it `calls` them, its providers; both are closed again in the end.
+    """Open the graders of a suite and, if it `calls` them, its providers, and the models that judge; all are closed
+    again in the end.
 
     Raises:
         ConfigError: one of them cannot be opened.
@@ -46,8 +55,13 @@ async def opened(
     async with lent(suite.folder, suite.max_concurrency, files) as lend:
         for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
             grader.prepare()
-        lanes = open_lanes(suite, matrix, columns, slots, lend) if calls else ()
-        yield Ready(lanes, slots, open_players(suite, lanes, lend) if calls else None)
+        limits = _limits(suite, matrix)
+        yield Ready(
+            open_lanes(suite, matrix, columns, slots, lend, limits) if calls else (),
+            slots,
+            open_players(suite, limits, lend) if calls else None,
+            open_judges(suite, matrix, lend, limits) if judges and suite.asked_models else None,
+        )
 
 
 class _Limits(NamedTuple):
@@ -57,7 +71,39 @@ class _Limits(NamedTuple):
     turn: asyncio.Lock
 
 
-def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, lend: Lend) -> list[Lane]:
+def open_judges(suite: Suite, matrix: Matrix, lend: Lend, limits: Mapping[str, _Limits]) -> Judges:
+    """Open every model that graders ask.
+
+    Raises:
+        ConfigError: one of them cannot be opened.
+    """
+    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+    judges = {}
+    for options in suite.asked_models:
+        pace, turn = limits[_group(options)]
+        judges[str(options.name)] = Judge(
+            options,
+            options.open(lend(pace.observe)),
+            pace=pace,
+            turn=turn,
+            limit=_workers(options, suite, matrix),
+            retries=_retries(options, suite),
+            timeout_s=options.timeout_s or suite.timeout_s,
+            price=pricer(options),
+            draw=draw,
+        )
+    return Judges(judges, {str(options.name) for options in suite.judges})
+
+
+def _retries(options: ProviderOptions, suite: Suite) -> int:
+    if options.retries is not None:
+        return options.retries
+    return suite.retries if options.retried else 0
+
+
+def open_lanes(
+    suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, lend: Lend, limits: Mapping[str, _Limits]
+) -> list[Lane]:
     """Open every provider of a suite and give it a lane.
 
     Args:
@@ -66,25 +112,23 @@ def open_lanes(suite: Suite, matrix: Matrix, columns: Columns, slots: Slots, len
         columns: what has a result already.
         slots: the limit on calls under way.
         lend: makes what a provider may use.
+        limits: the pace of each group.
 
     Raises:
         ConfigError: a provider cannot be opened.
     """
     clock = asyncio.get_running_loop().time
-    workers = {str(options.name): _workers(options, suite, matrix) for options in suite.providers}
-    limits = _limits(suite, workers)
     lanes = []
     stages = open_stages(suite, lend)
     for options in suite.providers:
         pace, turn = limits[_group(options)]
-        retries = suite.retries if options.retried else 0
         lanes.append(
             Lane(
                 options,
                 staged(options, opened_provider(options, suite.cases, lend(pace.observe)), stages, lend),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
-                limit=workers[str(options.name)],
-                retries=retries if options.retries is None else options.retries,
+                limit=_workers(options, suite, matrix),
+                retries=_retries(options, suite),
                 pace=pace,
                 turn=turn,
                 claim=slots.claim(),
@@ -141,7 +185,7 @@ def opened_player(suite: Suite, options: ProviderOptions, lend: Lend) -> Player:
     )
 
 
-def open_players(suite: Suite, lanes: Sequence[Lane], lend: Lend) -> Players | None:
+def open_players(suite: Suite, known: Mapping[str, _Limits], lend: Lend) -> Players | None:
     """Open every provider that plays a user; one that a suite runs too, or its limit group, shares that one's pace.
 
     Raises:
@@ -150,7 +194,7 @@ def open_players(suite: Suite, lanes: Sequence[Lane], lend: Lend) -> Players | N
     options_by_key = {player_key(case.user.provider): case.user.provider for case in suite.cases if case.user}
     if not options_by_key:
         return None
-    limits = {_group(lane.options): _Limits(lane.pace, lane.turn) for lane in lanes}
+    limits = dict(known)
     clock = asyncio.get_running_loop().time
     players = {}
     for key, options in options_by_key.items():
@@ -176,17 +220,17 @@ def _workers(options: ProviderOptions, suite: Suite, matrix: Matrix) -> int:
     return max(1, min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, matrix.total))
 
 
-def _limits(suite: Suite, workers: Mapping[str, int]) -> Mapping[str, _Limits]:
+def _limits(suite: Suite, matrix: Matrix) -> Mapping[str, _Limits]:
     """Of several limits that members of a group state, the lowest holds."""
     members: dict[str, list[ProviderOptions]] = {}
-    for options in suite.providers:
+    for options in {str(options.name): options for options in (*suite.providers, *suite.asked_models)}.values():
         members.setdefault(_group(options), []).append(options)
     return {
         group: _Limits(
             Pace(
                 rpm=_lowest(each.rpm for each in providers),
                 tpm=_lowest(each.tpm for each in providers),
-                limit=min(suite.max_concurrency, sum(workers[str(each.name)] for each in providers)),
+                limit=min(suite.max_concurrency, sum(_workers(each, suite, matrix) for each in providers)),
                 clock=asyncio.get_running_loop().time,
             ),
             asyncio.Lock(),

@@ -2,16 +2,22 @@
 
 import asyncio
 import traceback
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ci_evals.engine.breaker import Breaker
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.engine.judges import Judges, Meter
+from ci_evals.errors import ErrorKind, GradingError, ProviderError
 from ci_evals.graders.judge import grade, name_of, passes, score_of
-from ci_evals.model import Answer, Grade, Response, RunError, Status
+from ci_evals.model import Answer, Case, Grade, Judging, Response, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 
 # In the team's own code these are the change's fault; 401 and 429 say nothing about it.
 _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
+
+
+NOTHING_KNOWN: Mapping[int, Grade] = MappingProxyType({})
 
 
 class Outcome(NamedTuple):
@@ -23,25 +29,43 @@ class Outcome(NamedTuple):
     response: Response | None = None
     grades: tuple[Grade, ...] = ()
     error: RunError | None = None
+    judging: Judging | None = None
 
 
-async def judged(answer: Answer) -> Outcome:
-    """Grade an answer; a grader that crashes leaves the run without a verdict."""
+async def judged(answer: Answer, judges: Judges | None = None, known: Mapping[int, Grade] = NOTHING_KNOWN) -> Outcome:
+    """Grade an answer; a grader that crashes leaves the run without a verdict.
+
+    Args:
+        answer: what is judged.
+        judges: the models that graders may ask.
+        known: grades by the number of their expectation that are taken over instead.
+    """
     case = answer.request.case
+    meter = judges.meter() if judges is not None else None
+    outcome = await _judged(answer, case, meter, known)
+    return outcome if meter is None or not meter.judging.calls else outcome._replace(judging=meter.judging)
+
+
+async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mapping[int, Grade]) -> Outcome:
     grades: list[Grade] = []
     try:
-        for expectation in case.expect:
-            grades.append(await grade(expectation, answer))  # noqa: PERF401  those before a crash tell which one it is
+        for number, expectation in enumerate(case.expect):
+            grades.append(known.get(number) or await grade(expectation, answer, meter))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
             raise
-        name = name_of(case.expect[len(grades)])
-        error = RunError("grader", f"grader {name} crashed: {_named(raised)}", detail=traceback.format_exc())
-        return Outcome("errored", None, answer.cost_usd, answer.response, (), error)
+        ungraded = _ungraded(name_of(case.expect[len(grades)]), raised)
+        return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
     return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades))
+
+
+def _ungraded(grader: str, raised: BaseException) -> RunError:
+    if isinstance(raised, GradingError):
+        return RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
+    return RunError("grader", f"grader {grader} crashed: {_named(raised)}", detail=traceback.format_exc())
 
 
 def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:

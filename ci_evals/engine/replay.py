@@ -5,8 +5,10 @@ from typing import Protocol
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal import decode, scan
+from ci_evals.engine.judges import Judges
 from ci_evals.engine.outcome import Outcome, judged
 from ci_evals.errors import StorageError
+from ci_evals.graders.judge import asks_a_model
 from ci_evals.model import Answer, Request, Result, RunError
 
 NOT_RECORDED = Outcome(
@@ -15,10 +17,10 @@ NOT_RECORDED = Outcome(
 
 
 class Answers(Protocol):
-    """Where recorded answers are looked up."""
+    """What answers without a provider being called."""
 
     def find(self, cell: PreparedCell, run: int) -> Result | None:
-        """The recorded run of a cell, or None if it was not recorded."""
+        """One run of a cell, or None if there is no answer for it."""
         ...
 
 
@@ -56,12 +58,21 @@ class Recording:
         self._file.close()
 
 
-async def judged_anew(recorded: Result, cell: PreparedCell) -> Outcome:
-    """What the suite's graders now say of a recorded answer; a recorded failure stays one."""
+async def judged_anew(recorded: Result, cell: PreparedCell, judges: Judges | None) -> Outcome:
+    """What the suite's graders now say of a recorded answer; a recorded failure stays one.
+
+    What a model said of this very answer by these very graders is not asked again.
+    """
     if recorded.response is None:
         return Outcome(recorded.status, recorded.score, error=recorded.error)
     request = Request(cell.rendered.input, cell.rendered.messages, cell.case, recorded.run, timeout_s=0.0)
-    return await judged(Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd))
+    same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
+    known = {
+        number: recorded.grades[number]
+        for number, expectation in enumerate(cell.case.expect)
+        if same and asks_a_model(expectation)
+    }
+    return await judged(Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd), judges, known)
 
 
 def _asked(fingerprint: str) -> str:

@@ -66,7 +66,7 @@ class Run:
         self._on_result = on_result
         self._replay = replay
         self._files = files
-        self._lanes, self._slots, self._players = ready
+        self._lanes, self._slots, self._players, self._judges = ready
         self._conversations: dict[int, Conversation] = {}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
@@ -152,7 +152,7 @@ class Run:
         while self.stopped is None and (slot := next(slots, None)) is not None:
             cell = self._cells.of_slot(slot)
             if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
-                attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell)
+                attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell, self._judges)
                 result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
             elif not self._lanes:
@@ -255,7 +255,7 @@ class Run:
             cost_usd = lane.price(response)
             if response.files:
                 response = await asyncio.to_thread(keep_files, response, self._files)
-            outcome = await judged(Answer(request, response, latency_s, cost_usd))
+            outcome = await judged(Answer(request, response, latency_s, cost_usd), self._judges)
             if response.files:
                 outcome = outcome._replace(response=without_data(response))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
@@ -293,7 +293,7 @@ class Run:
         else:
             whole = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
             answer = Answer(whole, conversation.response, conversation.latency_s, conversation.cost_usd)
-            outcome = await judged(answer)
+            outcome = await judged(answer, self._judges)
         del self._conversations[attempt.slot]
         self._record(attempt, self._result(cell, attempt, outcome, started_at, conversation.latency_s))
 
@@ -328,6 +328,7 @@ class Run:
             response=outcome.response,
             grades=outcome.grades,
             error=outcome.error,
+            judging=outcome.judging,
             budget_violations=() if allowed is NO_ALLOWANCE else violations(allowed, outcome, latency_s),
         )
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from ci_evals.graders.affixes import EndsWith, StartsWith
 from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.classify import Classify
 from ci_evals.graders.contains import Contains, ContainsAll, ContainsAny, IContains
 from ci_evals.graders.cost import Cost
+from ci_evals.graders.embedding_similar import EmbeddingSimilar
 from ci_evals.graders.equals import Equals
 from ci_evals.graders.function import Not, grader
 from ci_evals.graders.goal_reached import GoalReached
@@ -13,13 +15,17 @@ from ci_evals.graders.is_json import IsJson
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
 from ci_evals.graders.latency import Latency
+from ci_evals.graders.llm_judge import LlmJudge
 from ci_evals.graders.max_length import MaxLength
 from ci_evals.graders.not_empty import NotEmpty
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.reward import Reward
 from ci_evals.graders.similar import Similar
+from ci_evals.graders.steps import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors
+from ci_evals.graders.tool_arguments import ToolArguments
 from ci_evals.graders.tool_call import ToolCallMatch
+from ci_evals.graders.trajectory import Trajectory
 
 __all__ = [
     "GRADERS",
@@ -64,6 +70,15 @@ GRADERS: Mapping[str, type[GraderOptions]] = {
     "latency": Latency,
     "cost": Cost,
     "tool_call": ToolCallMatch,
+    "tool_arguments": ToolArguments,
+    "trajectory": Trajectory,
+    "no_tool_errors": NoToolErrors,
+    "max_tool_calls": MaxToolCalls,
+    "max_steps": MaxSteps,
+    "max_model_requests": MaxModelRequests,
+    "classify": Classify,
+    "judge": LlmJudge,
+    "embedding_similar": EmbeddingSimilar,
     "python": Python,
     "reward": Reward,
     "goal_reached": GoalReached,

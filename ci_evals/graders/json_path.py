@@ -43,7 +43,7 @@ class JsonPath(GraderOptions, frozen=True):
         return judge_json(answer.response.output, self._judge)
 
     def _judge(self, data: Any) -> Finding:
-        found = _find_all(self.path, data)
+        found = find_all(self.path, data)
         where = clip(self.path)
         if not found:
             return fails(f"nothing at {where}: got {show(data)}")
@@ -57,7 +57,8 @@ class JsonPath(GraderOptions, frozen=True):
         return fails(f"none of {len(found)} values at {where} is {show(self.value)}: got {show(found)}")
 
 
-def _find_all(path: str, data: Any) -> list[Any]:
+def find_all(path: str, data: Any) -> list[Any]:
+    """Every value at a valid JSONPath."""
     compiled = _compiled(path)
     if isinstance(data, str):
         # The library would parse a text as JSON once more; a number has no children either, so it can stand in.

@@ -34,30 +34,39 @@ class JsonSchema(GraderOptions, frozen=True):
     schema: Mapping[str, Any]
 
     def problems(self) -> list[str]:
-        from jsonschema.exceptions import SchemaError
-
-        if not isinstance(self.schema.get("$schema", ""), str):
-            return ["bad JSON Schema: `$schema` must be text"]
-        try:
-            schema = msgspec.json.decode(msgspec.json.encode(self.schema))
-            _draft(schema).check_schema(schema)
-            return [f"bad JSON Schema: `$ref: {clip(ref)}` leads nowhere" for ref in _dangling(schema)]
-        except SchemaError as error:
-            return [f"bad JSON Schema at {clip(error.json_path)}: {clip(error.message)}"]
-        except (ValueError, RecursionError) as error:
-            return [f"bad JSON Schema: {clip(str(error))}"]
+        return schema_problems(self.schema)
 
     def grade(self, answer: Answer) -> Finding:
         return judge_json(answer.response.output, self._judge)
 
     def _judge(self, data: Any) -> Finding:
-        from jsonschema.exceptions import best_match
+        mistake = schema_mistake(self.schema, data)
+        return holds("fits the schema") if mistake is None else fails(f"does not fit the schema {mistake}")
 
-        validator = _validator(msgspec.json.encode(self.schema))
-        error = best_match(islice(validator.iter_errors(data), _MAX_ERRORS))
-        if error is None:
-            return holds("fits the schema")
-        return fails(f"does not fit the schema at {clip(error.json_path)}: {clip(error.message)}")
+
+def schema_problems(schema: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a schema itself."""
+    from jsonschema.exceptions import SchemaError
+
+    if not isinstance(schema.get("$schema", ""), str):
+        return ["bad JSON Schema: `$schema` must be text"]
+    try:
+        plain = msgspec.json.decode(msgspec.json.encode(schema))
+        _draft(plain).check_schema(plain)
+        return [f"bad JSON Schema: `$ref: {clip(ref)}` leads nowhere" for ref in _dangling(plain)]
+    except SchemaError as error:
+        return [f"bad JSON Schema at {clip(error.json_path)}: {clip(error.message)}"]
+    except (ValueError, RecursionError) as error:
+        return [f"bad JSON Schema: {clip(str(error))}"]
+
+
+def schema_mistake(schema: Mapping[str, Any], data: Any) -> str | None:
+    """Where data does not fit a schema, `at $.to: …`; None if it fits."""
+    from jsonschema.exceptions import best_match
+
+    validator = _validator(msgspec.json.encode(schema))
+    error = best_match(islice(validator.iter_errors(data), _MAX_ERRORS))
+    return None if error is None else f"at {clip(error.json_path)}: {clip(error.message)}"
 
 
 @lru_cache(maxsize=256)

@@ -1,8 +1,10 @@
 """From expectations and an answer to grades, and from grades to a score."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from ci_evals.model import Answer, Expectation, Finding, Grade
+from ci_evals.graders.asking import AskingOptions
+from ci_evals.model import Answer, Expectation, Finding, Grade, Models
 
 _TOLERANCE = 1e-9
 
@@ -13,19 +15,40 @@ def name_of(expectation: Expectation) -> str:
     return f"{expectation.name} {target}" if target else expectation.name
 
 
-async def grade(expectation: Expectation, answer: Answer) -> Grade:
+def asks_a_model(expectation: Expectation) -> bool:
+    """Whether judging costs a call."""
+    return isinstance(expectation.grader, AskingOptions)
+
+
+async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
     """Let one grader judge; whatever it raises comes through."""
-    finding = expectation.grader.grade(answer)
+    grader = expectation.grader
+    if isinstance(grader, AskingOptions) and models is not None:
+        finding: Finding | Awaitable[Finding] = grader.grade_with(answer, models)
+    else:
+        finding = grader.grade(answer)
     if not isinstance(finding, Finding):
         finding = await finding
-    if expectation.negated:
-        return Grade(expectation.name, not finding.passed, 1 - finding.score, finding.reason, expectation.weight)
-    return Grade(expectation.name, finding.passed, finding.score, finding.reason, expectation.weight)
+    passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)
+    return Grade(expectation.name, passed, score, finding.reason, expectation.weight, finding.classified)
 
 
-async def grade_all(expectations: Iterable[Expectation], answer: Answer) -> tuple[Grade, ...]:
-    """Let all graders judge, one after the other; each expectation is taken from the iterable when its turn comes."""
-    return tuple([await grade(expectation, answer) for expectation in expectations])
+async def grade_all(
+    expectations: Iterable[Expectation],
+    answer: Answer,
+    models: Models | None = None,
+    known: Mapping[int, Grade] = MappingProxyType({}),
+) -> tuple[Grade, ...]:
+    """Let all graders judge, one after the other; each expectation is taken from the iterable when its turn comes.
+
+    Args:
+        expectations: what is expected.
+        answer: what is judged.
+        models: those that graders may ask.
+        known: grades by the number of their expectation that are taken over instead.
+    """
+    numbered = enumerate(expectations)
+    return tuple([known.get(number) or await grade(expectation, answer, models) for number, expectation in numbered])
 
 
 def score_of(grades: Sequence[Grade]) -> float:

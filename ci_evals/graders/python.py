@@ -14,6 +14,9 @@ from ci_evals.graders.function import Judge
 from ci_evals.graders.quoting import clip, quote, show
 from ci_evals.model import Answer, Finding
 
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
+
 
 class Python(GraderOptions, frozen=True):
     """A Python function judges the answer.
@@ -24,12 +27,14 @@ class Python(GraderOptions, frozen=True):
     Args:
         target: `module:function`, looked for in the config's folder first.
         threshold: the lowest score that passes; 1 when left out.
+        retries: how often it is called again after it raised.
     """
 
     short: ClassVar[str] = "target"
 
     target: str
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    retries: Annotated[int, Meta(ge=0, le=20)] = 0
 
     def problems(self) -> list[str]:
         module, colon, function = self.target.partition(":")
@@ -48,7 +53,15 @@ class Python(GraderOptions, frozen=True):
             raise ConfigError([Problem("expect", None, f"python: {self.target}", text)]) from error
 
     async def grade(self, answer: Answer) -> Finding:
-        return await Judge(self.target, _load(self.target), self.threshold).grade(answer)
+        import asyncio
+
+        judge = Judge(self.target, _load(self.target), self.threshold)
+        for attempt in range(self.retries):
+            try:
+                return await judge.grade(answer)
+            except Exception:  # noqa: BLE001  the user's own: the last one is told
+                await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
+        return await judge.grade(answer)
 
 
 @lru_cache(maxsize=256)

@@ -22,6 +22,7 @@ class Suite:
         providers: what answers: functions, objects with `answer(request)`, or those of `ci_evals.providers`.
         name: how the suite is called in reports; its folder's name unless given.
         expect: graders of every case: those of `ci_evals.graders`, functions, or objects with `grade(answer)`.
+        judges: models that only graders ask; they are no columns of the matrix.
         prompts: templates to compare, each a text or a mapping with `name`, `system`, `user`; none: the input is sent.
         runs: executions of every cell.
         max_runs: go on up to so many while the verdict is open.
@@ -50,6 +51,7 @@ class Suite:
         providers: Sequence[Answering] | Answering,
         name: str | None = None,
         expect: Sequence[Expected] = (),
+        judges: Sequence[Answering] | Answering = (),
         prompts: Sequence[str | Mapping[str, Any]] = (),
         runs: int | None = None,
         max_runs: int | None = None,
@@ -80,7 +82,8 @@ class Suite:
             "timeout_s": timeout_s,
             "retries": retries,
             "seed": seed,
-            "providers": list(providers) if isinstance(providers, list | tuple) else [providers],
+            "providers": _listed(providers),
+            "judges": _listed(judges) or None,
             "prompts": list(prompts) or None,
             "cases": _cases(cases, self._place),
             "expect": list(expect) or None,
@@ -135,6 +138,10 @@ class Suite:
 
     def __repr__(self) -> str:
         return f"<Suite {self.name!r}: {len(self.cases)} cases × {len(self.variants)} variants × {self.runs} runs>"
+
+
+def _listed(given: Sequence[Answering] | Answering) -> list[Answering]:
+    return list(given) if isinstance(given, list | tuple) else [given]
 
 
 def _cases(given: Any, place: tuple[str, int]) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.command import Command
+from ci_evals.providers.embeddings import Embeddings
 from ci_evals.providers.function import provider
 from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http
@@ -30,6 +31,7 @@ PROVIDERS: Mapping[str, type[ProviderOptions]] = {
     "openai": OpenAI,
     "anthropic": Anthropic,
     "gemini": Gemini,
+    "embeddings": Embeddings,
     "http": Http,
     "command": Command,
     "python": Python,

@@ -4,13 +4,19 @@ import json
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 
-from ci_evals.model import Content, Response, ToolCall, Turn, Usage
+from ci_evals.model import Content, Response, Step, StepKind, ToolCall, Turn, Usage
+
+MAX_STEPS = 5_000
+"""An agent that takes more goes in circles, and its journal line would be of megabytes."""
+
+MAX_STEP_CHARACTERS = 20_000
 
 _MAX_TOKENS = 2**53
+_KINDS = get_args(StepKind)
 _ONE_LINE = 300
 
 _repr = reprlib.Repr()
@@ -114,11 +120,68 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         usage=_usage(fields.get("usage")),
         model=_name(fields.get("model"), "'model'"),
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
-        cost_usd=_cost(fields.get("cost_usd")),
+        cost_usd=_amount(fields.get("cost_usd"), "'cost_usd' must be an amount in US dollars"),
+        steps=as_steps(fields.get("steps")),
         reward=_reward(fields.get("reward")),
         turns=_turns(fields.get("turns")),
         files=_files(fields.get("files")),
     )
+
+
+def as_steps(steps: object) -> tuple[Step, ...] | None:
+    """The steps of an answer, each a mapping or a `Step`; long texts in them are cut.
+
+    Raises:
+        TypeError: one of them is of the wrong type.
+        ValueError: likewise, when the type is right and the value is not; or there are more than `MAX_STEPS`.
+    """
+    if steps is None:
+        return None
+    if not isinstance(steps, Sequence) or isinstance(steps, str | bytes):
+        raise TypeError(f"'steps' must be a list of {{kind, name, …}}, got {_shown(steps)}")
+    if len(steps) > MAX_STEPS:
+        raise ValueError(f"the answer has {len(steps):,} steps, more than the {MAX_STEPS:,} that are kept")
+    return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(steps))
+
+
+def _step(step: object, what: str) -> Step:
+    fields = msgspec.structs.asdict(step) if isinstance(step, Step) else step
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"{what} must be a mapping of kind, name, …, got {_shown(step)}")
+    _refuse_unknown(fields, Step.__struct_fields__, what)
+    kind = _kind(fields.get("kind"), f"{what}.kind")
+    name = _name(fields.get("name"), f"{what}.name") or ""
+    if kind == "tool_call" and not name:
+        raise ValueError(f"{what} is a tool call and has no 'name'")
+    return Step(
+        kind=kind,
+        name=name,
+        arguments=_short_arguments(_arguments(fields.get("arguments"), f"{what}.arguments")),
+        result=_short_text(fields.get("result"), f"{what}.result"),
+        error=_short_text(fields.get("error"), f"{what}.error"),
+        usage=_usage(fields.get("usage")),
+        duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds"),
+        agent=_name(fields.get("agent"), f"{what}.agent"),
+    )
+
+
+def _kind(value: object, what: str) -> StepKind:
+    if value not in _KINDS:
+        raise ValueError(f"{what} must be one of {', '.join(_KINDS)}, got {_shown(value)}")
+    return cast("StepKind", value)
+
+
+def _short_text(value: object, what: str) -> str | None:
+    return None if value is None else _cut(_text(value, what))
+
+
+def _short_arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
+    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
+    return arguments if len(text) <= MAX_STEP_CHARACTERS else _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_STEP_CHARACTERS else text[: MAX_STEP_CHARACTERS - 1] + "…"
 
 
 def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
@@ -174,11 +237,11 @@ def _usage(value: object) -> Usage | None:
     return Usage(**fields)
 
 
-def _cost(value: object) -> float | None:
+def _amount(value: object, what: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-        raise ValueError(f"'cost_usd' must be an amount in US dollars, 0 or more, got {_shown(value)}")
+        raise ValueError(f"{what}, 0 or more, got {_shown(value)}")
     return float(value)
 
 

@@ -113,6 +113,7 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     retried: ClassVar[bool] = True  # whether the suite's `retries` apply
+    embeds: ClassVar[bool] = False  # whether it answers with embeddings instead of text
 
     name: str | None = None
     max_concurrency: Positive | None = None

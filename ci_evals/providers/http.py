@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, ToolCall
+from ci_evals.model import Request, Response, Step, ToolCall
+from ci_evals.providers.answer import as_steps
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
 from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
@@ -38,6 +39,7 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         body: any JSON; `{"input": "{{ input }}"}` when left out, and nothing for GET.
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
+        steps: JSONPath of the steps that were taken, each with `kind` and `name`.
     """
 
     url: str
@@ -46,6 +48,7 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     body: Any = None
     output: str | None = None
     tool_calls: str | None = None
+    steps: str | None = None
 
     @property
     def default_name(self) -> str:
@@ -62,7 +65,7 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
             *header_problems(fixed | templated),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
-            *_path_problems({"output": self.output, "tool_calls": self.tool_calls}),
+            *_path_problems({"output": self.output, "tool_calls": self.tool_calls, "steps": self.steps}),
         ]
 
     def open(self, resources: Resources) -> Provider:
@@ -83,17 +86,19 @@ class Service:
         self._body = None if body is None else _native(env, body)
         self._output = _path(options.output)
         self._tool_calls = _path(options.tool_calls)
+        self._steps = _path(options.steps)
 
     async def answer(self, request: Request) -> Response:
         call = self._call(request)
         answer = await send(self._resources, call, timeout_s=request.timeout_s)
         text = answer.decode("utf-8", "replace")
-        if self._output is None and self._tool_calls is None:
+        if self._output is None and self._tool_calls is None and self._steps is None:
             return Response(text)
         value = decode(_decoder, answer, call.url.host)
         return Response(
             output=text if self._output is None else _output(self._output, value),
             tool_calls=() if self._tool_calls is None else _calls(self._tool_calls, value),
+            steps=None if self._steps is None else _taken_steps(self._steps, value),
         )
 
     def _call(self, request: Request) -> Call:
@@ -274,6 +279,16 @@ def _calls(path: "JSONPath", value: Any) -> tuple[ToolCall, ...]:
     found = _found(path, value)
     items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
     return tuple(_call(path, item) for item in items if item is not None)
+
+
+def _taken_steps(path: "JSONPath", value: Any) -> tuple[Step, ...] | None:
+    found = _found(path, value)
+    if not found:
+        return None
+    try:
+        return as_steps(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
+    except (TypeError, ValueError) as error:
+        raise ProviderError("bad_answer", f"{path} must hold steps with `kind` and `name`: {error}") from error
 
 
 def _call(path: "JSONPath", item: Any) -> ToolCall:

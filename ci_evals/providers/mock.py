@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 from zlib import crc32
 
+import msgspec
 from msgspec import Meta, Struct
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, ToolCall, Usage
+from ci_evals.model import Request, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json, one_line
 from ci_evals.providers.base import Provider, ProviderOptions, Rate, Resources
 
@@ -24,11 +25,16 @@ class MockToolCall(ToolCall, frozen=True, forbid_unknown_fields=True):
     """A tool call in the table of answers."""
 
 
+class MockStep(Step, frozen=True, forbid_unknown_fields=True):
+    """A step in the table of answers."""
+
+
 class MockAnswer(Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer in the table: text, tool calls, or both."""
+    """An answer in the table: text, tool calls, or both, and perhaps the steps towards them."""
 
     output: str = ""
     tool_calls: tuple[MockToolCall, ...] = ()
+    steps: tuple[MockStep, ...] | None = None
 
 
 class Mock(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mock"):
@@ -188,8 +194,9 @@ def _answer_problem(name: str, answer: str | MockAnswer) -> str | None:
 def _scripted(answer: str | MockAnswer) -> Response:
     if isinstance(answer, str):
         return Response(clean_text(answer), finish_reason="stop")
-    response = as_response({"output": answer.output, "tool_calls": answer.tool_calls})
-    return Response(response.output, response.tool_calls, finish_reason="tool_calls" if answer.tool_calls else "stop")
+    response = as_response({"output": answer.output, "tool_calls": answer.tool_calls, "steps": answer.steps})
+    reason = "tool_calls" if answer.tool_calls else "stop"
+    return Response(response.output, response.tool_calls, finish_reason=reason, steps=response.steps)
 
 
 def _with_usage(response: Response, request: Request, text: str) -> Response:
@@ -197,4 +204,4 @@ def _with_usage(response: Response, request: Request, text: str) -> Response:
     asked = sum(len(message.content) for message in request.messages) or len(text)
     said = len(response.output) + sum(len(call.name) + len(str(call.arguments)) for call in response.tool_calls)
     usage = Usage(input_tokens=asked // 4, output_tokens=said // 4)
-    return Response(response.output, response.tool_calls, usage, MODEL, response.finish_reason)
+    return msgspec.structs.replace(response, usage=usage, model=MODEL)

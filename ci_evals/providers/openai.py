@@ -31,10 +31,11 @@ class ChatCompletions:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._takes_schema = True
 
     async def answer(self, request: Request) -> Response:
         turns = [_turn(message) for message in request.messages]
-        completion = await self._endpoint.ask({"messages": turns}, _decoder, request.timeout_s)
+        completion = await self._ask({"messages": turns}, request)
         if not completion.choices:
             raise _no_choice(completion.error, self._endpoint.url.host)
         choice = completion.choices[0]
@@ -46,6 +47,22 @@ class ChatCompletions:
             model=completion.model,
             finish_reason=choice.finish_reason,
         )
+
+    async def _ask(self, fields: Mapping[str, Any], request: Request) -> "_Completion":
+        """Hold the model to the request's schema, unless the endpoint turns out not to know how."""
+        if request.schema is not None and self._takes_schema and "response_format" not in self._endpoint.fields:
+            held = {**fields, "response_format": _held_to(request.schema)}
+            try:
+                return await self._endpoint.ask(held, _decoder, request.timeout_s)
+            except ProviderError as error:
+                if error.status not in (400, 422):
+                    raise
+                self._takes_schema = False
+        return await self._endpoint.ask(fields, _decoder, request.timeout_s)
+
+
+def _held_to(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
 
 
 def _turn(message: Message) -> dict[str, Any]:

@@ -20,6 +20,7 @@ Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 REASON_CHARACTERS = 300
 DETAIL_CHARACTERS = 2000
 MAX_CASES_OF_ERROR = 3
+MAX_CALLS_SHOWN = 100
 
 _WITH_DIGIT = re.compile(r"[\w.-]*\d[\w.-]*")
 
@@ -175,7 +176,7 @@ def input_text(case: Case) -> str:
 
 
 def answer_text(result: Result) -> str | None:
-    """What came back: the text, then a line for each tool call; None if there was no answer."""
+    """What came back: the text, then a line for each of the first tool calls; None if there was no answer."""
     if result.response is None:
         return None
     if turns := result.response.turns:
@@ -184,8 +185,10 @@ def answer_text(result: Result) -> str | None:
 
 
 def _said(response: Response) -> str:
-    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in response.tool_calls]
-    return "\n".join(filter(None, [response.output, *calls]))
+    made = response.calls_made
+    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:MAX_CALLS_SHOWN]]
+    more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
+    return "\n".join(filter(None, [response.output, *calls, *more]))
 
 
 def detail_text(result: Result) -> str | None:

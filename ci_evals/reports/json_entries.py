@@ -1,14 +1,16 @@
 """The pieces that report.json and `--format json` are made of: the types of their entries, and how these are filled."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
+from ci_evals.model import Judging
 from ci_evals.report import Report
 from ci_evals.reports.findings import JudgedCell, Outcome
+from ci_evals.reports.labels import TaskReport, task_reports
 from ci_evals.reports.notes import new_runs
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
@@ -29,17 +31,29 @@ class CountsEntry(Struct, frozen=True):
     planned: int
 
 
+class JudgingEntry(Struct, frozen=True):
+    """Calls of models that judge. `cost_usd` is that of the calls whose price is known; None if there are none."""
+
+    calls: int
+    cost_usd: float | None
+    priced_calls: int
+    input_tokens: int
+    output_tokens: int
+
+
 class TotalsEntry(CountsEntry, frozen=True):
     """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
 
     `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
-    than `budget.per_run` allows.
+    than `budget.per_run` allows. `judging` is what models that judge took, which is part of no other figure; None if
+    none was asked.
     """
 
     pass_rate: float | None
     match_rate: float | None
     recorded: int
     budget_violations: int
+    judging: JudgingEntry | None
 
 
 class ResumptionEntry(Struct, frozen=True):
@@ -64,6 +78,26 @@ class FiguresEntry(Struct, frozen=True):
     output_tokens: int
 
 
+class LabelEntry(Struct, frozen=True):
+    """One label of a classification; None where a figure is not defined."""
+
+    label: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    roc_auc: float | None
+
+
+class ClassificationEntry(Struct, frozen=True):
+    """What `classify` found in one task: `confusion` has a row for each true label, a column for each predicted one."""
+
+    task: str
+    accuracy: float | None
+    macro_f1: float | None
+    labels: tuple[LabelEntry, ...]
+    confusion: tuple[tuple[int, ...], ...]
+
+
 class VariantEntry(Struct, frozen=True):
     """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence.
 
@@ -82,6 +116,7 @@ class VariantEntry(Struct, frozen=True):
     k: int | None
     pass_at_k: float | None
     pass_hat_k: float | None
+    classifications: tuple[ClassificationEntry, ...]
 
 
 class CellComparisonEntry(Struct, frozen=True, kw_only=True):
@@ -148,7 +183,16 @@ def totals_entry(report: Report) -> TotalsEntry:
         match_rate=report.match_rate,
         recorded=report.columns.recorded,
         budget_violations=report.columns.budget_violations,
+        judging=_judging(report.columns.judging),
     )
+
+
+def _judging(judging: Judging) -> JudgingEntry | None:
+    if not judging.calls:
+        return None
+    priced = judging.calls - judging.unpriced
+    cost_usd = judging.cost_usd if priced else None
+    return JudgingEntry(judging.calls, cost_usd, priced, judging.input_tokens, judging.output_tokens)
 
 
 def resumption_entry(report: Report) -> ResumptionEntry | None:
@@ -221,10 +265,16 @@ def cell_comparison_entry(summary: Summary, cell: JudgedCell) -> CellComparisonE
 
 def variant_entries(summary: Summary) -> tuple[VariantEntry, ...]:
     """Every variant in the suite's order."""
-    return tuple(map(_variant, variant_reports(summary)))
+    tasks = tuple(task_reports(summary.report))
+    return tuple(_variant(variant, tasks) for variant in variant_reports(summary))
 
 
-def _variant(variant: VariantReport) -> VariantEntry:
+def _classification(task: TaskReport) -> ClassificationEntry:
+    labels = tuple(LabelEntry(each.label, each.precision, each.recall, each.f1, each.roc_auc) for each in task.labels)
+    return ClassificationEntry(task.task, task.accuracy, task.macro_f1, labels, task.table.counts)
+
+
+def _variant(variant: VariantReport, tasks: Sequence[TaskReport]) -> VariantEntry:
     return VariantEntry(
         provider=variant.variant.provider,
         prompt=variant.variant.prompt,
@@ -238,6 +288,7 @@ def _variant(variant: VariantReport) -> VariantEntry:
         k=variant.draws,
         pass_at_k=variant.pass_at_k,
         pass_hat_k=variant.pass_hat_k,
+        classifications=tuple(_classification(task) for task in tasks if task.variant == variant.variant),
     )
 
 

@@ -20,6 +20,7 @@ from ci_evals.reports.findings import (
     place_of,
     results_of,
 )
+from ci_evals.reports.labels import MAX_LABELS_SHOWN, task_reports
 from ci_evals.reports.leaderboard import TIES, leaderboard
 from ci_evals.reports.markdown_text import Markdown, code, fence, finalize, with_code
 from ci_evals.reports.notes import notes
@@ -71,6 +72,8 @@ def render(summary: Summary) -> Iterator[bytes]:
         error_groups=error_groups(report) if report.errored else (),
         max_rows=_MAX_ROWS,
         max_cases=MAX_CASES_OF_ERROR,
+        tasks=tuple(task_reports(report)),
+        max_labels=MAX_LABELS_SHOWN,
         population=population_bounds(report, summary.gate),
         scope_label=scope_label,
     ).encode()

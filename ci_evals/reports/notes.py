@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ci_evals.model import Judging
 from ci_evals.report import Report
-from ci_evals.reports.figures import number_of
+from ci_evals.reports.figures import number_of, usd
 
 
 class Note(NamedTuple):
@@ -25,6 +26,17 @@ def notes(report: Report) -> Iterator[Note]:
     if report.columns.recorded:
         of = number_of(report.total, "run")
         yield Note("Recorded", f"{report.columns.recorded:,} of {of} were recorded, no provider was called for them")
+    if report.columns.judging.calls:
+        yield Note("Judged", _judged(report.columns.judging))
+
+
+def _judged(judging: Judging) -> str:
+    """`120 calls of judges, 45,000 tokens, $0.034`."""
+    tokens = judging.input_tokens + judging.output_tokens
+    priced = judging.calls - judging.unpriced
+    cost = usd(judging.cost_usd if priced else None, "cost unknown")
+    of = f" for {priced:,} of them" if priced and judging.unpriced else ""
+    return f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}"
 
 
 def new_runs(report: Report) -> int:

@@ -23,12 +23,13 @@ from ci_evals.reports.findings import (
     results_of,
 )
 from ci_evals.reports.json_brief import render_json
+from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport, task_reports
 from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
-from ci_evals.reports.variants import variant_reports
+from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
 
@@ -82,10 +83,9 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
     report, verdict = summary.report, summary.verdict
     found = findings(summary)
     variants = variant_reports(summary)
-    for number, table in enumerate(figure_tables(variants, width)):
-        yield from ("", table) if number else (table,)
-    if has_marks(variants):
-        yield Text(LEGEND, style="dim")
+    yield from _figures(variants, width)
+    for task in task_reports(report):
+        yield from _labels(report, task)
     if standings := leaderboard(variants):
         yield from _leaderboard(standings)
     if len(verdict.scopes) > 1:
@@ -105,6 +105,30 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
         yield from _errors(report)
     yield ""
     yield from _ending(summary)
+
+
+def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[RenderableType]:
+    for number, table in enumerate(figure_tables(variants, width)):
+        yield from ("", table) if number else (table,)
+    if has_marks(variants):
+        yield Text(LEGEND, style="dim")
+
+
+def _labels(report: Report, task: TaskReport) -> Iterator[RenderableType]:
+    """The figures of a classification, and which label was taken for which."""
+    of = f" on {one_line(str(task.variant), _NAME_CHARACTERS)}" if len(report.matrix.variants) > 1 else ""
+    title = f"{one_line(task.name, _NAME_CHARACTERS).capitalize()}{of}"
+    yield Text.assemble("\n", (title, "bold"), f": accuracy {rate(task.accuracy)}, macro F1 {rate(task.macro_f1)}")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for"):
+        table.add_column(heading, header_style="dim")
+    for row, label in enumerate(task.labels[:MAX_LABELS_SHOWN]):
+        taken = sorted(zip(task.table.counts[row], task.table.labels, strict=True), reverse=True)
+        shown = ", ".join(f"{count} × {one_line(other, 40)}" for count, other in taken[:4] if count)
+        found = (rate(each) for each in (label.precision, label.recall, label.f1, label.roc_auc))
+        table.add_row(Text(one_line(label.label, 40)), *found, Text(shown))
+    yield table
+    yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
 
 def _leaderboard(standings: Sequence[Standing]) -> Iterator[RenderableType]:

@@ -68,12 +68,16 @@ def exit_code(verdict: Verdict, gate: Gate | None) -> int:
 
 
 def settled(report: Report, gate: Gate | None) -> VerdictStatus | None:
-    """What the bars will say however the runs end that are still to come; None while that is open."""
+    """What the bars will say however the runs end that are still to come; None while that is open.
+
+    Which labels they would have is not known: where metrics have bars, only a failure can be settled.
+    """
     rules = _over_looks(report, gate or Gate())
     if _share(report.errored, report.total) > exact(rules.max_error_rate):
         return None
-    best, worst = (_worst(judged_scopes(report, _filled(report, passing=passing), rules)) for passing in (True, False))
-    return best.status if best.status == worst.status != "error" else None
+    best, worst = (_worst(_counted(report, rules, passing=passing)) for passing in (True, False))
+    is_open = best.status != worst.status or best.status == "error" or (rules.metrics and best.status != "fail")
+    return None if is_open else best.status
 
 
 def proven(report: Report, gate: Gate | None) -> bool:
@@ -110,6 +114,12 @@ def _filled(report: Report, *, passing: bool) -> list[Tally]:
     """The tallies if all runs that are still to come passed, or all failed."""
     counted = (report.counts((cell,)) for cell in range(len(report.matrix)))
     return [Tally(each.passed + passing * each.missing, each.graded + each.missing) for each in counted]
+
+
+def _counted(report: Report, rules: Gate, *, passing: bool) -> list[ScopeVerdict]:
+    """The scopes that follow from counts alone, if all runs that are still to come passed, or all failed."""
+    scopes = judged_scopes(report, _filled(report, passing=passing), rules)
+    return [scope for scope in scopes if scope.kind != "metric"]
 
 
 def _worst(scopes: Iterable[ScopeVerdict]) -> ScopeVerdict:

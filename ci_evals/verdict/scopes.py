@@ -1,4 +1,4 @@
-"""The parts of the matrix that are judged by themselves: the suite, variants, providers, tags, cases."""
+"""The parts of the matrix that are judged by themselves: the suite, variants, providers, tags, cases, metrics."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -11,9 +11,10 @@ from ci_evals.model import Gate
 from ci_evals.report import Counts, Report
 from ci_evals.stats.pass_rate import Bounds, PassRate, pass_rate
 from ci_evals.verdict.history import Tally
+from ci_evals.verdict.metrics import measure, read_metric, tasks_of
 from ci_evals.verdict.words import exact, name_of, number_of, percent
 
-ScopeKind = Literal["suite", "variant", "provider", "tag", "case"]
+ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
 
 SEVERITY: Mapping[VerdictStatus, int] = {"pass": 0, "borderline": 1, "fail": 2, "error": 3}
@@ -59,13 +60,17 @@ def tally(counts: Counts) -> Tally:
 
 
 def judged_scopes(report: Report, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
-    """Everything that is judged, the suite first, by the graded runs of each cell."""
-    return tuple(_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
+    """Everything that is judged, the suite first, by the graded runs of each cell; metrics last.
+
+    Of a run phase that was settled early no metric is judged: the runs that were left out have no labels.
+    """
+    counted = (_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
+    return (*counted, *(_metric_scopes(report, rules) if report.settled is None else ()))
 
 
 def has_bars(rules: Gate) -> bool:
     """Whether a bar is set at all; else every run must pass."""
-    return rules.min_pass_rate is not None or bool(rules.tag_bars) or bool(rules.providers)
+    return rules.min_pass_rate is not None or bool(rules.tag_bars or rules.providers or rules.metrics)
 
 
 def scope_label(scope: ScopeVerdict, report: Report) -> str:
@@ -86,7 +91,8 @@ def sentence(scope: ScopeVerdict, rules: Gate) -> str:
     assert scope.rate is not None
     assert scope.lower is not None
     assert scope.upper is not None
-    if scope.bar >= 1:
+    what = "" if scope.kind == "metric" else "pass rate "
+    if scope.bar >= 1 and scope.kind != "metric":
         if scope.status == "fail":
             return f"{scope.failed} of {number_of(scope.graded, 'run')} failed, and every run must pass"
         return f"{scope.graded} of {number_of(scope.graded, 'run')} passed"
@@ -94,21 +100,21 @@ def sentence(scope: ScopeVerdict, rules: Gate) -> str:
     sure = f"{percent(rules.confidence, rules.confidence)} sure"
     at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
     if scope.status == "fail":
-        return f"pass rate {rate} is below the bar of {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
+        return f"{what}{rate} is below the bar of {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
     if scope.status == "pass":
-        return f"pass rate {rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
+        return f"{what}{rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
     if scope.rate < scope.bar:
-        return _undecided(scope, rate, bar, rules)
-    return f"pass rate {rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
+        return what + _undecided(scope, rate, bar, rules)
+    return f"{what}{rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
 
 
 def _undecided(scope: ScopeVerdict, rate: str, bar: str, rules: Gate) -> str:
-    """`pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90: not blocked.`"""
+    """`87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90: not blocked.`"""
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
     apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
     outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
     more = f". {number_of(scope.runs_needed, 'run')} of each would" if scope.runs_needed else ""
-    return f"pass rate {rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
+    return f"{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
 
 
 def _scopes(report: Report, rules: Gate) -> Iterator[Scope]:
@@ -169,6 +175,29 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: Report, rules: Gate) 
         runs_needed=_runs_needed(estimate, scope.bar, chosen, rules) if status == "borderline" else None,
         critical=scope.critical,
     )
+
+
+def _metric_scopes(report: Report, rules: Gate) -> Iterator[ScopeVerdict]:
+    """Every metric that has a bar, on every variant; it is not graded where it is not defined."""
+    for name, bar in rules.metrics.items():
+        metric = read_metric(name)
+        for variant in report.matrix.variants:
+            labelled = tasks_of(report, variant).get(metric.task) if metric else None
+            found = measure(labelled, metric, rules.confidence) if labelled and metric else None
+            rate, lower, upper, runs = found or (None, None, None, 0)
+            bounds = Bounds(lower, upper) if lower is not None and upper is not None else None
+            yield ScopeVerdict(
+                kind="metric",
+                name=f"{name} on {variant}" if len(report.matrix.variants) > 1 else name,
+                bar=bar,
+                status=_status(exact(rate), bounds, bar, rules) if rate is not None and bounds else "error",
+                rate=rate,
+                lower=lower,
+                upper=upper,
+                cases=len(report.matrix.cases),
+                graded=0 if rate is None else runs,
+                failed=0,
+            )
 
 
 def _status(rate: Fraction, bounds: Bounds, bar: float | None, rules: Gate) -> VerdictStatus:

@@ -30,6 +30,15 @@ SHORT: dict[str, Any] = {
     "latency": 2.5,
     "cost": 1,
     "tool_call": "book",
+    "tool_arguments": "book",
+    "trajectory": ["search", "book"],
+    "no_tool_errors": True,
+    "max_tool_calls": 3,
+    "max_steps": 3,
+    "max_model_requests": 3,
+    "classify": "refund",
+    "judge": "polite",
+    "embedding_similar": "Paris",
     "python": "json:loads",
     "reward": 0.5,
     "goal_reached": True,
@@ -163,7 +172,7 @@ def test_a_wrong_expectation_says_where_what_and_what_to_try(text: str, problem:
 
 def test_an_unknown_grader_far_from_any_brings_the_list_without_negations() -> None:
     _, (problem,) = decode("[zzzzzz: 1]")
-    assert "known: contains, contains_all, contains_any, cost," in problem
+    assert "known: classify, contains, contains_all, contains_any, cost," in problem
     assert "not_contains" not in problem
 
 

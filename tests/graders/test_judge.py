@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci_evals.graders import GRADERS
+from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.contains import Contains
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
@@ -19,7 +20,7 @@ from ci_evals.graders.judge import grade, grade_all, passes, score_of
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.similar import Similar
-from ci_evals.model import Answer, Expectation, Finding, Grade, ToolCall
+from ci_evals.model import Answer, Expectation, Finding, Grade, Step, ToolCall
 
 AnswerOf = Callable[..., Answer]
 
@@ -41,8 +42,26 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "latency": {"value": 1},
     "cost": {"value": 1},
     "tool_call": {"name": "a", "arguments": {"a": 1}},
+    "tool_arguments": {
+        "name": "a",
+        "arguments": {"a": 1},
+        "match": "subset",
+        "schema": {"properties": {"b": {"type": "string"}}},
+        "where": {"c.d": {"approx": 1, "min": 0, "max": 2}, "e": {"regex": "a.b", "icontains": "a", "contains": "b"}},
+    },
+    "trajectory": {"calls": ["a", {"name": "b", "arguments": {"a": 1}}], "match": "exact"},
+    "no_tool_errors": {},
+    "max_tool_calls": {"value": 1},
+    "max_steps": {"value": 1},
+    "max_model_requests": {"value": 1},
+    "classify": {"label": "a", "labels": ["a", "b"], "path": "$.a", "scores": "$"},
+    "judge": {"rubric": "polite"},
+    "embedding_similar": {"value": "abc"},
     "python": {"target": "builtins:bool"},
+    "reward": {"value": 0.5},
+    "goal_reached": {},
 }
+ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, AskingOptions)}
 
 KEYWORDS = [
     "$schema",
@@ -66,6 +85,10 @@ any_json = st.recursive(
     max_leaves=10,
 )
 any_output = any_text | any_json.map(json.dumps)
+any_steps = st.lists(
+    st.builds(Step, st.just("tool_call"), any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text)
+    | st.builds(Step, st.just("tool_call"), error=any_text)
+).map(lambda steps: (Step("model_request"), *steps))
 any_calls = st.lists(st.builds(ToolCall, any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text))
 
 
@@ -137,12 +160,12 @@ def test_every_grader_has_options_here_and_a_short_form_that_exists() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(output=any_output, calls=any_calls, cost_usd=st.none() | st.floats(0, 1))
+@given(output=any_output, calls=any_calls, steps=any_steps, cost_usd=st.none() | st.floats(0, 1))
 def test_no_answer_makes_a_grader_crash(
-    output: str, calls: list[ToolCall], cost_usd: float | None, answer_of: AnswerOf
+    output: str, calls: list[ToolCall], steps: tuple[Step, ...], cost_usd: float | None, answer_of: AnswerOf
 ) -> None:
-    answer = answer_of(output, tool_calls=tuple(calls), cost_usd=cost_usd)
-    for name in OPTIONS.keys() - {"python"}:
+    answer = answer_of(output, tool_calls=tuple(calls), steps=steps, cost_usd=cost_usd)
+    for name in OPTIONS.keys() - {"python"} - ASKING:
         finding = msgspec.convert(OPTIONS[name], GRADERS[name]).grade(answer)
         assert isinstance(finding, Finding), name
         assert 0 <= finding.score <= 1, name

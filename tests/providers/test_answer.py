@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ci_evals.model import Response, ToolCall, Usage
-from ci_evals.providers.answer import as_response, clean_text, encode_json, one_line
+from ci_evals.model import Response, Step, ToolCall, Usage
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, clean_text, encode_json, one_line
 
 
 def test_text_is_the_output() -> None:
@@ -146,3 +146,62 @@ def test_one_line_is_short_and_printable() -> None:
 
 def test_structs_with_lone_surrogates_encode() -> None:
     assert encode_json([ToolCall("\ud800")]) == '[{"name":"\ufffd"}]'.encode()
+
+
+# Steps.
+
+
+def test_steps_are_kept_in_their_order_with_what_they_tell() -> None:
+    response = as_response(
+        {
+            "output": "Booked.",
+            "steps": [
+                {"kind": "model_request", "name": "m", "usage": {"input_tokens": 7}, "duration_s": 1},
+                {"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}', "result": {"id": 1}},
+                Step("tool_call", "pay", error="declined", agent="cashier"),
+            ],
+        }
+    )
+    assert response.steps == (
+        Step("model_request", "m", usage=Usage(7), duration_s=1.0),
+        Step("tool_call", "book", {"to": "Paris"}, result='{"id":1}'),
+        Step("tool_call", "pay", error="declined", agent="cashier"),
+    )
+
+
+def test_an_answer_without_steps_has_none_and_its_journal_line_no_such_key() -> None:
+    response = as_response({"output": "x"})
+    assert response.steps is None
+    assert msgspec.json.encode(response) == b'{"output":"x"}'
+    assert as_response({"output": "x", "steps": []}).steps == ()
+
+
+def test_long_texts_in_steps_are_cut() -> None:
+    long = "x" * (MAX_STEP_CHARACTERS + 1)
+    (step,) = (
+        as_response(
+            {"output": "x", "steps": [{"kind": "tool_call", "name": "f", "result": long, "arguments": {"a": long}}]}
+        ).steps
+        or ()
+    )
+    assert step.result == long[: MAX_STEP_CHARACTERS - 1] + "…"
+    assert isinstance(step.arguments, str)
+    assert len(step.arguments) == MAX_STEP_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("no list", "must be a list"),
+        ([1], r"steps\[0\] must be a mapping"),
+        ([{"kind": "thought"}], r"steps\[0\].kind must be one of message"),
+        ([{"kind": ["message"]}], r"steps\[0\].kind must be one of message"),
+        ([{"kind": "tool_call"}], "has no 'name'"),
+        ([{"kind": "message", "text": "x"}], "unknown key 'text'"),
+        ([{"kind": "message", "duration_s": -1}], "duration_s must be a number of seconds"),
+        ([{"kind": "message"}] * (MAX_STEPS + 1), "more than the"),
+    ],
+)
+def test_steps_of_another_shape_are_refused(steps: object, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_response({"output": "x", "steps": steps})

@@ -8,7 +8,7 @@ import pytest
 from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Case, Message, Request, Response, ToolCall
+from ci_evals.model import Case, Message, Request, Response, Step, ToolCall
 from ci_evals.providers.http import Http
 
 CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})
@@ -212,3 +212,16 @@ def test_good_options_have_no_problems_and_a_name() -> None:
     assert options.problems(Path()) == []
     assert Http(url="https://bot.example/ask?key=x").default_name == "http:bot.example/ask"
     assert options.own_code
+
+
+async def test_steps_are_read_from_their_path(server: FakeServer, lent: Lent) -> None:
+    body = {"text": "Booked.", "trace": [{"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}'}]}
+    response = await answer(server, lent, body, output="$.text", steps="$.trace")
+    assert response == Response("Booked.", steps=(Step("tool_call", "book", {"to": "Paris"}),))
+    assert (await answer(server, lent, {"text": "x"}, output="$.text", steps="$.trace")).steps is None
+
+
+async def test_steps_of_another_shape_are_a_bad_answer(server: FakeServer, lent: Lent) -> None:
+    error = await refused(server, lent, {"trace": [{"kind": "thought"}]}, steps="$.trace")
+    assert error.kind == "bad_answer"
+    assert "kind must be one of" in error.message

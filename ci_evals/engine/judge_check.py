@@ -1,0 +1,156 @@
+"""A judge measured against people: it is asked about answers that have been labelled."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals.engine.lanes import opened
+from ci_evals.errors import GradingError, StorageError, UsageError
+from ci_evals.graders.llm_judge import LlmJudge
+from ci_evals.model import Answer, Case, Judging, Message, Request, Response
+from ci_evals.report import Columns, Matrix
+from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
+from ci_evals.stats.intervals import Estimate
+from ci_evals.suite import Suite
+
+FEWEST_LABELS = 30
+BAR = 0.6
+"""Kappa from which on agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33 (1977) 159-174."""
+
+_VERDICTS: Mapping[str, str] = {
+    **dict.fromkeys(("true", "pass", "passed", "1"), "pass"),
+    **dict.fromkeys(("false", "fail", "failed", "0"), "fail"),
+}
+
+
+class Row(Struct, frozen=True, forbid_unknown_fields=False):
+    """One labelled answer: `label` is a person's verdict, `pass` or `fail` (or true or false)."""
+
+    output: str
+    label: bool | str
+    input: Any = None
+    reference: Any = None
+    context: Any = None
+    case: str | None = None
+
+
+class Checked(NamedTuple):
+    """What became of the check: the table has people's verdicts in rows, the judge's in columns."""
+
+    table: Confusion
+    kappa: Estimate | None
+    unanswered: Sequence[str]
+    judging: Judging
+
+    @property
+    def fit(self) -> bool | None:
+        """Whether it is fit to gate; None if there is too little to tell.
+
+        It is with at least `FEWEST_LABELS` labels, both verdicts among them, and a kappa whose interval lies from `BAR`
+        on; it is not if the interval lies below.
+        """
+        interval = self.kappa.interval if self.kappa else None
+        if self.table.size < FEWEST_LABELS or interval is None:
+            return None
+        if interval.lower >= BAR:
+            return True
+        return False if interval.upper < BAR else None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Labelled answers of a JSONL file.
+
+    Raises:
+        StorageError: it cannot be read.
+        UsageError: a line is no labelled answer.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{path}: cannot be read: {error}") from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                rows.append(msgspec.json.decode(line, type=Row))
+            except msgspec.DecodeError as error:
+                raise UsageError(
+                    f'{path}:{number}: expected {{"output": …, "label": "pass" or "fail"}}: {error}'
+                ) from error
+            if _verdict(rows[-1].label) is None:
+                raise UsageError(f"{path}:{number}: the label {rows[-1].label!r} is neither pass nor fail")
+    if not rows:
+        raise UsageError(f"{path}: there are no labelled answers in it")
+    return rows
+
+
+def judge_of(suite: Suite, rubric: str | None) -> LlmJudge:
+    """The judge of a suite: the only one, or the one with the given rubric.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    found: dict[str, LlmJudge] = {}
+    for case in suite.cases:
+        for each in case.expect:
+            if isinstance(each.grader, LlmJudge) and rubric in (None, each.grader.rubric):
+                found.setdefault(each.grader.rubric, each.grader)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if not found:
+        raise UsageError(f"{suite.file} has no `judge`" + (f" with the rubric {rubric!r}" if rubric else ""))
+    raise UsageError(f"name the judge with --rubric: {', '.join(repr(name) for name in found)}")
+
+
+async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
+    """Ask a judge about labelled answers, as many at a time as the suite allows.
+
+    Raises:
+        ConfigError: the judge's model cannot be opened.
+    """
+    import asyncio
+
+    matrix = Matrix(suite.cases, suite.variants, suite.runs)
+    pairs: dict[int, tuple[str, str]] = {}
+    unanswered: dict[int, str] = {}
+    async with opened(suite, matrix, Columns(0), calls=False) as ready:
+        if ready.judges is None:
+            raise UsageError(f"{suite.file} has no judge to ask")
+        meter = ready.judges.meter()
+        slots = asyncio.Semaphore(suite.max_concurrency)
+
+        async def ask(number: int, row: Row) -> None:
+            async with slots:
+                try:
+                    finding = await _for(judge, row).grade_with(_answer(row, number), meter)
+                except GradingError as error:
+                    unanswered[number] = error.message
+                else:
+                    pairs[number] = (str(_verdict(row.label)), "pass" if finding.passed else "fail")
+
+        async with asyncio.TaskGroup() as group:
+            for number, row in enumerate(rows):
+                group.create_task(ask(number, row))
+        table = confusion((pairs[number] for number in sorted(pairs)), ("pass", "fail"))
+        told = [unanswered[number] for number in sorted(unanswered)]
+        return Checked(table, cohen_kappa(table), told, meter.judging)
+
+
+def _for(judge: LlmJudge, row: Row) -> LlmJudge:
+    """The judge with what the row is to be judged by."""
+    given = {name: value for name in ("reference", "context") if (value := getattr(row, name)) is not None}
+    return msgspec.structs.replace(judge, **given) if given else judge
+
+
+def _answer(row: Row, number: int) -> Answer:
+    question = row.input if isinstance(row.input, str) else msgspec.json.encode(row.input).decode()
+    case = Case(id=row.case or f"row {number + 1}", input=row.input)
+    request = Request(row.input, (Message("user", question),), case, 1, timeout_s=0.0)
+    return Answer(request, Response(row.output), 0.0, None)
+
+
+def _verdict(label: object) -> str | None:
+    return _VERDICTS.get(str(label).strip().casefold())

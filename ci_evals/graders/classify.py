@@ -1,0 +1,125 @@
+"""`classify`: the answer names the right label; the labels of all runs make the suite's metrics."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.json_path import JsonPath, find_all
+from ci_evals.graders.json_text import unfenced
+from ci_evals.graders.quoting import quote
+from ci_evals.model import Answer, Classified, Finding
+
+NONE = "(none)"
+"""What an answer without a label is counted as."""
+
+Label = Annotated[str, Meta(min_length=1, max_length=200)]
+_LONGEST_LABEL = 60
+
+
+class Classify(GraderOptions, frozen=True):
+    """The answer is, or names, the label that is expected.
+
+    Args:
+        label: the right one.
+        labels: all that there are; one of them may then stand anywhere in the answer, if no other does.
+        path: JSONPath of the label, for an answer in JSON.
+        pattern: expression whose first group, or whole match, is the label.
+        scores: JSONPath of what the answer gives each label: a mapping of label to number, or one number for the
+            label that it names; for ROC AUC.
+        task: tells several classifications of the same answers apart.
+    """
+
+    short: ClassVar[str] = "label"
+
+    label: Label
+    labels: tuple[Label, ...] = ()
+    path: str | None = None
+    pattern: str | None = None
+    scores: str | None = None
+    task: Annotated[str, Meta(pattern="^[^/.]+$")] = "classify"
+
+    def problems(self) -> list[str]:
+        found = [told for path in (self.path, self.scores) if path for told in JsonPath(path=path).problems()]
+        if self.labels and self.label not in self.labels:
+            found.append(f"the label {quote(self.label)} is none of `labels`")
+        if self.path is not None and self.pattern is not None:
+            found.append("give either `path` or `pattern`")
+        try:
+            re.compile(self.pattern or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            found.append(f"bad expression {quote(self.pattern or '')}: {error}")
+        return found
+
+    def grade(self, answer: Answer) -> Finding:
+        output = answer.response.output
+        data = _data(output) if self.path or self.scores else None
+        named = self._named(output, data)
+        predicted = NONE if named is None else self._spelled(named)
+        passed = predicted == self.label
+        got = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
+        told = f"labelled {got}" + ("" if passed else f", expected {quote(self.label)}: got {quote(output)}")
+        scores = dict(self._scores(data, predicted)) if self.scores else None
+        return Finding(passed, float(passed), told, Classified(self.task, self.label, predicted, scores or None))
+
+    def _named(self, output: str, data: Any) -> str | None:
+        """The label as the answer has it."""
+        if self.path is not None:
+            return next((str(value) for value in _found(self.path, data) if isinstance(value, str | int | float)), None)
+        if self.pattern is not None:
+            match = re.search(self.pattern, output)
+            return (match[1] if match.re.groups else match[0]) if match else None
+        text = unfenced(output).strip(" \t\r\n\"'`.*")
+        if not self.labels or any(_same(text, label) for label in self.labels):
+            return text or None
+        inside = [
+            label for label in self.labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", output, re.IGNORECASE)
+        ]
+        longest = [label for label in inside if not any(label != other and label in other for other in inside)]
+        return longest[0] if len(longest) == 1 else None
+
+    def _spelled(self, named: str) -> str:
+        """In the suite's spelling; what is no label of the suite is cut, or none if all labels are known."""
+        known = next((label for label in (*self.labels, self.label) if _same(named, label)), None)
+        if known is not None:
+            return known
+        return NONE if self.labels or not named.strip() else named.strip()[:_LONGEST_LABEL]
+
+    def _scores(self, data: Any, predicted: str) -> Iterator[tuple[str, float]]:
+        for value in _found(self.scores or "", data)[:1]:
+            if isinstance(value, Mapping):
+                yield from (
+                    (self._spelled(str(label)), float(score)) for label, score in value.items() if _is_number(score)
+                )
+            elif _is_number(value):
+                others = [label for label in self.labels if label != predicted]
+                yield predicted, float(value)
+                yield from ((label, (1 - float(value)) / len(others)) for label in others)
+
+
+def _same(one: str, other: str) -> bool:
+    return one.strip().casefold() == other.strip().casefold()
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and not math.isnan(value)
+    )
+
+
+def _data(output: str) -> Any:
+    try:
+        return json.loads(unfenced(output))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _found(path: str, data: Any) -> list[Any]:
+    try:
+        return find_all(path, data) if data is not None else []
+    except RecursionError:
+        return []

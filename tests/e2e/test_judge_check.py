@@ -1,0 +1,68 @@
+"""`ci-evals judge check`: how well a judge agrees with people, and whether that is enough."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from suites import write_suite
+
+PASSES, FAILS = (json.dumps({"reason": "r", "verdict": word}) for word in ("pass", "fail"))
+
+
+def check(tmp_path: Path, wrong: int, count: int = 60, *words: str) -> tuple[int, str]:
+    """Have a judge check `count` answers, half of them good; it takes the first `wrong` bad ones for good."""
+    rows, answers = [], {}
+    for number in range(count):
+        good = number % 2 == 0
+        rows.append({"output": "x", "label": "pass" if good else "fail", "case": f"c{number}"})
+        answers[f"c{number}"] = PASSES if good or number < 2 * wrong else FAILS
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    judge: dict[str, Any] = {"name": "strict", "type": "mock", "answers": answers}
+    case = {"id": "a", "input": "?", "expect": [{"judge": "polite"}]}
+    suite = write_suite(tmp_path, [case], judges=[judge])
+    command = [sys.executable, "-m", "ci_evals", "judge", "check", str(labels), "--suite", str(suite), *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "count", "code", "told"),
+    [
+        (1, 60, 0, "fit to gate"),
+        (28, 60, 1, "not fit to gate"),
+        (8, 60, 3, "too little to tell"),
+        (0, 20, 3, "too little to tell"),
+    ],
+)
+def test_a_judge_is_fit_when_it_agrees_beyond_doubt(
+    wrong: int, count: int, code: int, told: str, tmp_path: Path
+) -> None:
+    found, printed = check(tmp_path, wrong, count)
+    assert found == code, printed
+    assert told in printed
+
+
+def test_the_figures_are_there_for_scripts(tmp_path: Path) -> None:
+    code, printed = check(tmp_path, 3, 60, "--format", "json")
+    found = json.loads(printed)
+    assert code == 0 if found["fit"] else code in (1, 3)
+    assert found["confusion"] == [[30, 0], [3, 27]]
+    assert found["agreement"] == 0.95
+    assert found["kappa"] == pytest.approx(0.9)
+    assert found["kappa_lower"] < 0.9 < found["kappa_upper"]
+    assert found["calls"] == 60
+
+
+@pytest.mark.parametrize("line", ["{", '{"output": "x"}', '{"output": "x", "label": "maybe"}'])
+def test_a_line_that_is_no_label_is_told_with_its_number(line: str, tmp_path: Path) -> None:
+    check(tmp_path, 0, 2)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(f'{{"output": "x", "label": true}}\n{line}\n', "utf-8")
+    command = [sys.executable, "-m", "ci_evals", "judge", "check", str(labels), "--suite", str(tmp_path / "evals.yaml")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 2
+    assert "labels.jsonl:2" in done.stderr
