@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+AGENTS := $(VENV)/.agents
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-slow check bench bench-profile clean
@@ -33,7 +34,7 @@ demo: $(RUNTIME)
 test: $(DEV)
 	$(BIN)/pytest -m 'not slow' -n 2
 
-test-slow: $(DEV)
+test-slow: $(DEV) $(AGENTS)
 	$(BIN)/pytest -m slow
 
 check: $(DEV)
@@ -70,4 +71,9 @@ $(RUNTIME): pyproject.toml
 $(DEV): $(RUNTIME)
 	@echo 'Installing the development tools ...'
 	@$(PIP) install --group dev
+	@touch $@
+
+$(AGENTS): $(DEV)
+	@echo 'Installing the agent frameworks of the examples ...'
+	@$(PIP) install --group agents
 	@touch $@

@@ -13,7 +13,7 @@ from ci_evals.engine.journal import decode
 from ci_evals.errors import StorageError
 from ci_evals.model import Case, Gate, Variant
 from ci_evals.report import CellReport, Columns, Counts, Matrix
-from ci_evals.reports import json_report
+from ci_evals.reports import diff_table, json_report
 from ci_evals.reports.figures import number_of, rate
 from ci_evals.reports.findings import bar_of, input_text
 from ci_evals.reports.json_entries import CellEntry
@@ -158,6 +158,10 @@ class Report(counted.Report):
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
             saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
         return compare(head_cells(self.origin, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
+
+    def diff_table(self, other: "Report | Path | str") -> str:
+        """As `diff`, as text: the figures of each variant, then every cell, those that changed first."""
+        return diff_table.render(self.diff(other))
 
     def slice(
         self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None

@@ -23,7 +23,7 @@ class Question:
 
 @grader
 def equals_expected(output: str, answer: Answer) -> bool:
-    return output == answer.request.case.metadata["expected_output"]
+    return bool(output == answer.request.case.metadata["expected_output"])
 
 
 @grader(threshold=0.5)
@@ -72,7 +72,7 @@ async def main() -> None:
     baseline = await evaluate(dataset(answer))
     report = await evaluate(dataset(hasty_answer), baseline=baseline)
     print(report.summary())
-    print(report.diff(baseline).table())
+    print(report.diff_table(baseline))
 
 
 if __name__ == "__main__":

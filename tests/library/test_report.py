@@ -1,6 +1,7 @@
 """A report in Python: saved, loaded, sliced, summed up."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,19 @@ def test_each_evaluation_has_an_id_and_the_label_of_its_suite() -> None:
     assert first.run_id
     assert first.run_id != second.run_id
     assert first.suite.label == "nightly"
+
+
+def test_the_difference_is_a_table_with_what_changed_first() -> None:
+    def answered(said: str, *more: str) -> Report:
+        cases = [Case(input=name, expect=[Contains(name[0])]) for name in ("Lyon", "Paris", *more)]
+        return evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20)
+
+    table = answered("Lyon", "Oslo").diff_table(answered("Lyon, Paris")).splitlines()
+    assert [re.split(r"  +", line)[:4] for line in table if "latency" not in line and "tokens" not in line] == [
+        ["", "baseline", "here", "change"],
+        ["pass rate", "100 %", "50 %", "-50.0 points"],
+        ["mean score", "-0.50 (-0.57 to -0.43)"],
+        ["Paris", "20 of 20", "0 of 20", "regressed"],
+        ["Oslo", "—", "0 of 20", "new"],
+        ["Lyon", "20 of 20", "20 of 20", "unchanged"],
+    ]
