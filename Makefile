@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev
 AGENTS := $(VENV)/.agents
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-slow check bench bench-profile clean
+.PHONY: help demo test test-slow check bench bench-profile simulate images clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,8 @@ help:
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
 	@echo 'make bench-profile  show where the time of a run goes'
+	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
+	@echo 'make images         take the pictures of the docs anew (needs Chromium)'
 	@echo 'make clean          remove everything that was made here'
 
 demo: $(RUNTIME)
@@ -42,9 +44,9 @@ check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/zizmor --offline --quiet action.yml .github
-	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
-	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml action.yml merge/action.yml .github examples/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml merge/action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/ci-evals validate -c examples/flight_agent/evals.yaml
 	$(MAKE) test
@@ -55,6 +57,13 @@ bench: $(DEV)
 
 bench-profile: $(DEV)
 	$(BIN)/python -m benchmarks.hotspots
+
+simulate: $(DEV)
+	$(BIN)/python -m benchmarks.simulate
+	$(BIN)/python -m benchmarks.pictures
+
+images: $(DEV)
+	PYTHONPATH=tests $(BIN)/python tests/screenshots.py docs/images
 
 clean:
 	rm -rf $(VENV) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

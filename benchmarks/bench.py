@@ -21,6 +21,7 @@ FULL = Sizes(
     same_cells=(Load(1000, runs=10, answer_bytes=2000), Load(1000, runs=200, answer_bytes=2000)),
     further_cells=(Load(2000), Load(20_000)),
     calls=Load(1000, runs=20),
+    compared_cells=10_000,
 )
 QUICK = FULL._replace(
     rounds=3,
@@ -36,6 +37,7 @@ SMOKE = Sizes(
     same_cells=(Load(5, runs=1, answer_bytes=2000), Load(5, runs=2, answer_bytes=2000)),
     further_cells=(Load(5), Load(10)),
     calls=Load(5, runs=2),
+    compared_cells=100,
 )
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from ci_evals import app, evaluate
+from ci_evals import conclusion, evaluate
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.gate import decide
 
@@ -14,7 +14,7 @@ from ci_evals.verdict.gate import decide
 async def main(suite: Path) -> None:
     report = await evaluate(suite)
     run_s = time.process_time()
-    app.write_reports(Summary(report, decide(report, None), None), suite.parent, app.FILES)
+    conclusion.write_reports(Summary(report, decide(report, None), None), suite.parent, conclusion.FILES)
     print(json.dumps({"run_s": run_s, "reports_s": time.process_time() - run_s}))
 
 

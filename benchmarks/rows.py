@@ -26,6 +26,7 @@ class Sizes(NamedTuple):
     same_cells: tuple[Load, Load]
     further_cells: tuple[Load, Load]
     calls: Load
+    compared_cells: int
 
 
 class Bench(NamedTuple):
@@ -145,6 +146,14 @@ def reports(bench: Bench) -> Iterator[Figure]:
     yield Figure(what, 10, 5, pair.ratio * 100, "%", pair.told("run", 1e3, "ms"))
 
 
+def comparison(bench: Bench) -> Iterator[Figure]:
+    command = [PYTHON, "-m", "benchmarks.comparison", str(bench.sizes.compared_cells)]
+    measured = [float(spend(command, bench.plain).stdout) for _ in range(bench.sizes.rounds)]
+    what = f"comparison of {bench.sizes.compared_cells:,} cells with their pooled history, caches cold: CPU"
+    spread = f"{min(measured) * 1e3:.0f} to {max(measured) * 1e3:.0f} ms"
+    yield Figure(what, 50, 20, median(measured) * 1e3, "ms", spread)
+
+
 ROWS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = {
-    function.__name__: function for function in (cpu, wall, memory, calls, start, single, reports)
+    function.__name__: function for function in (cpu, wall, memory, calls, start, single, reports, comparison)
 }

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from ci_evals import report as counted
-from ci_evals.app import write_reports
+from ci_evals.conclusion import write_reports
 from ci_evals.config import load
 from ci_evals.config.decode import unknown
 from ci_evals.config.load import Overrides

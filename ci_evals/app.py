@@ -4,17 +4,21 @@ import asyncio
 import contextlib
 import functools
 import gc
-import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import uuid4
 
 import msgspec
 
 from ci_evals import progress
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.actions.earlier import Earlier, Wanted, earlier
+from ci_evals.actions.job import Job, Posting, job_in
+from ci_evals.conclusion import Conclusion
+from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
@@ -22,33 +26,26 @@ from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
 from ci_evals.model import Gate
 from ci_evals.order import Order
-from ci_evals.redaction import Redactor, mask_commands
+from ci_evals.redaction import Redactor
 from ci_evals.report import Report
-from ci_evals.reports.notes import notes
 from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
-from ci_evals.reports.renderers import RENDERERS
-from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import without_commands
 from ci_evals.saved import known_durations, read_baseline
 from ci_evals.streams import prints_go_to, say
-from ci_evals.suite import Suite
-from ci_evals.verdict.gate import exit_code
+from ci_evals.suite import Suite, digest
+from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.pairwise import preference
+from ci_evals.world import Appearance, World
 
-FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
-
-
-class World(NamedTuple):
-    """Every handle on what is outside, made once in `cli`."""
-
-    environ: Mapping[str, str]
-    folder: Path
-    stdout: TextIO
-    stderr: TextIO
+if TYPE_CHECKING:
+    from ci_evals.reports.power import PowerFormat
 
 
 class Continuation(NamedTuple):
-    """How a run relates to earlier ones: see `ci-evals run --help`."""
+    """How a run relates to earlier ones: see `ci-evals run --help`.
+
+    `without_secrets`: keys are missing because GitHub gives none to this job, so that only what is recorded answers.
+    """
 
     resume: bool = False
     resume_from: tuple[Path, ...] = ()
@@ -56,17 +53,20 @@ class Continuation(NamedTuple):
     balance_by: Path | None = None
     replay: Path | None = None
     replay_only: bool = False
-    baseline: tuple[Path, ...] = ()
+    record: Path | None = None
+    without_secrets: bool = False
+    baseline: Wanted = "none"
 
 
-class Appearance(NamedTuple):
-    """What is printed: `output` is `table` or `json`; `quiet` shows no progress."""
+class Shards(NamedTuple):
+    """What is put together: folders with a journal each, or journals; whether to run what none has a result of."""
 
-    output: str = "table"
-    quiet: bool = False
+    folders: tuple[Path, ...]
+    run_missing: bool = False
+    baseline: Wanted = "none"
 
 
-def run(suite: Suite, continuation: Continuation, world: World, appearance: Appearance) -> int:
+def run(suite: Suite, continuation: Continuation, world: World, appearance: Appearance, posting: Posting) -> int:
     """Run a suite and return the exit code.
 
     Args:
@@ -74,58 +74,80 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         continuation: what earlier runs contribute.
         world: environment and streams.
         appearance: what is printed.
+        posting: what becomes of the verdict in GitHub Actions.
     """
-    order = Order(
-        suite=suite,
-        journal=suite.out / JOURNAL,
-        resume=continuation.resume or bool(continuation.resume_from),
-        sources=_journals(continuation.resume_from),
-        shard=continuation.shard,
-        durations_s=known_durations(continuation.balance_by) if continuation.balance_by else {},
-        replay=_journals([continuation.replay])[0] if continuation.replay else None,
-        replay_only=continuation.replay_only,
-        revision=revision(world),
-        run_id=uuid4().hex,
-        files=suite.out,
-        baseline=read_baseline(continuation.baseline, suite.name) if continuation.baseline else None,
-    )
-    return carry_out(order, world, appearance)
+    job = job_in(world.environ, suite, posting, _log(world, appearance))
+    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as folder:
+        found = look_back(continuation.baseline, suite, job, posting, Path(folder), world)
+        replay = _journals([continuation.replay])[0] if continuation.replay else None
+        order = Order(
+            suite=suite,
+            journal=suite.out / JOURNAL,
+            resume=continuation.resume or bool(continuation.resume_from or found.journals),
+            sources=(*_journals(continuation.resume_from), *found.journals),
+            shard=continuation.shard,
+            durations_s=known_durations(continuation.balance_by) if continuation.balance_by else {},
+            replay=_recording(continuation, found, Path(folder)) if continuation.without_secrets else replay,
+            replay_only=continuation.replay_only or continuation.without_secrets,
+            revision=revision(world),
+            run_id=uuid4().hex,
+            files=suite.out,
+            baseline=found.baseline,
+        )
+        return carry_out(order, world, appearance, posting, job)
 
 
-def merge(
-    suite: Suite,
-    folders: Iterable[Path],
-    world: World,
-    appearance: Appearance,
-    *,
-    run_missing: bool,
-    baseline: tuple[Path, ...] = (),
-) -> int:
+def merge(suite: Suite, shards: Shards, world: World, appearance: Appearance, posting: Posting) -> int:
     """Put the journals of shards together, decide, and return the exit code.
 
     Args:
         suite: what the shards ran shares of.
-        folders: folders with a journal each, or journals.
+        shards: where their results are.
         world: environment and streams.
         appearance: what is printed.
-        run_missing: run what no shard has a result of.
-        baseline: reports to compare with.
+        posting: what becomes of the verdict in GitHub Actions.
     """
-    order = Order(
-        suite=suite,
-        journal=suite.out / JOURNAL,
-        sources=_journals(folders),
-        merge=True,
-        run_missing=run_missing,
-        revision=revision(world),
-        run_id=uuid4().hex,
-        files=suite.out,
-        baseline=read_baseline(baseline, suite.name) if baseline else None,
-    )
-    check_sources(order)
-    if run_missing and (missing := missing_shards(order.sources)):
-        say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
-    return carry_out(order, world, appearance)
+    job = job_in(world.environ, suite, posting, _log(world, appearance))
+    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as folder:
+        sources = _journals(shards.folders)
+        order = Order(
+            suite=suite,
+            journal=suite.out / JOURNAL,
+            sources=sources,
+            merge=True,
+            run_missing=shards.run_missing,
+            revision=revision(world),
+            run_id=_merged_id(sources),
+            files=suite.out,
+        )
+        check_sources(order)
+        found = look_back(shards.baseline, suite, job, posting, Path(folder), world, continued=False)
+        order = msgspec.structs.replace(order, baseline=found.baseline)
+        if shards.run_missing and (missing := missing_shards(order.sources)):
+            say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
+        return carry_out(order, world, appearance, posting, job)
+
+
+def look_back(  # noqa: PLR0913  all that looking back depends on
+    wanted: Wanted,
+    suite: Suite,
+    job: Job | None,
+    posting: Posting,
+    folder: Path,
+    world: World,
+    *,
+    continued: bool = True,
+) -> Earlier:
+    """Find what earlier runs left behind, and say in a line what that is."""
+    context = job.context if job else None
+    found = earlier(wanted, suite, context, posting.artifact, folder, continued=continued)
+    if job:
+        job.say(found.said)
+        for warning in found.warnings:
+            job.warn(warning)
+    elif wanted == "auto":
+        say(world.stderr, "".join(f"{line}\n" for line in found.said))
+    return found
 
 
 def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appearance, *, match: str | None) -> int:
@@ -155,7 +177,9 @@ def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appeara
         revision=revision(world),
         run_id=uuid4().hex,
     )
-    return carry_out(order, world, appearance)
+    posting = Posting(comment="off")
+    job = job_in(world.environ, traced, posting, _log(world, appearance))
+    return carry_out(order, world, appearance, posting, job)
 
 
 def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, output: str) -> int:
@@ -204,14 +228,14 @@ def _side(side: str, report: Path) -> tuple[str, Results]:
     return chosen(read_results(report), side, report.as_posix())
 
 
-def carry_out(order: Order, world: World, appearance: Appearance) -> int:
+def carry_out(order: Order, world: World, appearance: Appearance, posting: Posting, job: Job | None) -> int:
     """Execute an order, report, and return the exit code."""
-    conclusion = Conclusion(order, order.suite.out.absolute(), world, appearance, Redactor(order.suite.secrets))
-    in_actions = world.environ.get("GITHUB_ACTIONS") == "true"
+    suite = order.suite
+    conclusion = Conclusion(order, suite.out.absolute(), world, appearance, posting, Redactor(suite.secrets), job)
 
     def clean(printed: str) -> str:
         text = conclusion.redactor.clean_text(printed)
-        return without_commands(text.replace("\r", "\n")) if in_actions else text
+        return without_commands(text.replace("\r", "\n")) if job else text
 
     async def phase(stop: Stop) -> Report:
         if appearance.quiet:
@@ -220,71 +244,30 @@ def carry_out(order: Order, world: World, appearance: Appearance) -> int:
             order, stop=stop, tell=conclusion.tell, watch=lambda run: progress.shown(run, world.stderr)
         )
 
+    if job and not order.shard:
+        job.announce()
     gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
-    # With JSON, stdout is not the log but a file or another program.
-    log = world.stderr if appearance.output == "json" else world.stdout
-    with workflow_commands_stopped(order.suite.secrets, world.environ, log):
+    with job.working() if job else contextlib.nullcontext():
         around = functools.partial(prints_go_to, world.stderr, clean)
-        return until_stopped(phase, conclusion.draw, conclusion.salvage, around)
+        code = until_stopped(phase, conclusion.draw, conclusion.salvage, around)
+    if job:
+        job.finish()
+    return code
 
 
-class Conclusion(NamedTuple):
-    """What is made of a report. `out` is where the suite's results go, wherever the code under test went."""
+def tell_power(suite: Suite, history: Iterable[Path], world: World, output: "PowerFormat") -> None:
+    """Print what a suite can detect. `history` are reports that show how its answers vary."""
+    from ci_evals.reports.power import render_power
+    from ci_evals.verdict.power import Size, power_of
 
-    order: Order
-    out: Path
-    world: World
-    appearance: Appearance
-    redactor: Redactor
-
-    def draw(self, report: Report) -> int:
-        """Write and show what was found; returns the exit code."""
-        order, suite = self.order, self.order.suite
-        told: list[str] = []
-        if order.resume and report.resumption is None:
-            told.append(f"nothing to resume: there was no {order.journal.as_posix()}")
-        if order.merge and not order.run_missing and report.interrupted:
-            told.append(f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing")
-        if order.shard:
-            told.extend(f"{label.lower()}: {text}" for label, text in notes(report))
-            told.append(f"shard {order.shard} of {suite.name}: {report.summary()}; `ci-evals merge` decides")
-            code = 3 if report.interrupted else 0
-        else:
-            summary = self.write(report)
-            show(summary, self.world, self.appearance.output, self.redactor)
-            told.append(f"written: {self.written}")
-            code = exit_code(summary.verdict, suite.gate)
-        if not self.appearance.quiet:
-            self._tell(told)
-        return code
-
-    def salvage(self, report: Report) -> None:
-        """Write what was found while code under test has the terminal, and say so in a line."""
-        told = f"{report.interrupted}: the code under test did not end in time and was left behind"
-        if self.order.shard is None:
-            self.write(report)
-            told = f"{told}; written: {self.written}"
-        self._tell([told])
-
-    def write(self, report: Report) -> Summary:
-        suite = self.order.suite
-        summary = summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs)
-        write_reports(summary, self.out, suite.formats)
-        append_step_summary(summary, self.world)
-        return summary
-
-    @property
-    def written(self) -> str:
-        suite = self.order.suite
-        files = (*(suite.out / FILES[each] for each in suite.formats), self.order.journal)
-        return ", ".join(path.as_posix() for path in files)
-
-    def tell(self, sentence: str) -> None:
-        """Say on stderr what is done next, and why."""
-        self._tell([sentence])
-
-    def _tell(self, lines: Iterable[str]) -> None:
-        say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))
+    paths = tuple(history)
+    known = read_baseline(paths, suite.name) if paths else None
+    if isinstance(known, NoComparison):
+        raise StorageError(known.reason)
+    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
+    size = Size(len(suite.cases), each.most_common(1)[0][0])
+    found = power_of(suite.name, size, len(suite.variants), known, ", ".join(path.as_posix() for path in paths))
+    say(world.stdout, Redactor(suite.secrets).clean_text(render_power(found, output)) + "\n")
 
 
 def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
@@ -295,20 +278,6 @@ def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
 
     options = load_mock(config, world.environ) if config else Mock()
     asyncio.run(serve(options, host, port, log=lambda line: say(world.stdout, line + "\n")))
-
-
-@contextlib.contextmanager
-def workflow_commands_stopped(secrets: Iterable[str], environ: Mapping[str, str], log: TextIO) -> Iterator[None]:
-    """In GitHub Actions, mask the secrets, and then let nothing that a model wrote be taken for a workflow command."""
-    if environ.get("GITHUB_ACTIONS") != "true":
-        yield
-        return
-    token = uuid4().hex
-    say(log, f"{mask_commands(secrets)}::stop-commands::{token}\n")
-    try:
-        yield
-    finally:
-        say(log, f"::{token}::\n")
 
 
 def revision(world: World) -> str | None:
@@ -328,60 +297,26 @@ def revision(world: World) -> str | None:
     return found.stdout.strip() or None if found.returncode == 0 else None
 
 
+def _merged_id(sources: Iterable[Path]) -> str:
+    """What a merge is called: the same for the same journals, so that it can be repeated to the byte."""
+    starts = (header for path in sources for header in headers(path)[:1])
+    return digest([(header.suite.run_id, header.started_at) for header in starts])
+
+
+def _log(world: World, appearance: Appearance) -> TextIO:
+    """Where the log is: with JSON, stdout is not the log but a file or another program."""
+    return world.stderr if appearance.output == "json" else world.stdout
+
+
+def _recording(continuation: Continuation, found: Earlier, folder: Path) -> Path:
+    """What answers where nothing can be called: the named recording, or the base side's, or nothing."""
+    if continuation.record and continuation.record.exists():
+        return _journals([continuation.record])[0]
+    empty = folder / "nothing.jsonl"
+    empty.touch()
+    return found.recording or empty
+
+
 def _journals(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Journals by their own name or by the folder they are in."""
     return tuple(path / JOURNAL if path.is_dir() else path for path in paths)
-
-
-def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[Path]:
-    """Write the chosen formats into `out`; each file appears whole or not at all."""
-    written = []
-    for name in (FILES[each] for each in formats):
-        path = out / name
-        partial = path.with_name(f".{name}.partial")
-        try:
-            with partial.open("wb") as file:
-                file.writelines(RENDERERS[name](summary))
-            partial.replace(path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-        written.append(path)
-    return written
-
-
-def append_step_summary(summary: Summary, world: World) -> None:
-    """Add the summary to the job's page when this runs in GitHub Actions."""
-    path = world.environ.get("GITHUB_STEP_SUMMARY")
-    if not path:
-        return
-    try:
-        with Path(path).open("ab") as file:
-            file.writelines(RENDERERS["summary.md"](summary))
-    except OSError as error:  # a page less, and no reason to lose the verdict
-        say(world.stderr, f"warning: GITHUB_STEP_SUMMARY: {path} cannot be written: {error.strerror}\n")
-
-
-def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:
-    """Print the outcome on stdout."""
-    if output == "json":
-        from ci_evals.reports import json_brief
-
-        text = json_brief.render_json(summary)
-    else:
-        from ci_evals.reports import terminal
-
-        color = world.stdout.isatty() and "NO_COLOR" not in world.environ
-        text = terminal.render(summary, width=terminal_width(world), color=color)
-    say(world.stdout, redactor.clean_text(text).rstrip("\n") + "\n")
-
-
-def terminal_width(world: World) -> int:
-    """The width of the terminal; 120 columns in a log."""
-    if columns := world.environ.get("COLUMNS", ""):
-        return max(40, int(columns)) if columns.isdecimal() else 120
-    try:
-        return os.get_terminal_size(world.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 120

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_evals import __version__, options, streams
+from ci_evals import __version__, options, report_commands, streams
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from ci_evals.app import World
+    from ci_evals.actions.earlier import Wanted
+    from ci_evals.reports.power import PowerFormat
     from ci_evals.suite import Suite
+    from ci_evals.world import World
 
 MAX_PROBLEMS_SHOWN = 50
 
@@ -171,7 +173,16 @@ def group() -> None:
     show_envvar=True,
     help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
 )
+@options.setting(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    envvar="CI_EVALS_RECORD",
+    show_envvar=True,
+    help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
+)
 @options.baseline
+@options.posting
 @options.output
 @options.quiet
 def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
@@ -192,31 +203,41 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
     """
     if others["replay_only"] and others["replay"] is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    named = {name: others.pop(name) for name in options.OVERRIDING}
-    suite = _suite(config, named, offline=others["replay_only"])
+    named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))
+    suite, without_secrets = _suite_of_job(config, named, offline=others["replay_only"])
 
     from ci_evals import app
+    from ci_evals.actions.job import Posting
+    from ci_evals.world import Appearance
 
-    return app.run(suite, app.Continuation(**others), _world(), app.Appearance(output, quiet))
+    continuation = app.Continuation(**others, without_secrets=without_secrets)
+    return app.run(suite, continuation, _world(), Appearance(output, quiet), Posting(**told))
 
 
 @group.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
-@click.option("--run-missing", is_flag=True, help="Run what no shard has a result of.")
+@options.setting(
+    "--run-missing",
+    is_flag=True,
+    envvar="CI_EVALS_RUN_MISSING",
+    show_envvar=True,
+    help="Run what no shard has a result of, and again what looks worse than the baseline.",
+)
 @options.baseline
+@options.posting
 @options.output
 @options.quiet
 def merge(
     folders: tuple[Path, ...],
     config: Path | None,
-    baseline: tuple[Path, ...],
+    baseline: "Wanted",
     output: str,
     *,
     run_missing: bool,
     quiet: bool,
-    **overrides: Any,
+    **others: Any,
 ) -> int:
     """Put the results of shards together, judge them, and exit with the verdict.
 
@@ -227,12 +248,15 @@ def merge(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    suite = _suite(config, overrides, offline=not run_missing)
+    named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))
+    suite, without_secrets = _suite_of_job(config, named, offline=not run_missing)
 
     from ci_evals import app
+    from ci_evals.actions.job import Posting
+    from ci_evals.world import Appearance
 
-    appearance = app.Appearance(output, quiet)
-    return app.merge(suite, folders, _world(), appearance, run_missing=run_missing, baseline=baseline)
+    shards = app.Shards(folders, run_missing=run_missing and not without_secrets, baseline=baseline)
+    return app.merge(suite, shards, _world(), Appearance(output, quiet), Posting(**told))
 
 
 @group.command()
@@ -246,7 +270,7 @@ def merge(
     show_default=True,
     help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
 )
-@click.option("--judge", metavar="PROVIDER", help="The provider of the suite that prefers.")
+@click.option("--judge", metavar="PROVIDER", help="The judge or provider of the suite that prefers.")
 @click.option("--rubric", metavar="TEXT", help="What the judge goes by; default: correct, helpful, to the point.")
 @click.option("--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge.")
 @options.setting(
@@ -272,6 +296,8 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
       ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
     """
     from ci_evals import app
+    from ci_evals.config.asked import load_asked
+    from ci_evals.config.load import find_config
     from ci_evals.engine.pairwise import RUBRIC, Judge
 
     judge, function, rubric = others["judge"], others["function"], others["rubric"]
@@ -279,8 +305,11 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
         raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
     if rubric and function:
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
-    suite = _suite(config, {"providers": (judge,) if judge else None}, offline=judge is None)
-    prefers = Judge(function, suite.providers[0] if judge else None, rubric or RUBRIC)
+    if judge:
+        suite, model = load_asked(config or find_config(Path()), os.environ, judge)
+        prefers = Judge(provider=model, rubric=rubric or RUBRIC)
+    else:
+        suite, prefers = _suite(config, {}, offline=True), Judge(function)
     found = app.pairwise(suite, (a, b), others["report"], prefers, _world(), output)
     return int(fail_if_worse and found.preference.side == "a")
 
@@ -311,8 +340,9 @@ def grade(
     loaded = load_suite(path, os.environ, Overrides(out=out), offline=True, judging=True)
 
     from ci_evals import app
+    from ci_evals.world import Appearance
 
-    return app.grade(loaded, traces, _world(), app.Appearance(output, quiet), match=match)
+    return app.grade(loaded, traces, _world(), Appearance(output, quiet), match=match)
 
 
 @group.group()
@@ -351,14 +381,15 @@ def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: st
 @group.command()
 @options.config
 @options.providers
+@options.tags
 @options.runs
-def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] | None) -> None:
+def validate(config: Path | None, **overrides: Any) -> None:
     """Check a suite without calling anything.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
     variables that are not set, templates that do not fit their cases.
     """
-    suite = _suite(config, {"runs": runs, "providers": providers})
+    suite = _suite(config, overrides)
 
     from ci_evals.report import Matrix
     from ci_evals.reports.figures import number_of
@@ -366,6 +397,46 @@ def validate(config: Path | None, runs: int | None, providers: tuple[str, ...] |
     total = Matrix(suite.cases, suite.variants, suite.runs).total
     shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.variants), 'variant')}"
     click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+
+
+@group.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[CONFIG]")
+@options.setting(
+    "--history",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be repeated.",
+)
+@options.providers
+@options.runs
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed on stdout.",
+)
+def power(
+    file: Path | None,
+    history: tuple[Path, ...],
+    runs: int | None,
+    providers: tuple[str, ...] | None,
+    output: "PowerFormat",
+) -> None:
+    """Say what a suite can detect, and what more runs or cases would buy; calls nothing, costs nothing.
+
+    \b
+    Examples:
+      ci-evals power
+      ci-evals power evals/support.yaml --runs 5 --history main/report.json
+    """
+    suite = _suite(file, {"runs": runs, "providers": providers}, offline=True)
+
+    from ci_evals import app
+
+    app.tell_power(suite, history, _world(), output)
 
 
 @group.command()
@@ -398,6 +469,11 @@ def init(folder: Path, *, force: bool) -> None:
     click.echo("next: ci-evals run")
 
 
+group.add_command(report_commands.comment)
+group.add_command(report_commands.compare)
+group.add_command(report_commands.explain)
+
+
 @group.command("mock-server")
 @options.config
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -419,7 +495,25 @@ def _suite(config: Path | None, overrides: Mapping[str, Any], *, offline: bool =
     return load_suite(config or find_config(Path()), os.environ, Overrides(**overrides), offline=offline)
 
 
+def _suite_of_job(config: Path | None, overrides: Mapping[str, Any], *, offline: bool) -> tuple["Suite", bool]:
+    """The suite, and whether it can only be replayed: where GitHub gives no secrets, keys may be missing."""
+    try:
+        return _suite(config, overrides, offline=offline), False
+    except ConfigError:
+        if not _without_secrets_here():
+            raise
+        return _suite(config, overrides, offline=True), True
+
+
+def _without_secrets_here() -> bool:
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return False
+    from ci_evals.github.context import read_context
+
+    return read_context(os.environ).read_only
+
+
 def _world() -> "World":
-    from ci_evals.app import World
+    from ci_evals.world import World
 
     return World(os.environ, Path(), sys.stdout, sys.stderr)

@@ -1,7 +1,7 @@
 """What an order plans, what became of it so far, and the report of that at any moment."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -107,7 +107,7 @@ class Ledger:
         started_at, duration_s = self._span()
         return Report(
             self._redactor.clean(describe(order)),
-            _without_secrets(part.matrix, self._redactor),
+            self._shown(part.matrix),
             columns,
             read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
             decode=decode,
@@ -120,6 +120,18 @@ class Ledger:
             settled=self.settled,
             confirmation=confirmation,
         )
+
+    def _shown(self, matrix: Matrix) -> Matrix:
+        """A matrix as reports may show it."""
+        shown = copy(matrix)
+        shown.cases = self._shown_cases
+        return shown
+
+    @cached_property
+    def _shown_cases(self) -> Sequence[Case]:
+        """The cases without secrets: they may hold what the suite elsewhere takes from a variable."""
+        clean, redactor = self._redactor.clean, self._redactor
+        return [clean(case) if _tells_secrets(case, redactor) else case for case in self._order.suite.cases]
 
     def _span(self) -> tuple[float, float]:
         """When the results began to come about, and for how long; where nothing ran, as the journals have it.
@@ -169,13 +181,6 @@ def _sum(one: Resumption, other: Resumption) -> Resumption:
         changed=one.changed + other.changed,
         torn=one.torn,
     )
-
-
-def _without_secrets(matrix: Matrix, redactor: Redactor) -> Matrix:
-    """The matrix as reports may show it: a case may hold what the suite elsewhere takes from a variable."""
-    shown = copy(matrix)
-    shown.cases = [redactor.clean(case) if _tells_secrets(case, redactor) else case for case in matrix.cases]
-    return shown
 
 
 def _tells_secrets(case: Case, redactor: Redactor) -> bool:

@@ -95,8 +95,8 @@ class Response(Struct, frozen=True, omit_defaults=True):
     `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
     tell how it came to its answer.
 
-    Of a conversation, `turns` has what was said; `output` is then the last answer, `tool_calls` and `usage` are
-    those of all turns. `files` is what the answer was made of beside text.
+    Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
+    are those of all turns. `files` is what the answer was made of beside text.
     """
 
     output: str = ""
@@ -111,9 +111,19 @@ class Response(Struct, frozen=True, omit_defaults=True):
     files: tuple[Content, ...] = ()
 
     @property
+    def steps_taken(self) -> "tuple[Step, ...] | None":
+        """Every step, those of all turns if it was a conversation; None if one of them does not tell its steps."""
+        if self.steps is not None or not self.turns:
+            return self.steps
+        told = [turn.response.steps_taken for turn in self.turns]
+        return None if any(steps is None for steps in told) else tuple(step for steps in told for step in steps or ())
+
+    @property
     def calls_made(self) -> tuple[ToolCall, ...]:
         """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
         made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
+        if not made and self.steps is None:
+            made = tuple(call for turn in self.turns for call in turn.response.calls_made)
         return made or self.tool_calls
 
 

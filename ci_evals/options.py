@@ -1,5 +1,6 @@
 """The options that several commands of the command line share."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from ci_evals.actions.earlier import Wanted
     from ci_evals.engine.shards import Shard
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -20,7 +22,15 @@ class Setting(click.Option):
         self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
     ) -> tuple[Any, list[str]]:
         """Take the value of this option; without one, its variable or its default."""
-        return super().handle_parse_result(ctx, {key: value for key, value in opts.items() if value != ""}, args)
+        given = {key: _without_empty(value) for key, value in opts.items()}
+        return super().handle_parse_result(
+            ctx, {key: value for key, value in given.items() if value not in ("", [])}, args
+        )
+
+
+def _without_empty(value: Any) -> Any:
+    """Of an option that may be repeated, what was not empty."""
+    return [each for each in value if each != ""] if isinstance(value, list) else value
 
 
 setting = partial(click.option, cls=Setting)
@@ -28,6 +38,19 @@ setting = partial(click.option, cls=Setting)
 
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+
+
+def to_wanted(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> "Wanted":
+    """`auto`, `none`, or paths; where none is given, what is usual here."""
+    value = tuple(filter(None, value))
+    if not value:
+        return "auto" if os.environ.get("GITHUB_ACTIONS") == "true" else "none"
+    for word in ("auto", "none"):
+        if word in value:
+            if len(value) > 1:
+                raise click.BadParameter(f"{word!r} does not go with others")
+            return word
+    return tuple(Path(each) for each in value)
 
 
 config = setting(
@@ -56,11 +79,54 @@ runs = setting(
 baseline = setting(
     "--baseline",
     multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="PATH",
+    callback=to_wanted,
+    type=click.Path(),
+    metavar="auto|none|PATH",
     envvar="CI_EVALS_BASELINE",
     show_envvar=True,
-    help="Compare with this report.json, or a folder with one or more; may be repeated.",
+    help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
+    " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
+)
+artifact = setting(
+    "--artifact",
+    metavar="NAME",
+    default="ci-evals-results",
+    show_default=True,
+    envvar="CI_EVALS_ARTIFACT",
+    show_envvar=True,
+    help="What the results are uploaded as in GitHub Actions: where `--baseline auto` and later attempts look.",
+)
+fail_on = setting(
+    "--fail-on",
+    type=click.Choice(["fail", "borderline", "never"]),
+    envvar="CI_EVALS_FAIL_ON",
+    show_envvar=True,
+    help="The mildest verdict that ends in a failure; `never`: none, not even the lack of one."
+    " Default: what the suite's `gate.on_borderline` says.",
+)
+comment = setting(
+    "--comment",
+    type=click.Choice(["auto", "off", "new"]),
+    default="auto",
+    show_default=True,
+    envvar="CI_EVALS_COMMENT",
+    show_envvar=True,
+    help="In GitHub Actions, edit the pull request's one comment, leave it alone, or post a new one.",
+)
+comment_progress = setting(
+    "--comment-progress",
+    is_flag=True,
+    envvar="CI_EVALS_COMMENT_PROGRESS",
+    show_envvar=True,
+    help="Say in the comment that a run is under way.",
+)
+tags = setting(
+    "--tags",
+    callback=to_names,
+    metavar="A,B",
+    envvar="CI_EVALS_TAGS",
+    show_envvar=True,
+    help="Run only cases with one of these tags.",
 )
 confirm_runs = setting(
     "--confirm-runs",
@@ -115,6 +181,14 @@ output = setting(
     show_envvar=True,
     help="What is printed on stdout.",
 )
+report_format = setting(
+    "--format",
+    "output",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="What is printed on stdout.",
+)
 quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
 
 
@@ -127,14 +201,24 @@ label = setting(
 )
 
 
+POSTING = ("artifact", "comment", "comment_progress", "fail_on")
+
+
+def posting(command: Command) -> Command:
+    """Options about what becomes of a verdict; `POSTING` are their names."""
+    for option in (comment_progress, comment, fail_on, artifact):
+        command = option(command)
+    return command
+
+
 OVERRIDING = (
-    "out", "providers", "runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "label",
+    "out", "providers", "tags", "runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "label",
 )  # fmt: skip
 
 
 def overriding(command: Command) -> Command:
     """Options that put other values in place of the suite's; `OVERRIDING` are their names."""
-    for option in (label, retries, timeout_s, max_concurrency, confirm_runs, max_runs, runs, providers, out):
+    for option in (label, retries, timeout_s, max_concurrency, confirm_runs, max_runs, runs, tags, providers, out):
         command = option(command)
     return command
 

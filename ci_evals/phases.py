@@ -10,7 +10,7 @@ from ci_evals.model import Result
 from ci_evals.order import Order
 from ci_evals.report import Looks, Matrix
 from ci_evals.verdict.comparison import suspects
-from ci_evals.verdict.gate import decide, proven, settled
+from ci_evals.verdict.gate import missed, proven, settled
 from ci_evals.verdict.head import head_cells
 from ci_evals.verdict.history import Baseline
 from ci_evals.verdict.words import name_of, number_of
@@ -91,17 +91,23 @@ class Phases:
             # Only a red verdict ends what another look, or the comparison, would still learn from.
             final = last and self._order.baseline is None
             self._watching = "any verdict" if final else "a red verdict"
+            self._look_ahead()  # what an earlier invocation left may be enough
         await self._run.finish()
         self._watching = "nothing"
+        if self._ledger.settled and not self._ledger.plan.columns.status.count(0):
+            self._ledger.settled = None  # what was under way at that moment was all that was left
+            if self._run.stopped == SETTLED:
+                self._run.carry_on()
 
     def _decided(self) -> bool:
         report, gate = self._ledger.report(None), self._order.suite.gate
-        return decide(report, gate).status == "fail" or proven(report, gate)
+        return missed(report, gate) or proven(report, gate)
 
     def _look_ahead(self) -> None:
         """Stop if no outcome of the rest of these rounds can change the verdict."""
         assert self._run is not None
-        found = settled(self._ledger.report(None), self._order.suite.gate)
+        report = self._ledger.report(None)
+        found = settled(report, self._order.suite.gate) if report.totals.missing else None
         if found == "fail" or (found in ("pass", "borderline") and self._watching == "any verdict"):
             self._watching = "nothing"
             self._ledger.settled = found
@@ -109,25 +115,38 @@ class Phases:
 
     async def _confirm(self, baseline: Baseline) -> None:
         """Run suspects again, apart from the runs that the gate judges."""
-        suite, plan = self._order.suite, self._ledger.plan
-        report = self._ledger.report(None)
+        suite, plan = self._order.suite, self._ledger.plan.matrix
         if not suite.confirm_runs or self._ledger.settled:
             return
-        keys = suspects(head_cells(report, suite.gate), baseline)
-        cells = [cell for cell in range(len(plan.matrix)) if plan.matrix.key(cell) in keys]
+        cells = self._suspects(baseline)
         if not cells:
             return
-        more = Matrix(plan.matrix.cases, plan.matrix.variants, suite.confirm_runs, only=set(cells), after=plan.matrix)
-        part = self._ledger.confirm(more)
+        part = self._ledger.confirm(
+            Matrix(plan.cases, plan.variants, suite.confirm_runs, only=frozenset(cells), after=plan)
+        )
+        names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
+        shown = ", ".join(names[:_NAMES]) + (", …" if len(names) > _NAMES else "")
+        missing = part.columns.status.count(0)
         if self._run is None:
+            if missing:
+                lack = f"{number_of(missing, 'run')} to confirm {number_of(len(cells), 'suspect')} are missing: {shown}"
+                self._tell(f"{lack}; give every shard the same --baseline, or have them run with --run-missing")
             return
-        names = ", ".join(dict.fromkeys(name_of(plan.matrix.case(cell).id) for cell in cells[:_NAMES]))
-        shown = f"{names}, …" if len(cells) > _NAMES else names
         doing = f"confirming {number_of(len(cells), 'suspect')}"
-        if part.columns.status.count(0):
+        if missing:
             self._tell(f"{doing} with {number_of(suite.confirm_runs, 'more run')} each: {shown}")
         self._run.go_on(part.matrix, part.columns, part.cells, doing)
         await self._run.finish()
+
+    def _suspects(self, baseline: Baseline) -> list[int]:
+        """The cells to run again. All cells of the suite are looked at, also those that other shards run.
+
+        So a shard has the same suspects as one run of everything.
+        """
+        report = self._ledger.report(None)
+        keys = suspects(head_cells(report, self._order.suite.gate, everything=True), baseline)
+        matrix = report.matrix  # by the names that it is known by in the baseline, which has no secrets
+        return [cell for cell in range(len(matrix)) if matrix.runs(cell) and matrix.key(cell) in keys]
 
 
 def planned(order: Order, runs: int) -> Matrix:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -48,23 +48,45 @@ async def shown(run: Watched, stream: TextIO) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+class Watch:
+    """Describes a run phase again and again; what is left of it is judged by the pace since it began.
+
+    Args:
+        run: what is watched.
+        clock: seconds from any starting point, never going back.
+    """
+
+    def __init__(self, run: Watched, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        self._columns, self._started, self._before = self._run.columns, self._clock(), done(self._run)
+
+    def describe(self) -> str:
+        """How it stands now."""
+        if self._run.columns is not self._columns:
+            self._begin()
+        return describe(self._run, self._clock() - self._started, self._before)
+
+
 async def _lines(run: Watched, stream: TextIO) -> None:
-    started = time.monotonic()
+    watch = Watch(run)
     while True:
         await asyncio.sleep(LINE_INTERVAL_S)
-        print(describe(run, time.monotonic() - started), file=stream, flush=True)
+        print(watch.describe(), file=stream, flush=True)
 
 
 async def _bar(run: Watched, stream: TextIO) -> None:
-    started = time.monotonic()
-    with _live(run, stream, started) as refresh:
+    with _live(run, stream) as refresh:
         while True:
             await asyncio.sleep(BAR_INTERVAL_S)
             refresh()
 
 
 @contextmanager
-def _live(run: Watched, stream: TextIO, started: float) -> Iterator["Refresh"]:
+def _live(run: Watched, stream: TextIO) -> Iterator["Refresh"]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -76,11 +98,12 @@ def _live(run: Watched, stream: TextIO, started: float) -> Iterator["Refresh"]:
         redirect_stdout=False,  # what the code under test prints has a way of its own
         redirect_stderr=False,
     )
+    watch = Watch(run)
     with progress:
         task = progress.add_task("", total=len(run.columns.status), auto_refresh=False)
 
         def refresh() -> None:
-            text = describe(run, time.monotonic() - started)
+            text = watch.describe()
             progress.update(task, total=len(run.columns.status), completed=done(run), description=text)
 
         refresh()
@@ -99,8 +122,14 @@ def done(run: Watched) -> int:
     return len(status) - status.count(0)
 
 
-def describe(run: Watched, elapsed_s: float) -> str:
-    """`120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`."""
+def describe(run: Watched, elapsed_s: float, before: int = 0) -> str:
+    """`120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`.
+
+    Args:
+        run: what is watched.
+        elapsed_s: for how long.
+        before: how many runs had a result when that began.
+    """
     status, finished = run.columns.status, done(run)
     total = len(status)
     parts = [run.doing] if run.doing else []
@@ -111,8 +140,8 @@ def describe(run: Watched, elapsed_s: float) -> str:
         parts.append(f"{run.retrying} retrying")
     if run.spending.cost_usd:
         parts.append(f"${run.spending.cost_usd:.2f}")
-    if 0 < finished < total:
-        parts.append(f"{duration(elapsed_s / finished * (total - finished))} left")
+    if before < finished < total:
+        parts.append(f"{duration(elapsed_s / (finished - before) * (total - finished))} left")
     return "  ".join(parts)
 
 

@@ -352,13 +352,20 @@ class Report:
 
     @property
     def pass_rate(self) -> float | None:
-        """The mean over cells of their share of passed runs, as the gate sees it; None without graded runs."""
+        """The mean over cells of their share of passed runs, as the gate sees it.
+
+        None without graded runs, and of a run phase that was settled early: what had run by then is no fair sample.
+        """
+        if self.settled is not None:
+            return None
         rates = [cell.counts.passed / cell.counts.graded for cell in self.cells if cell.counts.graded]
         return statistics.fmean(rates) if rates else None
 
     @property
     def match_rate(self) -> float | None:
-        """The mean score of all graded runs; None without any."""
+        """The mean score of all graded runs; None without any, or if they are no fair sample."""
+        if self.settled is not None:
+            return None
         scores = array("d", (score for score in self.columns.score if not isnan(score)))
         return statistics.fmean(scores) if scores else None
 
@@ -436,19 +443,33 @@ class Report:
         """One line for a person: `102 of 110 runs passed (92.7 %), 8 failed`.
 
         Where runs are missing from the rate, or it is not the share of these runs, it says so:
-        `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
+        `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`. A run phase that was
+        settled early has no rate: `at least 19 failures, stopped at 63 of 120 runs`.
         """
         counts = self.totals
+        if self.settled is not None:
+            return self._settled_text(counts)
         parts = (("failed", counts.failed), ("errored", counts.errored), ("not run", counts.missing))
         return ", ".join([self._passed_text(counts), *(f"{count} {word}" for word, count in parts if count)])
 
+    def _settled_text(self, counts: Counts) -> str:
+        ended = counts.planned - counts.missing
+        errored = f", {counts.errored} errored" if counts.errored else ""
+        stopped = f"{errored}, stopped at {ended} of {counts.planned} {'run' if counts.planned == 1 else 'runs'}"
+        if self.settled == "fail":
+            return f"at least {counts.failed} {'failure' if counts.failed == 1 else 'failures'}{stopped}"
+        passed = f"{counts.passed} {'run' if counts.passed == 1 else 'runs'} passed"
+        return passed + (f", {counts.failed} failed" if counts.failed else "") + stopped
+
     def _passed_text(self, counts: Counts) -> str:
         rate, share = self.pass_rate, counts.pass_rate
-        if rate is None or share is None:
+        if share is None:
             return "no run was graded"
         complete = counts.graded == counts.planned
         runs = f"{'' if complete else 'graded '}{'run' if counts.graded == 1 else 'runs'}"
         text = f"{counts.passed} of {counts.graded} {runs} passed"
+        if rate is None:
+            return text
         if complete and isclose(rate, share):
             return f"{text} ({_percent(share)})"
         mean = "mean over cases" if len(self.matrix.variants) == 1 else "mean over cases and variants"

@@ -1,7 +1,7 @@
 """Reports of earlier runs, read back from disk: as a baseline, as the head of a comparison, for durations."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum
+from math import fsum, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ from msgspec import Struct
 from ci_evals.engine.journal import JOURNAL, scan
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
+from ci_evals.redaction import Redactor
 from ci_evals.report import CellKey, SuiteInfo
-from ci_evals.reports.json_entries import SCHEMA_VERSION
+from ci_evals.reports.json_entries import SCHEMA_VERSION, CellComparisonEntry
 from ci_evals.reports.json_report import REPORT
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import (
@@ -23,10 +24,13 @@ from ci_evals.verdict.history import (
     Evidence,
     ReportRef,
     Tally,
+    Totals,
     TrendPoint,
     joined,
 )
-from ci_evals.verdict.pairing import HeadCell
+from ci_evals.verdict.pairing import CellComparison, HeadCell
+
+_ROUNDING = 1e-6
 
 
 class _Version(Struct, frozen=True):
@@ -49,6 +53,13 @@ class _Cell(Struct, frozen=True):
     critical: bool = False
     figures: CellFigures = NO_FIGURES
     history: tuple[tuple[int, int, int], ...] = ()
+    comparison: CellComparisonEntry | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse counts that no run leaves behind."""
+        tallies = [self.fresh, self.confirming, *(Tally(*counts) for _, *counts in self.history)]
+        if any(not 0 <= tally.passed <= tally.graded for tally in tallies):
+            raise ValueError("impossible counts")
 
     @property
     def key(self) -> CellKey:
@@ -67,6 +78,9 @@ class _History(Struct, frozen=True):
 
 class _Confirmation(Struct, frozen=True):
     confirm_runs: int = 0
+    alpha: float | None = None
+    sentence: str | None = None
+    missing: str | None = None
 
 
 class _Document(Struct, frozen=True):
@@ -75,10 +89,17 @@ class _Document(Struct, frozen=True):
     suite: SuiteInfo
     started_at: float
     cells: tuple[_Cell, ...]
+    interrupted: str | None = None
     id: str = ""
     history: _History = _History()
     trend_point: TrendPoint | None = None
     comparison: _Confirmation | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a history of reports that are not named."""
+        known = range(len(self.history.reports))
+        if any(number not in known for cell in self.cells for number, _, _ in cell.history):
+            raise ValueError("a cell's history names a report that `history.reports` does not have")
 
 
 class SavedReport(NamedTuple):
@@ -97,9 +118,64 @@ class SavedReport(NamedTuple):
         return self.document.started_at
 
     @property
+    def own_id(self) -> str:
+        """Tells it from other reports; version 1 had no ids."""
+        return self.document.id or self.path.as_posix()
+
+    @property
+    def interrupted(self) -> str | None:
+        """Why it ended early, or None."""
+        return self.document.interrupted
+
+    @property
     def confirm_runs(self) -> int:
         """How many further runs its suspects were given."""
         return self.document.comparison.confirm_runs if self.document.comparison else 0
+
+    @property
+    def alpha(self) -> float | None:
+        """The chance of a false alarm that its comparison accepted; None if it has none."""
+        return self.document.comparison.alpha if self.document.comparison else None
+
+    @property
+    def compared_with(self) -> str | None:
+        """What it was compared with, or why with nothing; None if nobody asked."""
+        found = self.document.comparison
+        return (found.sentence or found.missing) if found else None
+
+    def comparison_of(self, key: CellKey) -> tuple[CellComparison | None, str | None]:
+        """What its own comparison found of a cell, and its sentence; None without one."""
+        cell = self._cell(key)
+        found = cell.comparison if cell else None
+        if found is None:
+            return None, None
+        case, provider, prompt = key
+        compared = CellComparison(
+            case=case,
+            provider=provider,
+            prompt=prompt,
+            kind=found.kind,
+            head=found.head,
+            base=found.base,
+            p=found.p,
+            adjusted_p=found.adjusted_p,
+            renamed_from=found.renamed_from,
+        )
+        return compared, found.sentence
+
+    def earlier(self, key: CellKey) -> tuple[Evidence, ...]:
+        """What the reports before it had of a cell, newest first."""
+        reports, cell = self.document.history.reports, self._cell(key)
+        places = cell.history if cell else ()
+        return tuple(Evidence(reports[place].id, passed, graded) for place, passed, graded in places)
+
+    def _cell(self, key: CellKey) -> _Cell | None:
+        return next((cell for cell in self.document.cells if cell.key == key), None)
+
+    @property
+    def earlier_reports(self) -> tuple[ReportRef, ...]:
+        """The reports before it that it has evidence of, newest first."""
+        return self.document.history.reports
 
     @property
     def head(self) -> list[HeadCell]:
@@ -115,7 +191,7 @@ class SavedReport(NamedTuple):
     def baseline(self) -> Baseline:
         """Itself and the reports before it, as a side to compare with."""
         document = self.document
-        own = ReportRef(document.id or self.path.as_posix(), document.started_at, document.suite.revision)
+        own = ReportRef(self.own_id, document.started_at, document.suite.revision)
         earlier = document.history.reports
         cells = {
             cell.key: BaseCell(
@@ -130,7 +206,11 @@ class SavedReport(NamedTuple):
         }
         point = (document.trend_point,) if document.trend_point else ()
         return Baseline(
-            suite=document.suite.name, reports=(own, *earlier), cells=cells, trend=(*point, *document.history.trend)
+            suite=document.suite.name,
+            reports=(own, *earlier),
+            cells=cells,
+            trend=(*point, *document.history.trend),
+            source=str(self.path),
         )
 
 
@@ -149,12 +229,38 @@ def read_report(path: Path) -> SavedReport:
         version = msgspec.json.decode(content, type=_Version)
         if version.schema_version > SCHEMA_VERSION:
             raise _too_new(path, version)
-        return SavedReport(path, msgspec.json.decode(content, type=_Document))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        document = msgspec.json.decode(content, type=_Document)
+        _check_counts(document)
+        return SavedReport(path, document)
+    except ValueError as error:  # all that msgspec raises is one
         empty = "it is empty" if not content.strip() else f"damaged or cut off: {error}"
         raise StorageError(
             f"{path}: is no whole report of ci-evals ({empty}): fetch it again, or name another"
         ) from error
+
+
+def _check_counts(document: _Document) -> None:
+    """What a decision is made of must be possible."""
+    reports = len(document.history.reports)
+    for cell in document.cells:
+        counted = [cell.fresh, cell.confirming, *(Tally(*each[1:]) for each in cell.history)]
+        if any(not 0 <= each.passed <= each.graded for each in counted):
+            raise ValueError(f"the counts of the case {cell.case!r} are impossible")
+        figures = cell.figures
+        if not all(map(_possible, (figures.scores, figures.cost, figures.tokens))) or figures.scores.total > (
+            figures.scores.runs * (1 + _ROUNDING)
+        ):
+            raise ValueError(f"the figures of the case {cell.case!r} are impossible")
+        if any(not 0 <= place < reports for place, _, _ in cell.history):
+            raise ValueError(f"the history of the case {cell.case!r} is of a report that is not listed")
+
+
+def _possible(sums: Totals) -> bool:
+    """Whether some values that are not negative have these sums."""
+    if not sums.runs:
+        return not sums.total and not sums.squares
+    least = sums.total * sums.total / sums.runs if sums.runs > 0 else inf
+    return sums.total >= 0 and sums.squares >= least * (1 - _ROUNDING)
 
 
 def _too_new(path: Path, version: _Version) -> StorageError:
@@ -163,13 +269,22 @@ def _too_new(path: Path, version: _Version) -> StorageError:
     return StorageError(f"{path}: is of {text}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here")
 
 
-def read_baseline(paths: Sequence[Path], suite: str, name: str | None = None) -> Baseline | NoComparison:
+def read_baseline(
+    paths: Sequence[Path],
+    suite: str,
+    name: str | None = None,
+    *,
+    but: SavedReport | None = None,
+    redactor: Redactor | None = None,
+) -> Baseline | NoComparison:
     """Read the reports that a run is compared with, the newest of them being the baseline and the others its history.
 
     Args:
         paths: report.json files, folders with one in them, or folders of such folders.
         suite: what is compared with them.
         name: what sentences call the base side.
+        but: a report that is no part of its own baseline, wherever it lies.
+        redactor: takes secrets out of the names of cases, as it does out of those that they are compared with.
 
     Returns:
         The baseline, or why there is none: nothing is there, or it is of another suite.
@@ -177,17 +292,28 @@ def read_baseline(paths: Sequence[Path], suite: str, name: str | None = None) ->
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
     """
-    found = [report for path in paths for report in _reports(path)]
+    found = read_reports(paths)
     if not found:
         return NoComparison(f"no baseline: there is no report at {' or '.join(path.as_posix() for path in paths)}")
     same = [report for report in found if report.suite.name == suite]
     if not same:
         other = found[0]
         return NoComparison(f"no baseline: {other.path.as_posix()} is of another suite, {other.suite.name!r}")
-    baseline = joined([report.baseline for report in same])
+    others = [report for report in same if but is None or report.own_id != but.own_id]
+    if not others:
+        return NoComparison(f"no baseline: {same[0].path.as_posix()} is the very report that is to be compared")
+    baseline = joined([report.baseline for report in others])
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].path.as_posix()} has no cells")
+    if redactor is not None and redactor.finds(msgspec.json.encode(list(baseline.cells))):
+        cells = {redactor.clean(key): cell for key, cell in baseline.cells.items()}
+        baseline = msgspec.structs.replace(baseline, cells=cells)
     return msgspec.structs.replace(baseline, name=name) if name else baseline
+
+
+def read_reports(paths: Sequence[Path]) -> list[SavedReport]:
+    """Every report at some paths, as `read_baseline` takes them."""
+    return [report for path in paths for report in _reports(path)]
 
 
 def _reports(path: Path) -> Iterator[SavedReport]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.turn import asker
 from ci_evals.model import NO_OVERRIDES, Budget, Case, CaseOverrides, Gate, Message, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 
@@ -53,12 +53,8 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def asked_models(self) -> tuple[ProviderOptions, ...]:
         """What graders ask: the judges, and the providers that graders name."""
-        named = {
-            each.grader.provider
-            for case in self.cases
-            for each in case.expect
-            if isinstance(each.grader, AskingOptions)
-        }
+        askers = (asker(each.grader) for case in self.cases for each in case.expect)
+        named = {grader.provider for grader in askers if grader is not None}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @cached_property
@@ -148,7 +144,7 @@ def _overriding(case: Case) -> dict[str, Any]:
 
 
 def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
-    by = [judges.get(each.grader.provider) for each in case.expect if isinstance(each.grader, AskingOptions)]
+    by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
     return [case.threshold, [(each.name, each.weight, each.grader) for each in case.expect], *([by] if by else [])]
 
 

@@ -1,12 +1,14 @@
 """Reports, cases and results with sane defaults."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from ci_evals.model import Case, Grade, Response, Result, RunError, Status, Usage, Variant
-from ci_evals.report import Columns, Matrix, Report, SuiteInfo
+from ci_evals.model import Case, Gate, Grade, Response, Result, RunError, Status, Usage, Variant
+from ci_evals.report import Columns, Looks, Matrix, Report, SuiteInfo
+from ci_evals.verdict.head import head_cells, report_ref, trend_point
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, joined
 
 Outcome = str | tuple[int, int]
 """How the runs of a cell ended: "PPFE." (passed, failed, errored, never run), or (passed, graded)."""
@@ -67,6 +69,11 @@ def report_of(
     suite: Mapping[str, Any] | None = None,
     duration_s: float = 12.5,
     interrupted: str | None = None,
+    started_at: float = STARTED_AT,
+    asks: Mapping[str, str] | None = None,
+    confirming: Mapping[str, Outcome | list[Outcome]] | None = None,
+    looks: Looks | None = None,
+    settled: Literal["pass", "borderline", "fail"] | None = None,
 ) -> Report:
     """A report whose journal is in memory.
 
@@ -79,6 +86,12 @@ def report_of(
         suite: fields of `SuiteInfo` that differ from the default.
         duration_s: wall time of the run phase.
         interrupted: why it ended early.
+        started_at: in seconds since the epoch; reports of the same suite and time have the same id.
+        asks: case id to what identifies its question, where that is not its id: `{"new name": "old name"}` for a
+            renamed case, `{"capital": "other"}` for an edited one.
+        confirming: how the further runs of suspects ended, as in `cells`; all get as many as the longest has.
+        looks: what was agreed on looks.
+        settled: the verdict that was settled early.
     """
     outcomes = {name: _per_variant(given, len(variants)) for name, given in cells.items()}
     longest = {name: max(map(len, columns)) for name, columns in outcomes.items()}
@@ -87,21 +100,57 @@ def report_of(
         for number, name in enumerate(outcomes, start=1)
     )
     matrix = Matrix(planned, tuple(variants), runs=1)
-    columns, journal = _run(matrix, outcomes, edit)
+    info = _suite(max(longest.values(), default=1), suite or {})
+    questions = [(asks or {}).get(name, name) for name in outcomes]
 
-    def read(slots: Iterable[int]) -> Iterator[bytes]:
-        return (journal[slot] for slot in slots)
+    def report(matrix: Matrix, outcomes: Mapping[str, Sequence[str]], **more: Any) -> Report:
+        columns, journal = _run(matrix, outcomes, edit)
 
-    return Report(
-        _suite(max(longest.values(), default=1), suite or {}),
-        matrix,
-        columns,
-        read=read,
-        decode=msgspec.json.Decoder(Result).decode,
-        started_at=STARTED_AT,
-        duration_s=duration_s,
-        interrupted=interrupted,
-    )
+        def read(slots: Iterable[int]) -> Iterator[bytes]:
+            return (journal[slot] for slot in slots)
+
+        return Report(
+            info,
+            matrix,
+            columns,
+            read=read,
+            decode=msgspec.json.Decoder(Result).decode,
+            started_at=started_at,
+            duration_s=duration_s,
+            fingerprint_of=lambda row: ascii(questions[row]),
+            **more,
+        )
+
+    further = {name: _per_variant(given, len(variants)) for name, given in (confirming or {}).items()}
+    confirmation = report(_further(matrix, further), further) if further else None
+    return report(matrix, outcomes, interrupted=interrupted, looks=looks, settled=settled, confirmation=confirmation)
+
+
+def baseline_of(*reports: Report, gate: Gate | None = None, name: str = "main") -> Baseline:
+    """Reports as the side to compare with, the newest by its `started_at` first."""
+    baseline = joined([_baseline(report, gate) for report in reports])
+    return msgspec.structs.replace(baseline, name=name)
+
+
+def _baseline(report: Report, gate: Gate | None) -> Baseline:
+    cells = {
+        head.key: BaseCell(head.fingerprint, (Evidence(report.id, *head.planned),), head.figures)
+        for head in head_cells(report, gate)
+    }
+    return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))
+
+
+def _further(matrix: Matrix, outcomes: Mapping[str, Sequence[str]]) -> Matrix:
+    """The runs that are added for the cells that have an outcome."""
+    width = len(matrix.variants)
+    runs = max(len(letters) for columns in outcomes.values() for letters in columns)
+    only = {
+        row * width + column
+        for row, case in enumerate(matrix.cases)
+        for column, letters in enumerate(outcomes.get(case.id, ()))
+        if letters
+    }
+    return Matrix(matrix.cases, matrix.variants, runs, only=only, after=matrix)
 
 
 def _run(
@@ -111,8 +160,9 @@ def _run(
     journal: dict[int, bytes] = {}
     for cell in range(len(matrix)):
         case, variant = matrix.case(cell), matrix.variant(cell)
-        letters = outcomes[case.id][cell % len(matrix.variants)]
-        for run, (slot, letter) in enumerate(zip(matrix.slots(cell), letters, strict=False), start=1):
+        letters = outcomes[case.id][cell % len(matrix.variants)] if case.id in outcomes else ""
+        runs = enumerate(zip(matrix.slots(cell), letters, strict=False), start=matrix.first_run(cell))
+        for run, (slot, letter) in runs:
             if letter == ".":
                 continue
             result = result_of(case.id, _STATUSES[letter], provider=variant.provider, prompt=variant.prompt, run=run)

@@ -13,7 +13,7 @@ from processes import Finished, ci_evals, finished, start
 from suites import ONE_CASE, write_suite
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
-COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "mock-server"]
+COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "compare", "explain", "mock-server"]
 
 
 def report_in(folder: Path) -> dict[str, Any]:
@@ -316,7 +316,7 @@ async def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
     """Exit 3, with the traceback and where to send it."""
     write_suite(tmp_path)
     broken = (
-        "import ci_evals.app as app; app.summarize = lambda *_, **__: 1 / 0\nfrom ci_evals.cli import main\n"
+        "import ci_evals.conclusion as it; it.summarize = lambda *_, **__: 1 / 0\nfrom ci_evals.cli import main\n"
         "import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))
@@ -329,8 +329,8 @@ async def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
 async def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(ending: str, tmp_path: Path) -> None:
     write_suite(tmp_path)
     broken = (
-        "import asyncio, sys\nimport ci_evals.app as app\n"
-        f"def end(*_, **__): {ending}\napp.summarize = end\n"
+        "import asyncio, sys\nimport ci_evals.conclusion as it\n"
+        f"def end(*_, **__): {ending}\nit.summarize = end\n"
         "from ci_evals.cli import main; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))

@@ -47,6 +47,7 @@ SECTIONS = {
     "Prompts": "PromptEntry",
     "Variants": "SweepEntry",
     "Gate": "Gate",
+    "Tag rules": "TagRule",
     "Budget": "Budget",
     "Per run": "Allowance",
     "Report": "ReportOptions",
@@ -302,6 +303,12 @@ def test_the_output_in_the_readme_is_what_the_example_prints(tmp_path: Path) -> 
     )
     printed = without_times(done.stdout).splitlines()
     assert [line for line in map(without_times, lines) if line.strip() != "…" and line not in printed] == []
+
+
+def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
+    (block,) = (block for block in blocks("text") if block.page == "docs/comparing.md")
+    printed = iter(read("tests/golden/compared/explain.txt").splitlines())
+    assert [line for line in block.text.splitlines() if line != "…" and line not in printed] == []
 
 
 def without_times(text: str) -> str:

@@ -129,3 +129,39 @@ async def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(tmp_path: Path) -> 
     assert await process.wait() == 0
     assert b"\x1b[2Kprinted by the agent\r\n" in seen
     assert b"written: ci-evals-results/report.json" in seen
+
+
+def test_what_is_left_is_judged_by_the_pace_since_a_phase_began() -> None:
+    now = 100.0
+    run = watched("passed", "passed", total=3)
+    seen = Phased(run)
+    watch = progress.Watch(seen, clock=lambda: now)
+    now = 1100.0
+    seen.run = watched("passed", total=21)._replace(doing="confirming 3 suspects")
+    assert watch.describe() == "confirming 3 suspects  1/21 runs  1 passed  0 failed"
+    now = 1110.0
+    seen.run.columns.record(1, result_of(), offset=1)
+    assert watch.describe().endswith("  2/21 runs  2 passed  0 failed  3m 10s left")
+
+
+class Phased:
+    """A run that takes up further phases."""
+
+    def __init__(self, run: Watched) -> None:
+        self.run = run
+
+    @property
+    def doing(self) -> str:
+        return self.run.doing
+
+    @property
+    def columns(self) -> Columns:
+        return self.run.columns
+
+    @property
+    def spending(self) -> Spent:
+        return self.run.spending
+
+    @property
+    def retrying(self) -> int:
+        return self.run.retrying

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ci_evals.config.decode import unknown
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.turn import asker
 from ci_evals.model import Case
 from ci_evals.providers.base import ProviderOptions
 
@@ -13,7 +14,7 @@ def askers(cases: Iterable[Case]) -> list[tuple[AskingOptions, Case]]:
     found: dict[tuple[str | None, bool], tuple[AskingOptions, Case]] = {}
     for case in cases:
         for expectation in case.expect:
-            if isinstance(grader := expectation.grader, AskingOptions):
+            if (grader := asker(expectation.grader)) is not None:
                 found.setdefault((grader.provider, grader.embeds), (grader, case))
     return list(found.values())
 

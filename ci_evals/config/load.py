@@ -1,6 +1,6 @@
 """From a config file to a `Suite`: parse, fill in the environment, decode, check. Reports every problem at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +27,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
-from ci_evals.verdict.metrics import BY_LABEL, WHOLE, read_metric
+from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
@@ -46,6 +46,7 @@ class Overrides(Struct, frozen=True, kw_only=True):
     out: Path | None = None
     providers: tuple[str, ...] | None = None
     label: str | None = None
+    tags: tuple[str, ...] | None = None
 
 
 def find_config(folder: Path) -> Path:
@@ -126,7 +127,7 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
     """A loaded suite with some values replaced.
 
     Raises:
-        UsageError: a provider is named that the suite does not have.
+        UsageError: a provider or a tag is named that the suite does not have.
     """
     changes = {
         name: value
@@ -149,6 +150,13 @@ def overridden(suite: Suite, overrides: Overrides) -> Suite:
             if name not in names:
                 raise UsageError(unknown("provider", name, names))
         changes["providers"] = tuple(each for each in suite.providers if each.name in overrides.providers)
+    if overrides.tags is not None:
+        known = sorted({tag for case in suite.cases for tag in case.tags})
+        for tag in overrides.tags:
+            if tag not in known:
+                raise UsageError(unknown("tag", tag, known))
+        changes["cases"] = cases = _with_tags(suite.cases, overrides.tags)
+        changes["gate"] = _without_bars_of_absent_tags(suite.gate, cases)
     return msgspec.structs.replace(suite, **changes)
 
 
@@ -215,8 +223,14 @@ class _Loader:
         judges = self.judging(cases, providers, judges)
         self.check_gate(settings.get("gate"), reader)
         self.check_prices(settings.get("budget"), cases, (*providers, *judges))
+        self.check_runs(entry)
+        self.check_tags(overrides.tags, reader)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
+        gate = _without_bars_of_others(entry.gate, providers)
+        if overrides.tags is not None:
+            cases = _with_tags(cases, overrides.tags)
+            gate = _without_bars_of_absent_tags(gate, cases)
         return Suite(
             name=entry.name or self.folder.name,
             description=entry.description,
@@ -235,7 +249,7 @@ class _Loader:
             judges=judges,
             prompts=prompts,
             cases=cases,
-            gate=_without_bars_of_others(entry.gate, providers),
+            gate=gate,
             budget=entry.budget,
             stages=stages,
             out=overrides.out or Path(entry.report.out),
@@ -314,6 +328,15 @@ class _Loader:
                 )
                 self.decoder.problem(line_of(bars, name), "gate.metrics", text)
 
+    def check_tags(self, selected: Sequence[str] | None, cases: CaseReader) -> None:
+        """A tag that no case has would select nothing."""
+        line = line_of(self.root, "cases")
+        if selected is not None and not selected:
+            self.decoder.problem(line, "--tags", f"none is named; known: {', '.join(sorted(cases.tags)) or 'none'}")
+        for tag in selected or ():
+            if cases.knows_tags and tag not in cases.tags:
+                self.decoder.problem(line, "--tags", unknown("tag", tag, sorted(cases.tags)))
+
     def check_prices(self, budget: Any, cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> None:
         """A budget in USD is worth nothing if what answers cost is not known."""
         limits = self.quietly(budget, Budget)
@@ -324,6 +347,12 @@ class _Loader:
             if not provider.own_code and not has_price(provider):
                 text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
                 self.decoder.problem(line_of(self.root, "budget"), "budget", text)
+
+    def check_runs(self, entry: SuiteEntry | None) -> None:
+        """A suite never runs a cell less often than it says."""
+        if entry is not None and entry.max_runs is not None and entry.max_runs < entry.runs:
+            text = f"{entry.max_runs} is less than `runs: {entry.runs}`: it says how far to go on after these"
+            self.decoder.problem(line_of(self.root, "max_runs"), "max_runs", text)
 
     def quietly(self, value: Any, kind: type[T]) -> T | None:
         """Decode a value whose problems have been told; None if it has any."""
@@ -342,6 +371,20 @@ def _without_bars_of_others(gate: Gate | None, providers: Sequence[ProviderOptio
         return None
     names = {provider.name for provider in providers}
     return msgspec.structs.replace(gate, providers={k: v for k, v in gate.providers.items() if k in names})
+
+
+def _with_tags(cases: Sequence[Case], tags: Iterable[str]) -> tuple[Case, ...]:
+    """The cases with at least one of the tags."""
+    chosen = frozenset(tags)
+    return tuple(case for case in cases if not chosen.isdisjoint(case.tags))
+
+
+def _without_bars_of_absent_tags(gate: Gate | None, cases: Sequence[Case]) -> Gate | None:
+    """The gate without bars for tags of cases that were not selected."""
+    if gate is None:
+        return None
+    tags = {tag for case in cases for tag in case.tags}
+    return msgspec.structs.replace(gate, tags={tag: rule for tag, rule in gate.tags.items() if tag in tags})
 
 
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:

@@ -97,6 +97,11 @@ class Run:
             self.stopped = reason
             self._stopping.set()
 
+    def carry_on(self) -> None:
+        """Take a stop back, after it turned out that nothing was left to stop."""
+        self.stopped = None
+        self._stopping.clear()
+
     def abort(self, reason: str) -> None:
         """Stop, and write nothing more: whatever still comes was cut short."""
         self.stop(reason)

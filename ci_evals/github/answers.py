@@ -67,7 +67,7 @@ class Artifact(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A workflow run. `conclusion` is None until it has concluded."""
+    """A workflow run. `conclusion` is None until it has concluded; `name` is that of the workflow."""
 
     id: int
     event: str
@@ -79,6 +79,7 @@ class Run(Struct, frozen=True):
     head_branch: str | None = None
     head_repository: Repository | None = None
     run_attempt: int = 1
+    name: str | None = None
 
 
 class Commit(Struct, frozen=True):

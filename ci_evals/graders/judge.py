@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.turn import OfTurn, asker
 from ci_evals.model import Answer, Expectation, Finding, Grade, Models
 
 _TOLERANCE = 1e-9
@@ -17,13 +18,13 @@ def name_of(expectation: Expectation) -> str:
 
 def asks_a_model(expectation: Expectation) -> bool:
     """Whether judging costs a call."""
-    return isinstance(expectation.grader, AskingOptions)
+    return asker(expectation.grader) is not None
 
 
 async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
     """Let one grader judge; whatever it raises comes through."""
     grader = expectation.grader
-    if isinstance(grader, AskingOptions) and models is not None:
+    if isinstance(grader, AskingOptions | OfTurn) and models is not None:
         finding: Finding | Awaitable[Finding] = grader.grade_with(answer, models)
     else:
         finding = grader.grade(answer)

@@ -14,7 +14,7 @@ from ci_evals.graders.judge_request import Brief, judge_request, material_of
 from ci_evals.graders.judge_verdict import Opinion, read_opinion
 from ci_evals.graders.quoting import clip, quote
 from ci_evals.graders.rubrics import RUBRICS
-from ci_evals.model import Answer, Finding, Fraction, Models
+from ci_evals.model import Answer, Finding, Fraction, Models, Response
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 
@@ -80,7 +80,7 @@ class LlmJudge(AskingOptions, frozen=True):
             await self._opinion(brief, material, answer, models, first + sample * _TRIES)
             for sample in range(self.samples)
         ]
-        return self._finding(opinions, talks_to_a_judge(answer.response.output))
+        return self._finding(opinions, _order_in(answer.response))
 
     async def _opinion(
         self, brief: Brief, material: Mapping[str, Any], answer: Answer, models: Models, run: int
@@ -124,3 +124,9 @@ class LlmJudge(AskingOptions, frozen=True):
             f"{count} × {clip(str(each), 60)}" for each, count in counted.most_common() if each != verdict
         )
         return f"{counted[verdict]} of {len(opinions)} judged {shown}" + (f" ({others})" if others else "")
+
+
+def _order_in(response: Response) -> str | None:
+    """What is said to a judge in any of the answers that it is shown."""
+    outputs = [turn.response.output for turn in response.turns] or [response.output]
+    return next((order for order in map(talks_to_a_judge, outputs) if order is not None), None)

@@ -77,6 +77,8 @@ def _at_most(count: int, limit: int, what: str, first_beyond: str) -> Finding:
 
 
 def _steps(answer: Answer) -> tuple[Step, ...]:
-    if answer.response.steps is None:
-        raise GradingError("the answer tells no steps: have the provider return `steps`")
-    return answer.response.steps
+    steps = answer.response.steps_taken
+    if steps is None:
+        which = "one of the conversation's answers" if answer.response.turns else "the answer"
+        raise GradingError(f"{which} tells no steps: have the provider return `steps`")
+    return steps

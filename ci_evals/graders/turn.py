@@ -5,7 +5,8 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec import Struct
 
-from ci_evals.model import Answer, Finding, Grader
+from ci_evals.graders.asking import AskingOptions
+from ci_evals.model import Answer, Finding, Grader, Models
 
 
 class OfTurn(Struct, frozen=True):
@@ -23,12 +24,28 @@ class OfTurn(Struct, frozen=True):
         self.grader.prepare()
 
     async def grade(self, answer: Answer) -> Finding:
-        turns = answer.response.turns
-        if len(turns) < self.number:
+        return await self.grade_with(answer, None)
+
+    async def grade_with(self, answer: Answer, models: Models | None) -> Finding:
+        """Judge the turn, asking one of the models if the grader asks any and there are some."""
+        if len(answer.response.turns) < self.number:
             return Finding(passed=False, score=0.0, reason=f"turn {self.number}: it never took place")
-        turn = turns[self.number - 1]
-        request = msgspec.structs.replace(answer.request, input=turn.user)
-        finding = self.grader.grade(Answer(request, turn.response, turn.latency_s, turn.cost_usd))
-        if isinstance(finding, Awaitable):
+        seen = self._seen(answer)
+        if isinstance(self.grader, AskingOptions) and models is not None:
+            finding: Finding | Awaitable[Finding] = self.grader.grade_with(seen, models)
+        else:
+            finding = self.grader.grade(seen)
+        if not isinstance(finding, Finding):
             finding = await finding
-        return Finding(finding.passed, finding.score, f"turn {self.number}: {finding.reason}")
+        return msgspec.structs.replace(finding, reason=f"turn {self.number}: {finding.reason}")
+
+    def _seen(self, answer: Answer) -> Answer:
+        turn = answer.response.turns[self.number - 1]
+        request = msgspec.structs.replace(answer.request, input=turn.user)
+        return Answer(request, turn.response, turn.latency_s, turn.cost_usd)
+
+
+def asker(grader: Grader) -> AskingOptions | None:
+    """The grader that asks a model: this one, or the one that it lets judge a turn; None if neither does."""
+    inner = grader.grader if isinstance(grader, OfTurn) else grader
+    return inner if isinstance(inner, AskingOptions) else None

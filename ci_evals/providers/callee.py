@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+import msgspec
+
 from ci_evals.callables import member
 from ci_evals.errors import ConfigError, Problem, ProviderError
 from ci_evals.model import Request, Response
@@ -67,10 +69,27 @@ def open_object(agent: Any, resources: Resources) -> Provider:
 
 
 class _Callee:
+    """Calls the team's code; where opentelemetry-sdk is installed, spans of that code tell steps that it does not."""
+
     def __init__(self, call: _Call) -> None:
         self._call = call
+        self._telemetry = _telemetry()
+        if self._telemetry is not None:
+            self._telemetry.attach()
 
     async def answer(self, request: Request) -> Response:
+        if self._telemetry is None:
+            return await self._answer(request)
+        with self._telemetry.collecting() as spans:
+            response = await self._answer(request)
+            if response.steps is not None:
+                return response
+            try:
+                return msgspec.structs.replace(response, steps=spans.steps())
+            except ValueError as wrong:
+                raise ProviderError("bad_answer", f"the agent's spans are no steps: {wrong}") from None
+
+    async def _answer(self, request: Request) -> Response:
         error: BaseException | None = None
         value: object = None
         scope = asyncio.timeout(request.timeout_s)
@@ -95,6 +114,14 @@ class _Callee:
             return as_response(value)
         except (TypeError, ValueError) as wrong:
             raise ProviderError("bad_answer", f"what the function returned is no answer: {wrong}") from None
+
+
+def _telemetry() -> ModuleType | None:
+    try:
+        from ci_evals.providers import telemetry
+    except ImportError:  # the extra `otel` is not installed
+        return None
+    return telemetry
 
 
 def _asked_to_stop() -> bool:

@@ -4,6 +4,8 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -13,10 +15,10 @@ _Inbox = SimpleQueue[_Job | None]
 
 
 class DaemonThreads:
-    """Runs blocking calls, each in a thread of its own while it lasts; idle threads are used again.
+    """Runs blocking calls, each in a thread of its own while it lasts and in its caller's context (`contextvars`).
 
-    There are as many threads as calls under way at once. A call whose caller gave up goes on by itself; its thread is
-    of use again when it returns. Belongs to one event loop.
+    Idle threads are used again: there are as many as calls under way at once. A call whose caller gave up goes on by
+    itself; its thread is of use again when it returns. Belongs to one event loop.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class DaemonThreads:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         inbox = self._idle.pop() if self._idle else self._start()
-        inbox.put((call, future, loop))
+        inbox.put((partial(copy_context().run, call), future, loop))
         value, error = await future
         if error is not None:
             raise error

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ci_evals.api import evaluate, load_suite
-from ci_evals.app import write_reports
+from ci_evals.conclusion import write_reports
 from ci_evals.config.code import Case
 from ci_evals.config.decode import unknown
 from ci_evals.errors import CiEvalsError, UsageError

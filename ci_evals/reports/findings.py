@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ci_evals.errors import ErrorKind
 from ci_evals.model import Case, Gate, Response, Result, Status, Variant
-from ci_evals.report import STATUSES, CellReport, Counts, Report
+from ci_evals.report import STATUSES, CellKey, CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
+from ci_evals.stats.flips import flip_rate
 
 Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
@@ -35,6 +37,10 @@ class JudgedCell(NamedTuple):
     bar: float
 
     @property
+    def key(self) -> CellKey:
+        return self.case.id, self.variant.provider, self.variant.prompt
+
+    @property
     def outcome(self) -> Outcome:
         """`failed` is below the bar, `flaky` within it but with failed runs, `errored` without any graded run."""
         share = self.counts.pass_rate
@@ -43,6 +49,11 @@ class JudgedCell(NamedTuple):
         if share < self.bar:
             return "failed"
         return "flaky" if self.counts.failed else "passed"
+
+    @property
+    def flip_rate(self) -> float | None:
+        """The chance that two of its runs disagree; None with fewer than two."""
+        return flip_rate(self.counts.passed, self.counts.graded)
 
     @property
     def tally(self) -> str:
@@ -65,13 +76,14 @@ class Findings(NamedTuple):
 class ErrorGroup(NamedTuple):
     """Errored runs of one variant that ended for the same reason, in the words of the first.
 
-    `cases` are those that they are runs of, in plan order.
+    `cases` are those that they are runs of, in plan order; `kind` is None where no error was noted.
     """
 
     runs: int
     variant: Variant
     message: str
     cases: tuple[Case, ...]
+    kind: ErrorKind | None
 
 
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
@@ -96,6 +108,14 @@ def results_of(report: Report, cell: int, status: Status, limit: int | None = No
     code = STATUSES.index(status)
     slots = [slot for slot in report.matrix.slots(cell) if report.columns.status[slot] == code]
     return tuple(report.results(slots[:limit]))
+
+
+def failed_runs(report: Report, cell: int, limit: int | None = None) -> tuple[Result, ...]:
+    """The failed results of a cell, those of its confirm runs included; only the first `limit` if there is one."""
+    planned = results_of(report, cell, "failed", limit)
+    if report.confirmation is None:
+        return planned
+    return (planned + results_of(report.confirmation, cell, "failed", limit))[:limit]
 
 
 def why(result: Result) -> tuple[str, ...]:
@@ -145,7 +165,7 @@ def error_groups(report: Report) -> list[ErrorGroup]:
         words.setdefault(key, message)
         runs_of.setdefault(key, Counter())[report.matrix.cell_of(slot)] += 1
     groups = (
-        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)))
+        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)), key[1])
         for key, cells in runs_of.items()
     )
     return sorted(groups, key=lambda group: -group.runs)

@@ -120,15 +120,20 @@ class VariantEntry(Struct, frozen=True):
 
 
 class CellComparisonEntry(Struct, frozen=True, kw_only=True):
-    """A cell beside its base, in numbers and in words; see `CellComparison`."""
+    """A cell beside its base, in numbers and in words; see `CellComparison`.
+
+    `before` is what the baseline answered to a regressed cell, if it was at hand.
+    """
 
     kind: CellKind
     head: Tally
     base: Tally
+    base_reports: int
     p: float | None
     adjusted_p: float | None
     renamed_from: str | None
     sentence: str
+    before: str | None
 
 
 class VariantComparisonEntry(VariantComparison, frozen=True, kw_only=True):
@@ -138,10 +143,14 @@ class VariantComparisonEntry(VariantComparison, frozen=True, kw_only=True):
 
 
 class ComparisonEntry(Struct, frozen=True, kw_only=True):
-    """The report beside its baseline; `missing` says why there is none. `removed` are cells that only the base has."""
+    """The report beside its baseline; `missing` says why there is none. `removed` are cells that only the base has.
+
+    `name` is what sentences call the baseline.
+    """
 
     missing: str | None
     sentence: str | None
+    name: str | None
     baseline: tuple[ReportRef, ...]
     confirm_runs: int
     alpha: float | None
@@ -222,6 +231,7 @@ def comparison_entry(summary: Summary) -> ComparisonEntry | None:
         return ComparisonEntry(
             missing=comparison.reason,
             sentence=None,
+            name=None,
             baseline=(),
             confirm_runs=0,
             alpha=None,
@@ -232,6 +242,7 @@ def comparison_entry(summary: Summary) -> ComparisonEntry | None:
     return ComparisonEntry(
         missing=None,
         sentence=baseline_sentence(comparison, summary.report.started_at),
+        name=comparison.baseline.name,
         baseline=comparison.baseline.reports,
         confirm_runs=comparison.confirm_runs,
         alpha=comparison.alpha,
@@ -256,10 +267,12 @@ def cell_comparison_entry(summary: Summary, cell: JudgedCell) -> CellComparisonE
         kind=found.kind,
         head=found.head,
         base=found.base,
+        base_reports=found.base_reports,
         p=found.p,
         adjusted_p=found.adjusted_p,
         renamed_from=found.renamed_from,
         sentence=cell_sentence(comparison, found),
+        before=summary.before.get(found.key),
     )
 
 

@@ -53,12 +53,11 @@ class SavedCellEntry(CellEntry, frozen=True, kw_only=True):
     history: tuple[tuple[int, int, int], ...]
 
 
-class ReportDocument(Struct, frozen=True, kw_only=True):
-    """report.json as a whole.
+class ReportFacts(Struct, frozen=True, kw_only=True):
+    """report.json but for the results.
 
-    `results` are the lines of the journal in plan order, those of confirm runs last. `looks` says after which rounds
-    it could have ended, `settled` the verdict that the runs which were left out could not have changed. `history` is
-    what the baseline handed on, `trend_point` what this report adds to it.
+    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
+    not have changed. `history` is what the baseline handed on, `trend_point` what this report adds to it.
     """
 
     schema_version: Literal[2]
@@ -78,6 +77,14 @@ class ReportDocument(Struct, frozen=True, kw_only=True):
     totals: TotalsEntry
     variants: tuple[VariantEntry, ...]
     cells: tuple[SavedCellEntry, ...]
+
+
+class ReportDocument(ReportFacts, frozen=True, kw_only=True):
+    """report.json as a whole.
+
+    `results` are the lines of the journal in plan order, those of confirm runs last; see `ReportFacts` for the rest.
+    """
+
     results: tuple[Result, ...]
 
 
@@ -86,9 +93,9 @@ def render(summary: Summary) -> Iterator[bytes]:
 
     Cells and results, the last two fields, are written while they are made: nothing is held of them.
     """
-    document = _document(summary)
+    found = _facts(summary)
     *facts, cells, results = ReportDocument.__struct_fields__
-    yield b"{" + b",\n".join(_member(name, getattr(document, name)) for name in facts)
+    yield b"{" + b",\n".join(_member(name, getattr(found, name)) for name in facts)
     for name, lines in ((cells, _cell_lines(summary)), (results, _result_lines(summary.report))):
         yield b",\n" + encode(name) + b": [\n"
         yield from _chunks(lines)
@@ -107,10 +114,10 @@ def schema() -> bytes:
     )
 
 
-def _document(summary: Summary) -> ReportDocument:
-    """The facts: all but the cells and the results."""
+def _facts(summary: Summary) -> ReportFacts:
+    """All but the cells and the results."""
     report = summary.report
-    return ReportDocument(
+    return ReportFacts(
         schema_version=SCHEMA_VERSION,
         id=report.id,
         suite=report.suite,
@@ -128,7 +135,6 @@ def _document(summary: Summary) -> ReportDocument:
         totals=totals_entry(report),
         variants=variant_entries(summary),
         cells=(),
-        results=(),
     )
 
 
@@ -139,10 +145,10 @@ def _member(name: str, value: Any) -> bytes:
 
 
 def _cell_lines(summary: Summary) -> Iterator[bytes]:
-    base = summary.comparison.baseline if isinstance(summary.comparison, Comparison) else None
+    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
     places = {ref.id: place for place, ref in enumerate(history_entry(summary).reports)}
     for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
-        handed_on = carried(base.cells.get(head.key), head.fingerprint) if base is not None else ()
+        handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()
         yield encode(
             SavedCellEntry(
                 **cell_fields(summary, cell),

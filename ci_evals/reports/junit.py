@@ -6,11 +6,24 @@ from textwrap import indent
 from xml.etree import ElementTree as ET
 
 from ci_evals.model import Result, Status, Variant
-from ci_evals.report import Report
+from ci_evals.report import CellKey, Report
 from ci_evals.reports.figures import number_of
-from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, judged_cells, reasons, results_of, why
+from ci_evals.reports.findings import (
+    JudgedCell,
+    Outcome,
+    answer_text,
+    detail_text,
+    failed_runs,
+    judged_cells,
+    reasons,
+    results_of,
+    why,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.rules import blocking
+from ci_evals.verdict.sentences import cell_finding
 
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
@@ -18,15 +31,17 @@ ANSWER_CHARACTERS = 1000
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """junit.xml: `<failure>` is a cell below its bar, `<error>` one without a graded run, `<skipped>` one that never
-    ran; a cell within its bar passes, and its system-out says which of its runs did not.
+    """junit.xml: `<failure>` is a cell below its bar, or one that is worse than the baseline if that makes the gate
+    red; `<error>` one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out
+    says which of its runs did not and what the comparison found.
 
     Test cases are written while they are made: what is said of them all is counted before.
     """
     report = summary.report
     variants = report.matrix.variants
     class_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
-    suites = [_test_suite(summary, *each) for each in zip(variants, class_names, strict=True)]
+    red = blocking(summary.comparison, summary.verdict.rules)
+    suites = [_test_suite(summary, red, *each) for each in zip(variants, class_names, strict=True)]
     root = ET.Element("testsuites", name=_attribute(report.suite.name))
     for total in ("tests", "failures", "errors", "skipped"):
         root.set(total, str(sum(int(suite.attrib[total]) for suite in suites)))
@@ -37,7 +52,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     for variant, class_name, suite in zip(variants, class_names, suites, strict=True):
         yield b"  " + _start_tag(suite) + b"\n"
         for cell in judged_cells(summary, variant):
-            yield _test_case(report, cell, class_name, names[cell.cell // len(variants)])
+            yield _test_case(summary, cell, _outcome(cell, red), class_name, names[cell.cell // len(variants)])
         yield b"  </testsuite>\n"
     yield b"</testsuites>\n"
 
@@ -57,11 +72,16 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return names
 
 
-def _test_suite(summary: Summary, variant: Variant, class_name: str) -> ET.Element:
+def _outcome(cell: JudgedCell, red: frozenset[CellKey]) -> Outcome:
+    """Readers of junit.xml know nothing else of the gate, so a cell that makes it red has failed, whatever its bar."""
+    return "failed" if cell.key in red else cell.outcome
+
+
+def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, class_name: str) -> ET.Element:
     """The suite of a variant, still without its test cases."""
     from junit_xml import TestSuite
 
-    outcomes = Counter(cell.outcome for cell in judged_cells(summary, variant))
+    outcomes = Counter(_outcome(cell, red) for cell in judged_cells(summary, variant))
     suite: ET.Element = TestSuite(class_name).build_xml_doc()
     suite.set("tests", str(outcomes.total()))
     suite.set("failures", str(outcomes["failed"]))
@@ -77,9 +97,11 @@ def _elapsed_s(report: Report, cell: int) -> float:
     return sum(columns.latency_s[slot] for slot in report.matrix.slots(cell) if columns.status[slot])
 
 
-def _test_case(report: Report, cell: JudgedCell, class_name: str, name: str) -> bytes:
+def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name: str, name: str) -> bytes:
     from junit_xml import TestCase, TestSuite
 
+    report = summary.report
+    told = _compared(summary, cell)
     case = TestCase(
         name,
         class_name,
@@ -87,31 +109,48 @@ def _test_case(report: Report, cell: JudgedCell, class_name: str, name: str) -> 
         file=_attribute(cell.case.file) or None,
         line=cell.case.line,
     )
-    if cell.outcome == "failed":
-        case.add_failure_info(*_message_and_body(report, cell, "failed"))
-    elif cell.outcome == "errored":
+    if outcome == "failed":
+        message, body = _message_and_body(report, cell, "failed")
+        case.add_failure_info(f"{told}; {message}" if told else message, body)
+    elif outcome == "errored":
         case.add_error_info(*_message_and_body(report, cell, "errored"))
-    elif cell.outcome == "not run":
+    elif outcome == "not run":
         case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
-    elif cell.counts.passed < cell.counts.planned:
-        case.stdout = f"{cell.tally}\n{_body(results_of(report, cell.cell, 'failed', MAX_RUNS_SHOWN))}"
+    elif told or cell.counts.passed < cell.counts.planned:
+        accounts = _body(failed_runs(report, cell.cell, MAX_RUNS_SHOWN))
+        case.stdout = "\n".join([*filter(None, [told]), cell.tally, accounts])
     (element,) = TestSuite("", [case]).build_xml_doc()
     ET.indent(element, level=2)
     line: bytes = ET.tostring(element, encoding="utf-8")
     return b"    " + line + b"\n"
 
 
+def _compared(summary: Summary, cell: JudgedCell) -> str:
+    """What the comparison found, if it found anything."""
+    comparison = summary.comparison
+    found = comparison.by_key.get(cell.key) if isinstance(comparison, Comparison) else None
+    if found is None or not isinstance(comparison, Comparison) or found.kind not in ("regressed", "suspect", "fixed"):
+        return ""
+    word = {"regressed": "regressed: ", "fixed": "fixed: "}.get(found.kind, "")
+    return _attribute(f"{word}{cell_finding(comparison, found)}")
+
+
 def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple[str, str]:
     """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each run."""
-    results = results_of(report, cell.cell, status, MAX_RUNS_SHOWN)
-    count, of = (
-        (cell.counts.failed, cell.counts.graded) if status == "failed" else (cell.counts.errored, cell.counts.planned)
-    )
-    first, *others = (reason for reason, _ in reasons(results))
-    more = f" (and {number_of(len(others), 'other reason')})" if others else ""
-    message = f"{count} of {number_of(of, 'run')} {status}: {_attribute(first)}{more}"
-    left_out = count - len(results)
-    return message, _body(results) + (f"\n… and {number_of(left_out, 'more run')}\n" if left_out else "")
+    counts = cell.counts
+    if status == "failed":
+        results = failed_runs(report, cell.cell, MAX_RUNS_SHOWN)
+        count, of = counts.failed, counts.graded
+    else:
+        results = results_of(report, cell.cell, status, MAX_RUNS_SHOWN)
+        count, of = counts.errored, counts.planned
+    more = report.confirmation.counts((cell.cell,)).failed if report.confirmation and status == "failed" else 0
+    counted = [reason for reason, _ in reasons(results)]
+    others = f" (and {number_of(len(counted) - 1, 'other reason')})" if counted[1:] else ""
+    why = f": {_attribute(counted[0])}{others}" if counted else ""
+    message = f"{count} of {number_of(of, 'run')} {status}{why}"
+    left_out = count + more - len(results)
+    return message, _body(results) + (f"\n… and {number_of(left_out, 'more run')}\n" if left_out > 0 else "")
 
 
 def _body(results: tuple[Result, ...]) -> str:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.stats.agreement import Confusion
-from ci_evals.verdict.metrics import BY_LABEL, figures_of, table_of, tasks_of
+from ci_evals.verdict.metric_names import BY_LABEL
+from ci_evals.verdict.metrics import figures_of, table_of, tasks_of
 
 MAX_LABELS_SHOWN = 20
 

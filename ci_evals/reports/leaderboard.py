@@ -23,8 +23,9 @@ class Standing(NamedTuple):
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
-    """As `ranked`; empty for so few that nobody needs an order."""
-    return () if len(variants) < FEWEST else ranked(variants)
+    """As `ranked`; empty for so few that nobody needs an order, or without any rate."""
+    few = len(variants) < FEWEST or all(variant.pass_rate is None for variant in variants)
+    return () if few else ranked(variants)
 
 
 def ranked(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:

@@ -12,10 +12,12 @@ _SYNTAX = re.compile(r"[&<>\"'|*_\[\]`~\\$]|:(?=//)|(?<=www)\.", re.IGNORECASE)
 _REFERENCE = re.compile(
     r"@(?=\w)"  # a person, who would be notified
     r"|(?:#|\bGH-)(?=\d)"  # an issue
-    r"|:(?=//)|\bwww(?=\.)"  # a link
-    r"|\b[0-9a-f](?=[0-9a-f]{6,39}\b)",  # a commit
+    r"|:(?=//)|\bwww(?=\.)",  # a link
     re.IGNORECASE,
 )
+_COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+_E_MAIL = re.compile(r"(?<=[\w.+-])@(?=\w)")
+_URL = re.compile(r"https?://[\w.:/?#@!$&%=+,;~-]+", re.ASCII)
 _BACKTICKS = re.compile("`+")
 _CODE_SPAN = re.compile("(`[^`]+`)")
 
@@ -37,8 +39,12 @@ def plain(text: str) -> Markdown:
 
 
 def code(text: str) -> Markdown:
-    """A name in one line as `<code>`: unlike backticks it holds in table cells and in `<summary>` too."""
-    return Markdown(f"<code>{_SYNTAX.sub(_entity, one_line(text, NAME_CHARACTERS))}</code>")
+    """A name in one line as `<code>`: unlike backticks it holds in table cells and in `<summary>` too.
+
+    People, issues and commits are no links in there; e-mail addresses are.
+    """
+    shown = _E_MAIL.sub("@\u200b", one_line(text, NAME_CHARACTERS))
+    return Markdown(f"<code>{_SYNTAX.sub(_entity, shown)}</code>")
 
 
 def with_code(text: str) -> Markdown:
@@ -47,15 +53,28 @@ def with_code(text: str) -> Markdown:
     return Markdown("".join(part if _CODE_SPAN.fullmatch(part) else _inert(part) for part in parts))
 
 
-def fence(text: str) -> Markdown:
+def link(text: str, url: str) -> Markdown:
+    """A link to a URL of the CI system's. What is no URL of the web is only text."""
+    if not _URL.fullmatch(url):
+        return plain(text)
+    return Markdown(f"[{plain(text)}](<{url}>)")
+
+
+def fence(text: str, language: str = "text") -> Markdown:
     """A block of text behind more backticks than it has in a row."""
     shown = visible(text)
     ticks = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(shown)), default=0))
-    return Markdown(f"{ticks}text\n{shown}\n{ticks}")
+    return Markdown(f"{ticks}{language}\n{shown}\n{ticks}")
 
 
 def _inert(text: str) -> str:
-    return _SYNTAX.sub(_entity, _REFERENCE.sub("\\g<0>\u200b", text))
+    return _SYNTAX.sub(_entity, _COMMIT.sub(_in_parts, _REFERENCE.sub("\\g<0>\u200b", text)))
+
+
+def _in_parts(found: re.Match[str]) -> str:
+    """A commit in parts that are too short to be taken for one."""
+    first, rest = found[0][0], found[0][1:]
+    return "\u200b".join([first, *(rest[start : start + 6] for start in range(0, len(rest), 6))])
 
 
 def _entity(found: re.Match[str]) -> str:

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ci_evals.model import Judging
-from ci_evals.report import Report
+from ci_evals.report import Looks, Report
 from ci_evals.reports.figures import number_of, usd
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.sentences import baseline_sentence
 
 
 class Note(NamedTuple):
@@ -39,6 +42,24 @@ def _judged(judging: Judging) -> str:
     return f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}"
 
 
+def comparison_notes(summary: Summary) -> Iterator[Note]:
+    """What the report was compared with, or why with nothing, and what was run because of it."""
+    report, comparison = summary.report, summary.comparison
+    if report.looks is not None:
+        yield Note("Looks", _looks(report.looks))
+    if isinstance(comparison, NoComparison):
+        yield Note("Not compared", comparison.reason)
+    if not isinstance(comparison, Comparison):
+        return
+    sentence = baseline_sentence(comparison, report.started_at)
+    yield Note("Compared", sentence.removeprefix("compared "))
+    if report.confirmation is not None:
+        yield Note("Confirmed", _confirmed(report.confirmation, comparison))
+    elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
+        why = "the verdict was settled" if report.settled else "the run had ended"
+        yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+
+
 def new_runs(report: Report) -> int:
     """How many runs of a resumed report no earlier journal had a result of."""
     found = report.resumption
@@ -54,6 +75,27 @@ def _resumed(report: Report) -> str:
     new = new_runs(report)
     parts += [f"{new:,} new {_ones(new)}"] if new else []
     return ", ".join(parts)
+
+
+def _looks(looks: Looks) -> str:
+    most, last = looks.rounds[-1], looks.rounds[looks.taken - 1] if looks.taken else 0
+    if last < most:
+        return f"stopped after {last} of up to {number_of(most, 'round')}"
+    return f"all {number_of(most, 'round')} were needed"
+
+
+def _confirmed(confirmation: Report, comparison: Comparison) -> str:
+    """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
+    keys = [confirmation.matrix.key(cell.cell) for cell in confirmation.cells]
+    regressed = sum(comparison.by_key[key].kind == "regressed" for key in keys if key in comparison.by_key)
+    totals, figures = confirmation.totals, confirmation.figures()
+    runs = number_of(totals.planned - totals.missing, "more run")
+    done = f"{totals.planned - totals.missing} of {number_of(totals.planned, 'more run')}" if totals.missing else runs
+    cost = [usd(figures.cost_usd)] if figures.priced_runs else []
+    ended = [f"{count} {word}" for count, word in ((regressed, "regressed"), (len(keys) - regressed, "within noise"))]
+    told = ", ".join(part for part in ended if not part.startswith("0 "))
+    did = ", ".join([f"{number_of(len(keys), 'suspect')} ran again", done, *cost])
+    return f"{did}: {told}"
 
 
 def _ones(count: int) -> str:

@@ -1,10 +1,11 @@
 """What every renderer is given."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ci_evals.model import Gate
-from ci_evals.report import Report
+from ci_evals.report import CellKey, Report
 from ci_evals.verdict.comparison import Comparison, NoComparison, compare
 from ci_evals.verdict.gate import Verdict, decide
 from ci_evals.verdict.head import head_cells
@@ -12,12 +13,16 @@ from ci_evals.verdict.history import Baseline
 
 
 class Summary(NamedTuple):
-    """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one."""
+    """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one.
+
+    `before` has what the baseline answered to regressed cells, as far as that is at hand.
+    """
 
     report: Report
     verdict: Verdict
     gate: Gate | None
     comparison: Comparison | NoComparison | None = None
+    before: Mapping[CellKey, str] = MappingProxyType({})
 
 
 class Renderer(Protocol):

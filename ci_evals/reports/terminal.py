@@ -1,6 +1,6 @@
 """What is printed on stdout when a run has ended: figures, failing cases with why, and the verdict last."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -10,26 +10,26 @@ from rich.text import Text
 
 from ci_evals.model import Case, Variant
 from ci_evals.report import Report
-from ci_evals.reports.figures import between, number_of, rate, rate_with_interval, seconds
+from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, roster_title, rosters
+from ci_evals.reports.figures import UNKNOWN, between, number_of, rate, rate_with_interval, seconds
 from ci_evals.reports.findings import (
     MAX_CASES_OF_ERROR,
-    JudgedCell,
     answer_text,
     counted_reasons,
     error_groups,
-    findings,
+    failed_runs,
     over_budget,
     place_of,
-    results_of,
 )
 from ci_evals.reports.json_brief import render_json
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport, task_reports
 from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
-from ci_evals.reports.notes import notes
+from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
+from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
 
@@ -52,6 +52,8 @@ _WORDS: Mapping[VerdictStatus, tuple[str, str]] = {
     "fail": ("FAIL", "bold red"),
     "error": ("NO VERDICT", "bold magenta"),
 }
+Shown = Callable[[ComparedCell], Iterator[RenderableType]]
+
 _WORST_FIRST: Sequence[VerdictStatus] = ("error", "fail", "borderline", "pass")
 
 
@@ -81,7 +83,6 @@ def render(summary: Summary, *, width: int, color: bool) -> str:
 
 def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
     report, verdict = summary.report, summary.verdict
-    found = findings(summary)
     variants = variant_reports(summary)
     yield from _figures(variants, width)
     for task in task_reports(report):
@@ -90,15 +91,7 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
         yield from _leaderboard(standings)
     if len(verdict.scopes) > 1:
         yield from _gate(report, verdict.scopes)
-    if found.failed:
-        yield _heading("Failing", len(found.failed))
-        for cell in found.failed[:MAX_FAILED]:
-            yield from _failed(report, cell)
-        yield from _more(len(found.failed) - MAX_FAILED, "failing case")
-    if found.flaky:
-        yield _heading("Flaky, but within the bar", len(found.flaky))
-        yield from (_headline("~", "yellow", report, cell) for cell in found.flaky[:MAX_FLAKY])
-        yield from _more(len(found.flaky) - MAX_FLAKY, "flaky case")
+    yield from _changes(summary)
     if report.columns.budget_violations:
         yield from _over_budget(report)
     if report.errored:
@@ -152,12 +145,13 @@ def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Renderable
     """The parts of the matrix that have a bar, the worst first."""
     barred = sorted((scope for scope in scopes if scope.bar is not None), key=_badness)
     yield _heading("Gate", len(barred))
+    fair = report.settled is None
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for scope in barred[:MAX_SCOPES]:
         word, style = _WORDS[scope.status]
         label = scope_label(scope, report)
         name = label if scope.kind == "suite" else f"{label} {scope.name}"
-        found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
+        found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar) if fair else UNKNOWN
         table.add_row(
             Text(word, style=style),
             Text(one_line(name, _NAME_CHARACTERS)),
@@ -168,24 +162,74 @@ def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Renderable
     yield from _more(len(barred) - MAX_SCOPES, "bar")
 
 
-def _failed(report: Report, cell: JudgedCell) -> Iterator[RenderableType]:
-    results = results_of(report, cell.cell, "failed")
-    yield _headline("✗", "red", report, cell)
-    for line in counted_reasons(results, _MAX_REASONS):
-        yield _indented(line)
-    if (answer := answer_text(results[0])) is not None:
-        yield _indented(f"answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}", "dim")
+def _changes(summary: Summary) -> Iterator[RenderableType]:
+    """The cells that are worse, better, below their bar or flaky, and which are not those of the baseline."""
+    found = changes(summary)
+    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    for title, cells, limit, noun, shown in (
+        ("Regressed", found.regressed, MAX_FAILED, "regressed case", _failed("▼", "red", summary)),
+        ("Possible, within noise", found.possible, MAX_FLAKY, "such case", _failed("?", "yellow", summary)),
+        ("Fixed", found.fixed, MAX_FLAKY, "fixed case", _line("▲", "green", summary)),
+        ("Failing", found.failing, MAX_FAILED, "failing case", _failed("✗", "red", summary)),
+        ("Still failing", found.still_failing, MAX_FAILED, "failing case", _failed("✗", "red", summary)),
+    ):
+        yield from _listed(title, cells, limit, noun, shown)
+    if comparison is not None and (lists := rosters(comparison)):
+        yield from _rosters(lists)
+    yield from _listed("Flaky, but within the bar", found.flaky, MAX_FLAKY, "flaky case", _line("~", "yellow", summary))
 
 
-def _headline(mark: str, style: str, report: Report, cell: JudgedCell) -> Text:
+def _listed(title: str, cells: Sequence[ComparedCell], limit: int, noun: str, shown: Shown) -> Iterator[RenderableType]:
+    if cells:
+        yield _heading(title, len(cells))
+        for cell in cells[:limit]:
+            yield from shown(cell)
+        yield from _more(len(cells) - limit, noun)
+
+
+def _line(mark: str, style: str, summary: Summary) -> Shown:
+    return lambda cell: iter((_headline(mark, style, summary, cell),))
+
+
+def _failed(mark: str, style: str, summary: Summary) -> Shown:
+    """With why, and the first wrong answer, unless it is neither surely worse nor below its bar."""
+
+    def shown(cell: ComparedCell) -> Iterator[RenderableType]:
+        yield _headline(mark, style, summary, cell)
+        if cell.found is not None and cell.found.kind == "suspect" and not cell.failing:
+            return
+        results = failed_runs(summary.report, cell.judged.cell)
+        for line in counted_reasons(results, _MAX_REASONS):
+            yield _indented(line)
+        if results and (answer := answer_text(results[0])) is not None:
+            text = one_line(answer, _ANSWER_CHARACTERS) or "(empty)"
+            yield _indented(f"answer of run {results[0].run}: {text}", "dim")
+
+    return shown
+
+
+def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Text:
     """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`."""
-    of = f" on {one_line(str(cell.variant), _NAME_CHARACTERS)}" if len(report.matrix.variants) > 1 else ""
+    case = cell.judged.case
+    several = len(summary.report.matrix.variants) > 1
+    of = f" on {one_line(str(cell.judged.variant), _NAME_CHARACTERS)}" if several else ""
+    was = f" (was {one_line(cell.renamed_from, _NAME_CHARACTERS)})" if cell.renamed_from else ""
+    told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
     return Text.assemble(
         (f"{mark} ", style),
-        (one_line(cell.case.id, _NAME_CHARACTERS), "bold"),
-        f"{of}: {cell.tally}",
-        (f"  {_place(cell.case)}", "dim"),
+        (one_line(case.id, _NAME_CHARACTERS), "bold"),
+        f"{of}{was}: {told}",
+        (f"  {_place(case)}", "dim"),
     )
+
+
+def _rosters(lists: Sequence[Roster]) -> Iterator[RenderableType]:
+    yield _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
+    for roster in lists:
+        names = [" → ".join(one_line(each, _NAME_CHARACTERS) for each in name) for name in roster.names[:MAX_FLAKY]]
+        left_out = len(roster.names) - len(names)
+        more = [f"… and {left_out:,} more"] if left_out else []
+        yield Text(f"{roster.counted}: {', '.join([*names, *more])}")
 
 
 def _over_budget(report: Report) -> Iterator[RenderableType]:
@@ -214,7 +258,7 @@ def _errors(report: Report) -> Iterator[RenderableType]:
 
 def _ending(summary: Summary) -> Iterator[RenderableType]:
     report, verdict = summary.report, summary.verdict
-    for note in notes(report):
+    for note in (*notes(report), *comparison_notes(summary)):
         yield Text(f"{note.label}: {one_line(note.text, _SENTENCE_CHARACTERS)}")
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
     if population := population_bounds(report, summary.gate):

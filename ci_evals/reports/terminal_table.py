@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ci_evals.reports.figures import UNKNOWN, rate, rate_with_interval, seconds, usd
 from ci_evals.reports.text import one_line
-from ci_evals.reports.variants import VariantReport
+from ci_evals.reports.variants import VariantChange, VariantReport
 
 BEST, WORST = " ▲", " ▼"
 LEGEND = "▲ best  ▼ worst"
@@ -84,9 +84,16 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         numbers = [number(variant) if number else None for variant in variants]
         return Row(label, texts, _marks(texts, numbers, higher_is_better=higher_is_better, several=len(variants) > 1))
 
+    def change(text: Callable[[VariantChange], str]) -> Iterator[Row]:
+        """How the row above differs from the baseline, if that is known of any variant."""
+        texts = [text(variant.change) if variant.change else "" for variant in variants]
+        if any(texts):
+            yield Row("  against base", tuple(texts), (_NO_MARK if len(variants) > 1 else "",) * len(texts))
+
     same_work = len({variant.counts.graded for variant in variants}) == 1  # else fewer runs would look cheaper
     return [
         row("pass rate", _pass_rate, lambda of: of.pass_rate, higher_is_better=True),
+        *change(lambda of: of.pass_rate),
         row("passed runs", lambda of: f"{of.counts.passed:,} of {of.counts.graded:,}"),
         *_repeated(variants, row),
         row("errored runs", lambda of: f"{of.counts.errored:,}", lambda of: of.counts.errored),
@@ -101,9 +108,11 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
             lambda of: usd(of.cost_per_run_usd, of.unknown_cost),
             _priced(lambda of: of.cost_per_run_usd),
         ),
+        *change(lambda of: of.cost),
         row("tokens", _tokens, _token_sum if same_work else None),
         row("latency mean", lambda of: seconds(of.figures.latency_mean_s), lambda of: of.figures.latency_mean_s),
         row("latency p50", lambda of: seconds(of.figures.latency_p50_s), lambda of: of.figures.latency_p50_s),
+        *change(lambda of: of.latency),
         row("latency p95", lambda of: seconds(of.figures.latency_p95_s), lambda of: of.figures.latency_p95_s),
     ]
 

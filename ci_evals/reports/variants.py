@@ -8,10 +8,20 @@ from typing import NamedTuple
 
 from ci_evals.model import Gate, Variant
 from ci_evals.report import STATUSES, Counts, Figures, Report
-from ci_evals.reports.figures import usd
+from ci_evals.reports.figures import UNKNOWN, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.flips import pass_at_k, pass_hat_k
 from ci_evals.stats.pass_rate import pass_rate
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.sentences import rate_change, ratio_change
+
+
+class VariantChange(NamedTuple):
+    """A variant beside its base, in words: pass rate, cost of a run, latency. Empty where a side does not know it."""
+
+    pass_rate: str
+    cost: str
+    latency: str
 
 
 class VariantReport(NamedTuple):
@@ -19,8 +29,9 @@ class VariantReport(NamedTuple):
 
     `pass_rate` is the mean over cells of their share of passed runs, as the gate sees it; `lower` and `upper` bound
     it, each at the gate's confidence. `unpriced_runs` are graded runs whose price is not known; `unknown_cost` is the
-    word for a cost that nobody can tell. `draws` is the k of pass@k and pass^k: the fewest graded runs that a cell of
-    the report has; all three are None where that is only one.
+    word for a cost that nobody can tell. Of a run phase that was settled early, no rate or score is known: what had run
+    by then is no fair sample. `draws` is the k of pass@k and pass^k: the fewest graded runs that a cell of the report
+    has; all three are None where that is only one. `change` is None without a comparison.
     """
 
     variant: Variant
@@ -36,6 +47,7 @@ class VariantReport(NamedTuple):
     draws: int | None
     pass_at_k: float | None
     pass_hat_k: float | None
+    change: VariantChange | None = None
 
     @property
     def cost_usd(self) -> float | None:
@@ -60,7 +72,7 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     report = summary.report
     tallies = [[report.counts((cell,)) for cell in report.cells_of(variant)] for variant in report.matrix.variants]
     fewest = min((counts.graded for by_cell in tallies for counts in by_cell if counts.graded), default=0)
-    draws = fewest if fewest > 1 else None
+    draws = fewest if fewest > 1 and report.settled is None else None
     return tuple(
         _variant_report(summary, variant, by_cell, draws)
         for variant, by_cell in zip(report.matrix.variants, tallies, strict=True)
@@ -71,7 +83,8 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts
     report = summary.report
     cells = report.cells_of(variant)
     slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
-    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell)
+    fair = report.settled is None
+    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell) if fair else None
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
     return VariantReport(
         variant=variant,
@@ -79,14 +92,31 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts
         pass_rate=float(rate.rate) if rate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
-        mean_score=_mean_score(report, slots),
+        mean_score=_mean_score(report, slots) if fair else None,
         figures=report.figures(cells),
-        grader_means=report.grader_means(variant),
+        grader_means=report.grader_means(variant) if fair else {},
         unpriced_runs=_unpriced_runs(report, slots),
         unknown_cost="recorded" if 0 < report.totals.graded <= report.columns.recorded else "unknown",
         draws=draws,
         pass_at_k=_mean_over_cells(pass_at_k, by_cell, draws),
         pass_hat_k=_mean_over_cells(pass_hat_k, by_cell, draws),
+        change=_change(summary, variant),
+    )
+
+
+def _change(summary: Summary, variant: Variant) -> VariantChange | None:
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison):
+        return None
+    key = variant.provider, variant.prompt
+    found = next((each for each in comparison.variants if (each.provider, each.prompt) == key), None)
+    if found is None:
+        return VariantChange(UNKNOWN, "", "")
+    fair = summary.report.settled is None
+    return VariantChange(
+        pass_rate=rate_change(comparison, found) if fair else UNKNOWN,
+        cost=ratio_change(found.differences.cost),
+        latency=ratio_change(found.differences.latency),
     )
 
 

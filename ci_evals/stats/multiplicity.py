@@ -31,13 +31,12 @@ def benjamini_hochberg(p_values: Sequence[float], family_size: int | None = None
         ValueError: where the family is smaller than the list.
     """
     size = _checked_size(p_values, family_size)
-    adjusted = [0.0] * len(p_values)
+    adjusted = [1.0] * len(p_values)
     lowest = 1.0
-    rank = len(p_values)
-    for i in sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True):
+    chosen = [i for i, p in enumerate(p_values) if p < 1]
+    for rank, i in zip(range(len(chosen), 0, -1), sorted(chosen, key=p_values.__getitem__, reverse=True), strict=True):
         lowest = min(lowest, p_values[i] * size / rank)
         adjusted[i] = lowest
-        rank -= 1
     return tuple(adjusted)
 
 

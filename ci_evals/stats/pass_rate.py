@@ -1,12 +1,15 @@
 """The pass rate of a fixed set of cells, and how far noise may have moved it: between runs, or between cases."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
 from ci_evals.stats.beta import beta_quantile
+
+Cells = Iterable[tuple[int, int]] | Mapping[tuple[int, int], int]
+"""(passed, graded) of each cell; or how many cells have these."""
 
 FEWEST_CASES = 5
 """Fewer cases say nothing of others like them."""
@@ -35,7 +38,7 @@ class PassRate(NamedTuple):
         return _clopper_pearson(self.rate, self.n_eff, confidence)
 
 
-def pass_rate(cells: Iterable[tuple[int, int]]) -> PassRate | None:
+def pass_rate(cells: Cells) -> PassRate | None:
     """Estimate from (passed, graded) of each cell; cells without graded runs tell nothing. None if all are so.
     `n_eff` is at least C·n̄ for C cells of n̄ runs each, n̄ being the harmonic mean.
 
@@ -53,7 +56,7 @@ def pass_rate(cells: Iterable[tuple[int, int]]) -> PassRate | None:
     return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / _variance(kinds)))
 
 
-def run_variance(cells: Iterable[tuple[int, int]]) -> float | None:
+def run_variance(cells: Cells) -> float | None:
     """How far runs alone move the pass rate, squared: the variance of its mean, from (passed, graded) of each cell.
 
     Measured as in `pass_rate`, also with its added run where everything passed or failed, so it is never zero.
@@ -69,7 +72,7 @@ def run_variance(cells: Iterable[tuple[int, int]]) -> float | None:
     return rate * (1 - rate) / runs + 1 / runs**2
 
 
-def _kinds(cells: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+def _kinds(cells: Cells) -> dict[tuple[int, int], int]:
     """How many cells have the same counts; those without graded runs left out."""
     return {(k, n): count for (k, n), count in Counter(cells).items() if n}
 

@@ -1,16 +1,19 @@
 """What a suite can see: the drop that it would find, before and after money is spent on runs."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
 from ci_evals.stats.pass_rate import exact_bounds, run_variance
-from ci_evals.stats.stratified import Counts
+from ci_evals.stats.stratified import Strata
 
 _NORMAL = NormalDist()
 _DISCRETENESS = 1.1
 """The exact test needs this much more of a drop than the normal distribution says, for passes are whole numbers."""
+NEWEST_ALONE = 2
+"""Against a pooled history, the newest report alone has to show the drop at so many times the level."""
 
 
 class Plan(NamedTuple):
@@ -33,6 +36,15 @@ class Plan(NamedTuple):
     def noise(self) -> float:
         """The variance of one run of a case, meaned over cases."""
         return self.rate * (1 - self.rate) * (1 - self.correlation)
+
+    def noise_after(self, drop: float) -> float:
+        """The noise when all cases pass less often in proportion, so that the rate falls by `drop`.
+
+        Then cases that never failed vary, too: more noise than in a suite that always had the lower rate.
+        """
+        left = 1 - drop / self.rate if self.rate else 0.0
+        between = self.rate * (1 - self.rate) * self.correlation
+        return self.rate * left * (1 - self.rate * left) - between * left * left
 
     @property
     def total(self) -> int:
@@ -59,16 +71,25 @@ def detectable_gate_drop(
     return None if variance is None else _reach(confidence, power) * sqrt(variance)
 
 
-def detectable_drop(cells: Iterable[Counts], confidence: float = 0.95, power: float = 0.8) -> float | None:
+def detectable_drop(cells: Strata, confidence: float = 0.95, power: float = 0.8) -> float | None:
     """How much the true rate has to fall for the comparison to see it with chance `power`.
 
-    Over cells with runs on both sides, as a fraction of 1; None if there are none. Both sides' standard errors
-    combined, times 1.1 for the discreteness of the exact test.
+    Over cells with runs on both sides, as a fraction of 1; None if there are none, or even a fall to nothing would not
+    be seen. What the base shows is taken to be true, and all cases to get worse in proportion: `comparison_power`.
     """
-    matched = [counts for counts in cells if counts[1] and counts[3]]
-    head = run_variance((passed, runs) for passed, runs, _, _ in matched)
-    base = run_variance((passed, runs) for _, _, passed, runs in matched)
-    return None if head is None or base is None else _DISCRETENESS * _reach(confidence, power) * sqrt(head + base)
+    matched = [(counts, count) for counts, count in Counter(cells).items() if counts[1] and counts[3]]
+    size = sum(count for _, count in matched)
+    if not size:
+        return None
+    rate = sum(count * passed / runs for (_, _, passed, runs), count in matched) / size
+    head, base = (round(size / sum(count / counts[side] for counts, count in matched)) for side in (1, 3))
+    noise = [
+        (passed * (runs - passed) / (runs * (runs - 1)), count) for (_, _, passed, runs), count in matched if runs > 1
+    ]
+    uniform = rate * (1 - rate)
+    within = sum(each * count for each, count in noise) / sum(count for _, count in noise) if noise else uniform
+    correlation = min(1.0, max(0.0, 1 - within / uniform)) if uniform else 0.0
+    return planned_drop(Plan(size, head, rate, correlation), base, confidence, power)
 
 
 def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) -> float:
@@ -105,15 +126,21 @@ def gate_power(plan: Plan, bar: float, confidence: float = 0.95) -> float:
 
 
 def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float = 0.95) -> float:
-    """The chance that the comparison is significant when the true rate falls from `plan.rate` by `drop`.
+    """The chance that the comparison is significant when all cases get worse, in proportion, by `drop` on the mean.
 
-    The formula of `detectable_drop` solved for the power, with the head's noise at the rate that it fell to. Ten plans
-    of 10 to 200 cases were simulated: it is within 0.12 of the exact test's power when every case gets a little worse;
-    when some cases break wholly that is mostly higher.
+    `base_runs` more than `plan.runs` are taken for a pooled history whose newest report has as many as the plan. Where
+    some cases break wholly instead, the chance is mostly higher: those that still pass stay without noise.
     """
-    fallen = plan._replace(rate=max(0.0, plan.rate - drop))
-    error = sqrt(fallen.variance + plan._replace(runs=base_runs).variance)
-    return _NORMAL.cdf(drop / (_DISCRETENESS * error) - _NORMAL.inv_cdf(confidence))
+    fallen = plan.noise_after(drop) / plan.total + 1 / plan.total**2
+    pooled = _seen(drop, fallen + plan._replace(runs=base_runs).variance, confidence)
+    if base_runs <= plan.runs:
+        return pooled
+    return min(pooled, _seen(drop, fallen + plan.variance, 1 - NEWEST_ALONE * (1 - confidence)))
+
+
+def _seen(drop: float, variance: float, confidence: float) -> float:
+    """The chance that a difference with this mean and variance is significant."""
+    return _NORMAL.cdf(drop / (_DISCRETENESS * sqrt(variance)) - _NORMAL.inv_cdf(confidence))
 
 
 def gate_runs_needed(

@@ -6,7 +6,7 @@ the sum of these. Source: M. W. Birch, "The detection of partial association, I:
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import fsum, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from ci_evals.stats.hypergeometric import hypergeometric
 
 Counts = tuple[int, int, int, int]
 """(head passed, head runs, base passed, base runs) of one cell."""
+Strata = Iterable[Counts] | Mapping[Counts, int]
+"""All cells; or how many there are of each kind."""
 
 _LARGEST_SUPPORT = 4000
 _PRECISION_BITS = 96
@@ -41,7 +43,7 @@ class _Margins(NamedTuple):
         return self.mean * (self.n_base / runs) * ((runs - self.passed) / (runs - 1))
 
 
-def stratified_lower(strata: Iterable[Counts], *, largest_support: int = _LARGEST_SUPPORT) -> float:
+def stratified_lower(strata: Strata, *, largest_support: int = _LARGEST_SUPPORT) -> float:
     """The p-value for "the head is worse": the chance of as few passes on the head, given each cell's margins.
 
     Cells that can tell nothing (no runs on one side; all passed, all failed) are left out; 1 if that leaves none.
@@ -52,12 +54,13 @@ def stratified_lower(strata: Iterable[Counts], *, largest_support: int = _LARGES
     return _tail(groups, passed - _certain(groups), largest_support)
 
 
-def stratified_upper(strata: Iterable[Counts], *, largest_support: int = _LARGEST_SUPPORT) -> float:
+def stratified_upper(strata: Strata, *, largest_support: int = _LARGEST_SUPPORT) -> float:
     """The p-value for "the head is better": `stratified_lower` with head and base exchanged."""
-    return stratified_lower(((kb, nb, kh, nh) for kh, nh, kb, nb in strata), largest_support=largest_support)
+    swapped = {(kb, nb, kh, nh): count for (kh, nh, kb, nb), count in Counter(strata).items()}
+    return stratified_lower(swapped, largest_support=largest_support)
 
 
-def _grouped(strata: Iterable[Counts]) -> tuple[Counter[_Margins], int]:
+def _grouped(strata: Strata) -> tuple[Counter[_Margins], int]:
     """How many informative cells have the same margins, and the passes of the head in all of these."""
     groups: Counter[_Margins] = Counter()
     passed = 0

@@ -1,7 +1,7 @@
 """Report against baseline, cell by cell and variant by variant: what got worse, and how sure that is. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,26 +10,28 @@ from msgspec import Struct
 from ci_evals.report import CellKey
 from ci_evals.stats.fisher import fisher_lower, fisher_upper
 from ci_evals.stats.multiplicity import benjamini_hochberg, holm
-from ci_evals.stats.stratified import stratified_lower
 from ci_evals.verdict.differences import Differences, differences
-from ci_evals.verdict.history import Baseline, Tally
+from ci_evals.verdict.history import BaseCell, Baseline, Tally
 from ci_evals.verdict.pairing import (
     SUSPICION,
     CellComparison,
     CellKind,
+    Counted,
     HeadCell,
     Pair,
     VariantKey,
     matched_variants,
     paired,
 )
+from ci_evals.verdict.whole import Fall, fall
 
 
 class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One variant beside its base, over the `cells` that both sides have graded runs of.
 
-    Rates are means over these cells. `p` is that of the exact stratified test for a drop, `adjusted_p` allows for the
-    number of variants. `base_provider` and `base_prompt` are what it was compared with.
+    Rates are means over these cells. `p` is that of `fall`, `adjusted_p` allows for the number of variants;
+    `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
+    `base_provider` and `base_prompt` are what it was compared with.
     """
 
     provider: str
@@ -41,6 +43,7 @@ class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base_rate: float
     p: float
     adjusted_p: float
+    adjusted_p_of_rest: float
     differences: Differences
 
     @property
@@ -68,6 +71,18 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
         return {cell.key: cell for cell in self.cells}
 
     @cached_property
+    def base_variants(self) -> Mapping[VariantKey, VariantKey]:
+        """Which variant of the baseline each one is compared with."""
+        head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
+        return matched_variants(head, self.baseline.variants)
+
+    def base_of(self, key: CellKey) -> BaseCell | None:
+        """What the baseline has of a cell, whatever its case or its variant was called there."""
+        case, *_ = key
+        old_name = found.renamed_from if (found := self.by_key.get(key)) else None
+        return self.baseline.cells.get((old_name or case, *self.base_variants.get(key[1:], key[1:])))
+
+    @cached_property
     def several_variants(self) -> bool:
         return len({(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"}) > 1
 
@@ -81,10 +96,11 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
         chosen = [cell for cell in self.cells if cell.kind in kinds]
         return iter(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
 
-    @property
-    def fallen(self) -> Iterator[VariantComparison]:
-        """The variants that are worse as a whole."""
-        return (variant for variant in self.variants if variant.adjusted_p <= self.alpha)
+    def fallen(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
+        """The variants that are worse as a whole; or that are so even without the cells that regressed."""
+        for variant in self.variants:
+            if (variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p) <= self.alpha:
+                yield variant
 
 
 class NoComparison(NamedTuple):
@@ -97,7 +113,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     """Compare a report with a baseline.
 
     Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and each variant as a
-    whole (exact stratified test over its cells, Holm over the variants).
+    whole (exact stratified tests over its cells, Holm over the variants).
 
     Args:
         head: the cells of the report.
@@ -108,107 +124,146 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     """
     variants = matched_variants([cell.key[1:] for cell in head], base.variants)
     pairs, rest = paired(head, base, variants)
+    cells = _cell_comparisons(pairs, confirm_runs, alpha)
+    regressed = frozenset(cell.key for cell in cells if cell.kind == "regressed")
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
         alpha=alpha,
-        variants=_variant_comparisons(pairs, variants, 1 - alpha),
-        cells=(*_cell_comparisons(pairs, confirm_runs, alpha), *rest),
+        variants=_variant_comparisons(pairs, variants, regressed, 1 - alpha),
+        cells=(*cells, *rest),
     )
 
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """The cells that are to be run again before anything is said of them."""
     pairs, _ = paired(head, base, matched_variants([cell.key[1:] for cell in head], base.variants))
-    return frozenset(pair.head.key for pair in pairs if pair.suspicious)
+    return frozenset(pair.head.key for pair in pairs if pair.counted.suspicious)
 
 
 class _Tested(NamedTuple):
     """One cell's own tests: on all its runs if it was a suspect, else on the planned ones."""
 
-    pair: Pair
     head: Tally
+    base: Tally
     lower: float
     upper: float
     suspect: bool
 
 
+class _Finding(NamedTuple):
+    """What became of a cell, with the p that speaks for it and its adjusted one."""
+
+    kind: CellKind
+    p: float
+    adjusted_p: float
+
+
 def _cell_comparisons(pairs: Sequence[Pair], confirm_runs: int, alpha: float) -> list[CellComparison]:
-    tested = [_test(pair, confirm_runs) for pair in pairs]
-    falls = benjamini_hochberg([each.lower for each in tested])
-    rises = benjamini_hochberg([each.upper for each in tested])
-    return [_classified(*each, alpha) for each in zip(tested, falls, rises, strict=True)]
+    counted = [pair.counted for pair in pairs]
+    tested = {each: _test(each, confirm_runs) for each in dict.fromkeys(counted)}
+    falls = dict(zip(counted, benjamini_hochberg([tested[each].lower for each in counted]), strict=True))
+    rises = dict(zip(counted, benjamini_hochberg([tested[each].upper for each in counted]), strict=True))
+    found = {each: _finding(tests, falls[each], rises[each], alpha) for each, tests in tested.items()}
+    return [_comparison(pair, tested[pair.counted], found[pair.counted]) for pair in pairs]
 
 
-def _test(pair: Pair, confirm_runs: int) -> _Tested:
+def _test(counted: Counted, confirm_runs: int) -> _Tested:
     """p for a drop counts as 1 unless the cell was a suspect and has been confirmed."""
-    planned, more = pair.head.planned, pair.head.confirming
-    base = pair.pool.passed, pair.pool.graded
-    if not pair.suspicious:
-        return _Tested(pair, planned, lower=1.0, upper=fisher_upper(*planned, *base), suspect=False)
+    planned, more, base = counted.planned, counted.confirming, counted.base
+    if not counted.suspicious:
+        return _Tested(planned, base, lower=1.0, upper=fisher_upper(*planned, *base), suspect=False)
     head = Tally(planned.passed + more.passed, planned.graded + more.graded)
-    decided = confirm_runs == 0 or pair.head.confirmed
-    return _Tested(pair, head, lower=fisher_lower(*head, *base) if decided else 1.0, upper=1.0, suspect=True)
+    decided = confirm_runs == 0 or counted.confirmed
+    return _Tested(head, base, lower=fisher_lower(*head, *base) if decided else 1.0, upper=1.0, suspect=True)
 
 
-def _classified(tested: _Tested, fall: float, rise: float, alpha: float) -> CellComparison:
-    pair, head = tested.pair, tested.head
-    base = Tally(pair.pool.passed, pair.pool.graded)
-    kind, p, adjusted = _kind(tested, base, fall, rise, alpha)
+def _comparison(pair: Pair, tested: _Tested, found: _Finding) -> CellComparison:
     case, provider, prompt = pair.head.key
     return CellComparison(
         case=case,
         provider=provider,
         prompt=prompt,
-        kind=kind,
-        head=head,
-        base=base,
-        base_reports=pair.pool.reports,
-        p=p,
-        adjusted_p=adjusted,
+        kind=found.kind,
+        head=tested.head,
+        base=tested.base,
+        base_reports=pair.counted.pool.reports,
+        p=found.p,
+        adjusted_p=found.adjusted_p,
         renamed_from=pair.renamed_from,
         critical=pair.head.critical,
     )
 
 
-def _kind(tested: _Tested, base: Tally, fall: float, rise: float, alpha: float) -> tuple[CellKind, float, float]:
-    """The first kind that fits, with the p that speaks for it and its adjusted one."""
-    head = tested.head
+def _finding(tested: _Tested, fall: float, rise: float, alpha: float) -> _Finding:
+    """The first kind that fits."""
+    head, base = tested.head, tested.base
     if tested.suspect:
         p = fisher_lower(*head, *base)
         lower = head.passed * base.graded < base.passed * head.graded
         if lower and fall <= alpha:
-            return "regressed", p, fall
+            return _Finding("regressed", p, fall)
         if lower and p <= SUSPICION:
-            return "suspect", p, fall
+            return _Finding("suspect", p, fall)
     elif head.passed * base.graded > base.passed * head.graded and rise <= alpha:
-        return "fixed", tested.upper, rise
-    stable = head.passed in (0, head.graded) and base.passed in (0, base.graded)
-    return "unchanged" if stable else "flaky", fisher_lower(*head, *base), fall
+        return _Finding("fixed", tested.upper, rise)
+    same = head.passed == base.passed == 0 or (head.passed == head.graded and base.passed == base.graded)
+    return _Finding("unchanged" if same else "flaky", fisher_lower(*head, *base), fall)
 
 
 def _variant_comparisons(
-    pairs: Iterable[Pair], variants: Mapping[VariantKey, VariantKey], confidence: float
+    pairs: Iterable[Pair],
+    variants: Mapping[VariantKey, VariantKey],
+    regressed: Container[CellKey],
+    confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
     by_variant: dict[VariantKey, list[Pair]] = {}
     for pair in pairs:
         by_variant.setdefault(pair.head.key[1:], []).append(pair)
-    ps = [stratified_lower(pair.table for pair in chosen) for chosen in by_variant.values()]
+    columns = {variant: _column(chosen) for variant, chosen in by_variant.items()}
+    adjusted = holm([column.fall.p for column in columns.values()])
+    rests = holm([_p_of_rest(by_variant[variant], regressed, column.fall.p) for variant, column in columns.items()])
     return tuple(
         VariantComparison(
             provider=variant[0],
             prompt=variant[1],
             base_provider=variants[variant][0],
             base_prompt=variants[variant][1],
-            cells=len(chosen),
-            head_rate=sum(pair.head.planned.rate for pair in chosen) / len(chosen),
-            base_rate=sum(pair.pool.passed / pair.pool.graded for pair in chosen) / len(chosen),
-            p=p,
-            adjusted_p=adjusted,
+            cells=len(by_variant[variant]),
+            head_rate=column.head_rate,
+            base_rate=column.base_rate,
+            p=column.fall.p,
+            adjusted_p=p,
+            adjusted_p_of_rest=p_of_rest,
             differences=differences(
-                [(pair.table, pair.head.figures, pair.base.figures) for pair in chosen], confidence
+                column.fall.tables, [(pair.head.figures, pair.base.figures) for pair in by_variant[variant]], confidence
             ),
         )
-        for (variant, chosen), p, adjusted in zip(by_variant.items(), ps, holm(ps), strict=True)
+        for (variant, column), p, p_of_rest in zip(columns.items(), adjusted, rests, strict=True)
     )
+
+
+class _Column(NamedTuple):
+    """One variant: the means of its cells' pass rates, and the test of these against each other."""
+
+    head_rate: float
+    base_rate: float
+    fall: Fall
+
+
+def _column(pairs: Sequence[Pair]) -> _Column:
+    fallen = _fall(pairs)
+    head = sum(passed / graded * count for (passed, graded, _, _), count in fallen.tables.items())
+    base = sum(passed / graded * count for (_, _, passed, graded), count in fallen.tables.items())
+    return _Column(head / len(pairs), base / len(pairs), fallen)
+
+
+def _p_of_rest(pairs: Sequence[Pair], regressed: Container[CellKey], p: float) -> float:
+    """`p` is that of all cells."""
+    rest = [pair for pair in pairs if pair.head.key not in regressed]
+    return _fall(rest).p if len(rest) < len(pairs) else p
+
+
+def _fall(pairs: Iterable[Pair]) -> Fall:
+    return fall(Counter([(pair.head.planned, pair.series) for pair in pairs]))

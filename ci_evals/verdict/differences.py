@@ -1,16 +1,15 @@
 """By how much a variant as a whole differs from its base: pass rate, score, cost, tokens, latency."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from ci_evals.stats.differences import rate_difference, ratio_of_totals, score_difference
 from ci_evals.stats.intervals import Estimate
 from ci_evals.stats.scores import ScoreSums
+from ci_evals.stats.stratified import Counts
 from ci_evals.verdict.history import CellFigures, Totals
-
-Table = tuple[int, int, int, int]
-"""Head passed, head runs, base passed, base runs."""
 
 
 class Difference(Struct, frozen=True, omit_defaults=True):
@@ -35,21 +34,33 @@ class Differences(Struct, frozen=True, kw_only=True, omit_defaults=True):
     latency: Difference | None = None
 
 
-def differences(cells: Sequence[tuple[Table, CellFigures, CellFigures]], confidence: float) -> Differences:
-    """Compare matched cells: of each its counts, and what head and base runs took. Intervals are two-sided."""
-    scores = [(ScoreSums(*head.scores), ScoreSums(*base.scores)) for _, head, base in cells]
+def differences(
+    tables: Mapping[Counts, int], figures: Sequence[tuple[CellFigures, CellFigures]], confidence: float
+) -> Differences:
+    """Compare matched cells. Intervals are two-sided.
+
+    Args:
+        tables: how many cells have the same counts.
+        figures: what head and base runs of each cell took.
+        confidence: of each interval, in (0, 1).
+    """
     latencies = [
         (head.latency_median_s, base.latency_median_s)
-        for _, head, base in cells
+        for head, base in figures
         if head.latency_median_s is not None and base.latency_median_s is not None
     ]
+    scores = Counter([(head.scores, base.scores) for head, base in figures])
     return Differences(
-        pass_rate=_difference(rate_difference((table for table, _, _ in cells), confidence)),
-        score=_difference(score_difference((pair for pair in scores if pair[0].runs and pair[1].runs), confidence)),
-        cost=_ratio([(head.cost, base.cost) for _, head, base in cells], confidence),
-        tokens=_ratio([(head.tokens, base.tokens) for _, head, base in cells], confidence),
+        pass_rate=_difference(rate_difference(tables, confidence)),
+        score=_difference(score_difference(_score_sums(scores), confidence)),
+        cost=_ratio([(head.cost, base.cost) for head, base in figures], confidence),
+        tokens=_ratio([(head.tokens, base.tokens) for head, base in figures], confidence),
         latency=_difference(ratio_of_totals(latencies, confidence)),
     )
+
+
+def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[ScoreSums, ScoreSums], int]:
+    return {(ScoreSums(*head), ScoreSums(*base)): count for (head, base), count in scores.items()}
 
 
 def _ratio(cells: Sequence[tuple[Totals, Totals]], confidence: float) -> Difference | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +13,7 @@ from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import Bounds, population_rate
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.history import Tally
-from ci_evals.verdict.rules import RuleVerdict, rule_verdicts
+from ci_evals.verdict.rules import RuleVerdict, lack, rule_verdicts
 from ci_evals.verdict.scopes import (
     SEVERITY,
     ScopeVerdict,
@@ -23,7 +24,10 @@ from ci_evals.verdict.scopes import (
     subject,
     tally,
 )
+from ci_evals.verdict.sentences import calm_sentence
 from ci_evals.verdict.words import exact, number_of, percent
+
+FailOn = Literal["fail", "borderline", "never"]
 
 _BAR_IS = {"pass": "met", "borderline": "in doubt", "fail": "missed"}
 
@@ -61,34 +65,72 @@ def decide(report: Report, gate: Gate | None, comparison: Comparison | NoCompari
     return _combined(bars, tuple(found)) if found else bars
 
 
-def exit_code(verdict: Verdict, gate: Gate | None) -> int:
-    """0 pass, 1 fail, 3 no verdict; borderline is 0 unless the gate says `on_borderline: fail`."""
-    blocks = gate is not None and gate.on_borderline == "fail" and not verdict.warning
+def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
+    """0 pass, 1 fail, 3 no verdict; borderline is 0 unless the gate says `on_borderline: fail`.
+
+    Args:
+        verdict: what the gate said.
+        gate: the suite's.
+        fail_on: the mildest verdict that fails, in place of the gate's `on_borderline`; `never`: none does, not even
+            the lack of one.
+    """
+    if fail_on == "never":
+        return 0
+    usual = gate is not None and gate.on_borderline == "fail"
+    blocks = (usual if fail_on is None else fail_on == "borderline") and not verdict.warning
     return {"pass": 0, "borderline": int(blocks), "fail": 1, "error": 3}[verdict.status]
 
 
-def settled(report: Report, gate: Gate | None) -> VerdictStatus | None:
-    """What the bars will say however the runs end that are still to come; None while that is open.
+def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
+    """What the comparison alone says, whatever the report's own bars do; without one there is no verdict."""
+    if not isinstance(comparison, Comparison) or not comparison.compared:
+        return Verdict(status="error", reason=lack(comparison), scopes=())
+    calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
+    rules = _over_looks(report, gate or Gate())
+    found = sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status])
+    return _combined(calm, tuple(found)) if found else calm
+
+
+def settled(report: Report, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
+    """What the bars will say whether all runs that are still to come pass or fail; None while that is open.
 
     Which labels they would have is not known: where metrics have bars, only a failure can be settled.
     """
     rules = _over_looks(report, gate or Gate())
     if _share(report.errored, report.total) > exact(rules.max_error_rate):
         return None
+    spent, allowed = report.budget_violations, rules.max_budget_violations
+    if allowed is not None and spent > allowed:
+        return "fail"
     best, worst = (_worst(_counted(report, rules, passing=passing)) for passing in (True, False))
-    is_open = best.status != worst.status or best.status == "error" or (rules.metrics and best.status != "fail")
-    return None if is_open else best.status
+    if best.status != worst.status or best.status == "error" or (rules.metrics and best.status != "fail"):
+        return None
+    over = allowed is not None and spent + report.totals.missing > allowed
+    return None if over and best.status != "fail" else best.status
+
+
+def missed(report: Report, gate: Gate | None) -> bool:
+    """Whether a bar is surely missed, so that more runs would change nothing."""
+    return _by_bars(report, _over_looks(report, gate or Gate())).status == "fail"
 
 
 def proven(report: Report, gate: Gate | None) -> bool:
-    """Whether every bar is met beyond doubt, so that more runs would change nothing."""
+    """Whether every bar is met beyond doubt, so that more runs would change nothing.
+
+    A bar of 1 never is: the next run may fail.
+    """
     rules = msgspec.structs.replace(_over_looks(report, gate or Gate()), prove=True)
-    barred = [scope for scope in judged_scopes(report, _tallies(report), rules) if scope.bar is not None]
-    return all(scope.status == "pass" and scope.bar is not None and scope.bar < 1 for scope in barred)
+    found = _by_bars(report, rules)
+    return found.status == "pass" and all(scope.bar is None or scope.bar < 1 for scope in found.scopes)
 
 
 def population_bounds(report: Report, gate: Gate | None) -> Bounds | None:
-    """Where the pass rate on new cases like these is, each bound at the gate's confidence; None with too few cases."""
+    """Where the pass rate on new cases like these is, each bound at the gate's confidence.
+
+    None with too few cases, or of a run phase that was settled early: what had run by then is no fair sample.
+    """
+    if report.settled is not None:
+        return None
     width = len(report.matrix.variants)
     tallies = _tallies(report)
     estimate = population_rate(tallies[row : row + width] for row in range(0, len(tallies), width))
@@ -107,7 +149,21 @@ def _tallies(report: Report) -> list[Tally]:
     """The graded runs of every cell; of a run phase that was settled early, with those that the verdict is sure of."""
     if report.settled is not None:
         return _filled(report, passing=report.settled == "fail")
+    return _seen(report)
+
+
+def _seen(report: Report) -> list[Tally]:
     return [tally(report.counts((cell,))) for cell in range(len(report.matrix))]
+
+
+def _without_rates(judged: Iterable[ScopeVerdict], seen: Iterable[ScopeVerdict]) -> tuple[ScopeVerdict, ...]:
+    """What is certain of a run phase that was settled early: statuses, and the runs that took place."""
+    return tuple(
+        msgspec.structs.replace(
+            scope, rate=None, lower=None, upper=None, runs_needed=None, graded=found.graded, failed=found.failed
+        )
+        for scope, found in zip(judged, seen, strict=True)
+    )
 
 
 def _filled(report: Report, *, passing: bool) -> list[Tally]:
@@ -131,7 +187,8 @@ def _worst(scopes: Iterable[ScopeVerdict]) -> ScopeVerdict:
 
 def _by_bars(report: Report, rules: Gate) -> Verdict:
     """The verdict of one report by itself."""
-    scopes = judged_scopes(report, _tallies(report), rules)
+    judged = judged_scopes(report, _tallies(report), rules)
+    scopes = judged if report.settled is None else _without_rates(judged, judged_scopes(report, _seen(report), rules))
     totals = report.totals
     if (problem := _lack_of_evidence(report, scopes, rules)) is not None:
         return Verdict(status="error", reason=problem + _stopped(report), scopes=scopes)
@@ -139,7 +196,7 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
     if rules.max_budget_violations is not None and over > rules.max_budget_violations:
         text = f"{over} runs took more than their budget, and the gate allows {rules.max_budget_violations}"
         return Verdict(status="fail", reason=text + _stopped(report), scopes=scopes)
-    barred = [scope for scope in scopes if scope.bar is not None]
+    barred = [scope for scope in judged if scope.bar is not None]
     worst = max(barred, key=lambda scope: SEVERITY[scope.status])
     too_few = report.settled is None and _share(totals.missing, totals.planned) > exact(rules.max_error_rate)
     if worst.status != "fail" and too_few:
@@ -153,6 +210,8 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
 def _combined(bars: Verdict, found: tuple[RuleVerdict, ...]) -> Verdict:
     """The worst of both; where they are alike, what the comparison says comes first."""
     worst = found[0]
+    if bars.status == "fail" and worst.status == "error":  # what the bars say needs no baseline
+        return msgspec.structs.replace(bars, rules=found)
     if SEVERITY[worst.status] == 0 or SEVERITY[bars.status] > SEVERITY[worst.status]:
         return msgspec.structs.replace(bars, rules=found)
     others = sum(rule.status == worst.status for rule in found) - 1

@@ -6,17 +6,21 @@ from statistics import median
 
 from ci_evals.model import Gate, Variant
 from ci_evals.report import STATUSES, Report
-from ci_evals.stats.pass_rate import pass_rate
+from ci_evals.stats.pass_rate import PassRate, pass_rate
 from ci_evals.verdict.history import NO_RUNS, CellFigures, ReportRef, Tally, Totals, TrendPoint, TrendVariant
 from ci_evals.verdict.pairing import HeadCell
 
 _GRADED = (STATUSES.index("passed"), STATUSES.index("failed"))
 
 
-def head_cells(report: Report, gate: Gate | None) -> list[HeadCell]:
-    """Every cell of a report that has runs, in plan order."""
+def head_cells(report: Report, gate: Gate | None, *, everything: bool = False) -> list[HeadCell]:
+    """Every cell of a report that has runs, in plan order; or `everything` that its suite has."""
     critical_tags = gate.critical_tags if gate else frozenset()
-    return [_head_cell(report, cell, critical_tags) for cell in range(len(report.matrix)) if report.matrix.runs(cell)]
+    return [
+        _head_cell(report, cell, critical_tags)
+        for cell in range(len(report.matrix))
+        if everything or report.matrix.runs(cell)
+    ]
 
 
 def cell_figures(report: Report, cell: int) -> CellFigures:
@@ -34,7 +38,7 @@ def cell_figures(report: Report, cell: int) -> CellFigures:
 
 
 def trend_point(report: Report) -> TrendPoint:
-    """What a report came to."""
+    """What a report came to; without rates if it was settled early, since what had run by then is no fair sample."""
     variants = tuple(_trend_variant(report, variant) for variant in report.matrix.variants)
     return TrendPoint(report_ref(report), report.cases_fingerprint, variants)
 
@@ -60,14 +64,23 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> Head
     )
 
 
+def fresh_rate(report: Report, variant: Variant) -> PassRate | None:
+    """The pass rate of a variant over the runs that repeat no record; None without any.
+
+    None as well where they ended as soon as the verdict was certain: those are no fair sample.
+    """
+    if report.settled is not None:
+        return None
+    return pass_rate(report.fresh(cell) for cell in report.cells_of(variant))
+
+
 def _totals(values: Sequence[float]) -> Totals:
     return Totals(len(values), float(sum(values)), float(sum(value * value for value in values)))
 
 
 def _trend_variant(report: Report, variant: Variant) -> TrendVariant:
     cells = report.cells_of(variant)
-    counts = [report.counts((cell,)) for cell in cells]
-    rate = pass_rate((each.passed, each.graded) for each in counts)
+    rate = fresh_rate(report, variant)
     figures = report.figures(cells)
     return TrendVariant(
         provider=variant.provider,

@@ -1,9 +1,11 @@
 """What the base branch has shown so far: earlier counts of each cell, pooled as long as they agree."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated, NamedTuple
+from itertools import chain
+from typing import Annotated, Literal, NamedTuple
 
+import msgspec
 from msgspec import Meta, Struct
 
 from ci_evals.report import CellKey
@@ -13,7 +15,7 @@ POOLED_RUNS = 30
 """So many runs of a cell are enough for its history."""
 TREND_POINTS = 50
 DISAGREEMENT = 0.2
-"""Two reports of a cell with a two-sided Fisher p at or below this are of different behaviour."""
+"""Newer and older runs with a two-sided p at or below this are of different behaviour."""
 
 
 class Tally(NamedTuple):
@@ -44,6 +46,14 @@ class Pool(NamedTuple):
     passed: int
     graded: int
     reports: int
+
+
+class PoolStep(NamedTuple):
+    """What became of one report's evidence of a cell, and the p of its and all older ones' disagreement with newer."""
+
+    evidence: Evidence
+    outcome: Literal["pooled", "disagrees", "beyond a change", "enough without", "nothing graded"]
+    p: float | None = None
 
 
 class Totals(NamedTuple):
@@ -77,9 +87,14 @@ class BaseCell(Struct, frozen=True):
     figures: CellFigures = NO_FIGURES
 
     @property
+    def series(self) -> tuple[tuple[int, int], ...]:
+        """(passed, graded) of each report that graded runs of this cell, newest first."""
+        return tuple((passed, graded) for _, passed, graded in self.evidence if graded)
+
+    @property
     def pool(self) -> Pool:
-        """The evidence that counts."""
-        return pooled(tuple((each.passed, each.graded) for each in self.evidence))
+        """The evidence that counts for this cell by itself."""
+        return pooled(self.series)
 
 
 class ReportRef(Struct, frozen=True, omit_defaults=True):
@@ -119,6 +134,7 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
         reports: every report that there is evidence of, newest first.
         cells: the cells of the newest one, in its order.
         trend: what the reports came to, newest first, at most `TREND_POINTS`.
+        source: where the newest one is, as a path; None if it is not at hand.
     """
 
     suite: str
@@ -126,6 +142,7 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
     reports: tuple[ReportRef, ...]
     cells: Mapping[CellKey, BaseCell]
     trend: tuple[TrendPoint, ...] = ()
+    source: str | None = None
 
     @cached_property
     def variants(self) -> tuple[tuple[str, str | None], ...]:
@@ -137,18 +154,54 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
 def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
     """Pool (passed, graded) of one cell, newest first, up to about `POOLED_RUNS` runs.
 
-    Stops at the first older report that disagrees with the pool: behaviour on the base branch changed there.
+    Stops where the pool disagrees with all older reports together: behaviour on the base branch changed there. The
+    next report alone has too few runs to show it.
     """
+    recent = list(_recent(evidence))
+    older_passed, older = sum(passed for passed, _ in recent), sum(graded for _, graded in recent)
     passed = graded = reports = 0
-    for more_passed, more in evidence:
-        if not more:
-            continue
-        if fisher_two_sided(more_passed, more, passed, graded) <= DISAGREEMENT:
+    for more_passed, more in recent:
+        if fisher_two_sided(older_passed, older, passed, graded) <= DISAGREEMENT:
             break
         passed, graded, reports = passed + more_passed, graded + more, reports + 1
-        if graded >= POOLED_RUNS:
-            break
+        older_passed, older = older_passed - more_passed, older - more
     return Pool(passed, graded, reports)
+
+
+def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
+    """How `pooled` goes about the evidence of a cell, newest first, report by report."""
+    steps: list[PoolStep] = []
+    known = tuple(evidence)
+    older_passed = older = passed = graded = 0
+    for more_passed, more in _recent((each.passed, each.graded) for each in known):
+        older_passed, older = older_passed + more_passed, older + more
+    changed = False
+    for each in known:
+        if not each.graded:
+            steps.append(PoolStep(each, "nothing graded"))
+        elif changed:
+            steps.append(PoolStep(each, "beyond a change"))
+        elif graded >= POOLED_RUNS:
+            steps.append(PoolStep(each, "enough without"))
+        else:
+            p = fisher_two_sided(older_passed, older, passed, graded) if graded else None
+            changed = p is not None and p <= DISAGREEMENT
+            steps.append(PoolStep(each, "disagrees" if changed else "pooled", p))
+            if not changed:
+                passed, graded = passed + each.passed, graded + each.graded
+                older_passed, older = older_passed - each.passed, older - each.graded
+    return steps
+
+
+def _recent(evidence: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
+    """The newest graded runs, and no more reports than it takes to have enough."""
+    graded = 0
+    for passed, runs in evidence:
+        if graded >= POOLED_RUNS:
+            return
+        if runs:
+            graded += runs
+            yield passed, runs
 
 
 def joined(reports: Sequence[Baseline]) -> Baseline:
@@ -164,17 +217,25 @@ def joined(reports: Sequence[Baseline]) -> Baseline:
     rank = {ref.id: number for number, ref in enumerate(refs)}
     cells = {}
     for key, cell in newest.cells.items():
-        found = {each.report: each for each in cell.evidence}
-        for other in older:
-            if (same := other.cells.get(key)) is not None and same.fingerprint == cell.fingerprint:
-                found |= {each.report: each for each in same.evidence}
-        evidence = sorted(found.values(), key=lambda each: rank[each.report])
+        same = [other for each in older if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint]
+        evidence = sorted(_once(chain(cell.evidence, *(other.evidence for other in same))), key=_by(rank))
         cells[key] = BaseCell(cell.fingerprint, tuple(evidence), cell.figures)
-    points = {point.report.id: point for each in (newest, *older) for point in each.trend}
+    points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
-    return Baseline(
-        suite=newest.suite, name=newest.name, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS])
-    )
+    return msgspec.structs.replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
+
+
+def _once(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
+    """What each report says, as complete as any file has it: an interrupted run has the id of the one that went on."""
+    found: dict[str, Evidence] = {}
+    for each in evidence:
+        if (known := found.get(each.report)) is None or each.graded > known.graded:
+            found[each.report] = each
+    return found.values()
+
+
+def _by(rank: Mapping[str, int]) -> Callable[[Evidence], int]:
+    return lambda each: rank[each.report]
 
 
 def carried(cell: BaseCell | None, fingerprint: str | None) -> tuple[Evidence, ...]:

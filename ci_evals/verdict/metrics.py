@@ -1,4 +1,4 @@
-"""Metrics of classifying graders: their values, how sure they are, and their names in a gate."""
+"""Metrics of classifying graders: their values, and how sure they are."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -10,18 +10,7 @@ from ci_evals.stats import classification
 from ci_evals.stats.agreement import Confusion, confusion
 from ci_evals.stats.jackknife import jackknife_bounds
 from ci_evals.stats.ranking import roc_auc
-
-WHOLE = ("accuracy", "macro_f1")
-BY_LABEL = ("precision", "recall", "f1", "roc_auc")
-USUAL_TASK = "classify"
-
-
-class Metric(NamedTuple):
-    """One figure of one task: `macro_f1`, `recall.refund`, `language/accuracy`."""
-
-    name: str
-    label: str | None = None
-    task: str = USUAL_TASK
+from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, Metric
 
 
 class Measured(NamedTuple):
@@ -31,15 +20,6 @@ class Measured(NamedTuple):
     lower: float | None
     upper: float | None
     runs: int
-
-
-def read_metric(text: str) -> Metric | None:
-    """The metric of a name; None if there is none such."""
-    task, slash, rest = text.partition("/")
-    name, dot, label = (rest if slash else text).partition(".")
-    if (name in WHOLE and not dot) or (name in BY_LABEL and label):
-        return Metric(name, label or None, task if slash else USUAL_TASK)
-    return None
 
 
 def measure(labelled: Labelled, metric: Metric, confidence: float) -> Measured:

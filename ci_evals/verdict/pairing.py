@@ -8,7 +8,16 @@ from msgspec import Struct
 
 from ci_evals.report import CellKey
 from ci_evals.stats.fisher import fisher_lower
-from ci_evals.verdict.history import NO_FIGURES, NO_RUNS, BaseCell, Baseline, CellFigures, Pool, Tally
+from ci_evals.verdict.history import (
+    NO_FIGURES,
+    NO_RUNS,
+    BaseCell,
+    Baseline,
+    CellFigures,
+    Evidence,
+    Pool,
+    Tally,
+)
 
 SUSPICION = 0.30
 """A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
@@ -68,24 +77,34 @@ class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.case, self.provider, self.prompt
 
 
-class Pair(NamedTuple):
-    """A cell and what it is compared with."""
+class Counted(NamedTuple):
+    """The runs that decide about one cell: its own, and the pooled ones of the base. Many cells have the same."""
 
-    head: HeadCell
-    base: BaseCell
+    planned: Tally
+    confirming: Tally
+    confirmed: bool
     pool: Pool
-    renamed_from: str | None
 
     @property
-    def table(self) -> tuple[int, int, int, int]:
-        """The planned runs against the pool."""
-        return *self.head.planned, self.pool.passed, self.pool.graded
+    def base(self) -> Tally:
+        return Tally(self.pool.passed, self.pool.graded)
 
     @property
     def suspicious(self) -> bool:
         """Whether the planned runs are below the base beyond what is usual."""
-        passed, graded, base_passed, base_graded = self.table
-        return passed * base_graded < base_passed * graded and fisher_lower(*self.table) <= SUSPICION
+        base = self.base
+        lower = self.planned.passed * base.graded < base.passed * self.planned.graded
+        return lower and fisher_lower(*self.planned, *base) <= SUSPICION
+
+
+class Pair(NamedTuple):
+    """A cell and what it is compared with. `series` are the graded runs of the base, report by report."""
+
+    head: HeadCell
+    base: BaseCell
+    series: tuple[tuple[int, int], ...]
+    counted: Counted
+    renamed_from: str | None
 
 
 def matched_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
@@ -106,8 +125,9 @@ def paired(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[VariantKey, VariantKey]
 ) -> tuple[list[Pair], list[CellComparison]]:
     """The cells that can be compared, and what is to be said of all others."""
-    mine = {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
+    mine = _by_base_key(head, variants)
     old_names = _renamed(mine, base)
+    pools = _Pools()
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
@@ -115,29 +135,39 @@ def paired(
         found = base.cells.get(base_key if old_name is None else (old_name, *base_key[1:]))
         if found is None:
             rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))
-        elif None not in (found.fingerprint, cell.fingerprint) and found.fingerprint != cell.fingerprint:
-            tally = found.evidence[0] if found.evidence else ("", 0, 0)
-            rest.append(
-                _unpaired(cell.key, "edited", head=cell.planned, base=Tally(*tally[1:]), critical=cell.critical)
-            )
-        elif not (pool := found.pool).graded or not cell.planned.graded:
-            rest.append(
-                _unpaired(
-                    cell.key,
-                    "not compared",
-                    head=cell.planned,
-                    base=Tally(pool.passed, pool.graded),
-                    critical=cell.critical,
-                )
-            )
+            continue
+        series, pool = pools[found.evidence]
+        if found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
+            last = Tally(*found.evidence[0][1:]) if found.evidence else NO_RUNS
+            rest.append(_unpaired(cell.key, "edited", head=cell.planned, base=last, critical=cell.critical))
+        elif not series or not cell.planned.graded:
+            both = {"head": cell.planned, "base": Tally(pool.passed, pool.graded)}
+            rest.append(_unpaired(cell.key, "not compared", **both, critical=cell.critical))
         else:
-            pairs.append(Pair(cell, found, pool, old_name))
+            counted = Counted(cell.planned, cell.confirming, cell.confirmed, pool)
+            pairs.append(Pair(cell, found, series, counted, old_name))
     taken = {(old, *key[1:]) for key, old in old_names.items()}
     for key, base_cell in base.cells.items():
         if key not in mine and key not in taken:
             pool = base_cell.pool
             rest.append(_unpaired(key, "removed", base=Tally(pool.passed, pool.graded)))
     return pairs, rest
+
+
+class _Pools(dict[tuple[Evidence, ...], tuple[tuple[tuple[int, int], ...], Pool]]):
+    """The graded runs of a base cell and their pool, by its evidence: thousands of cells share a few patterns."""
+
+    def __missing__(self, evidence: tuple[Evidence, ...]) -> tuple[tuple[tuple[int, int], ...], Pool]:
+        cell = BaseCell(None, evidence)
+        self[evidence] = found = cell.series, cell.pool
+        return found
+
+
+def _by_base_key(head: Iterable[HeadCell], variants: Mapping[VariantKey, VariantKey]) -> Mapping[CellKey, HeadCell]:
+    """The cells by what they would be called in the base."""
+    if all(mine == theirs for mine, theirs in variants.items()):
+        return {cell.key: cell for cell in head}
+    return {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
 
 
 def _renamed(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:

@@ -5,7 +5,9 @@ from fractions import Fraction
 
 from ci_evals.model import Gate, Variant
 from ci_evals.report import Report
-from ci_evals.stats.pass_rate import PassRate, pass_rate
+from ci_evals.stats.looks import look_confidence
+from ci_evals.stats.pass_rate import PassRate
+from ci_evals.verdict.head import fresh_rate
 from ci_evals.verdict.history import TrendPoint, TrendVariant
 from ci_evals.verdict.words import name_of, percent
 
@@ -22,29 +24,33 @@ def broken(report: Report, rules: Gate, trend: Sequence[TrendPoint]) -> Iterator
         return
     same = [point for point in trend if point.cases == report.cases_fingerprint]
     for variant in report.matrix.variants:
-        counts = [report.counts((cell,)) for cell in report.cells_of(variant)]
-        found = pass_rate((each.passed, each.graded) for each in counts)
+        found = fresh_rate(report, variant)
         best = best_stable_rate([_of(point, variant) for point in same], rules.confidence)
         if found is None or best is None:
             continue
         upper = found.bounds(rules.confidence).upper
         if upper < best:
             of = f"{name_of(str(variant))}: " if len(report.matrix.variants) > 1 else ""
-            rate, sure = percent(float(found.rate), best), percent(rules.confidence, rules.confidence)
+            rate, sure = percent(float(found.rate), best), percent(rules.confidence)
             at_most = f"({sure} sure: at most {percent(upper, best)})"
             yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that it has held before"
 
 
 def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -> float | None:
-    """The highest lower bound of `STABLE_REPORTS` reports in a row, taken together; None with fewer."""
+    """The highest lower bound of `STABLE_REPORTS` reports in a row, taken together; None with fewer.
+
+    Of many bounds the highest is too high more often than one of them is, so each is at the confidence that is right
+    for the highest of as many as do not overlap.
+    """
     bounds = []
+    each_confidence = look_confidence(confidence, max(1, len(points) // STABLE_REPORTS))
     for start in range(len(points) - STABLE_REPORTS + 1):
         window = [each for each in points[start : start + STABLE_REPORTS] if each is not None and each.n_eff]
         rated = [(each.pass_rate, each.n_eff) for each in window if each.pass_rate is not None]
         if len(rated) == STABLE_REPORTS:
             weight = sum(n_eff for _, n_eff in rated)
             rate = sum(rate * n_eff for rate, n_eff in rated) / weight
-            bounds.append(PassRate(Fraction(min(1.0, rate)), weight).bounds(confidence).lower)
+            bounds.append(PassRate(Fraction(min(1.0, rate)), weight).bounds(each_confidence).lower)
     return max(bounds, default=None)
 
 

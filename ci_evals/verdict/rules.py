@@ -1,18 +1,18 @@
 """What follows from the comparison for merging: regressions, falls of a whole variant, ratchet, cost, latency."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
 from msgspec import Struct
 
 from ci_evals.model import Gate
-from ci_evals.report import Report
+from ci_evals.report import CellKey, Report
 from ci_evals.verdict import ratchet
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
 from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.scopes import VerdictStatus
-from ci_evals.verdict.sentences import cell_sentence, variant_name, variant_sentence
+from ci_evals.verdict.sentences import cell_sentence, nothing_compared, variant_name, variant_sentence
 from ci_evals.verdict.words import number_of, percent
 
 RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
@@ -30,25 +30,38 @@ def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoCompar
     """Every rule that speaks against merging."""
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
-            yield RuleVerdict("baseline", "error", f"{_lack(comparison)}, and the gate requires a comparison")
+            yield RuleVerdict("baseline", "error", f"{lack(comparison)}, and the gate requires a comparison")
         return
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
+    # What had run when a verdict was settled early is no fair sample, and its failures are red already.
+    falls = _falls(comparison, rules, red) if report.settled is None else ()
     yield from chain(
         _critical(comparison),
         _regressions(comparison, rules, red),
-        (RuleVerdict("variant", red, variant_sentence(comparison, each)) for each in comparison.fallen),
+        falls,
         (RuleVerdict("ratchet", "fail", text) for text in ratchet.broken(report, rules, comparison.baseline.trend)),
         _increases(comparison, rules),
     )
 
 
-def _lack(comparison: Comparison | NoComparison | None) -> str:
+def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]) -> frozenset[CellKey]:
+    """The regressed cells that make the gate red."""
+    if not isinstance(comparison, Comparison):
+        return frozenset()
+    red = {each.rule for each in found if each.status == "fail"}
+    return frozenset(
+        cell.key for cell in comparison.of("regressed") if ("critical" if cell.critical else "regressions") in red
+    )
+
+
+def lack(comparison: Comparison | NoComparison | None) -> str:
+    """Why there is nothing to go by."""
     match comparison:
         case None:
             return "no baseline: none was named with --baseline"
         case NoComparison(reason):
             return reason
-    return f"nothing to compare: no case has graded runs both here and on {comparison.baseline.name}"
+    return nothing_compared(comparison)
 
 
 def _critical(comparison: Comparison) -> Iterator[RuleVerdict]:
@@ -61,8 +74,17 @@ def _regressions(comparison: Comparison, rules: Gate, red: VerdictStatus) -> Ite
     regressed = [cell for cell in comparison.of("regressed") if not cell.critical]
     if len(regressed) > rules.max_regressions:
         first, *others = regressed
-        more = f" ({number_of(len(others), 'more case')} regressed)" if others else ""
-        yield RuleVerdict("regressions", red, cell_sentence(comparison, first) + more)
+        more = [f"{number_of(len(others), 'more case')} regressed"] if others else []
+        more += [f"the gate allows {rules.max_regressions}"] if rules.max_regressions else []
+        text = cell_sentence(comparison, first) + (f" ({', and '.join(more)})" if more else "")
+        yield RuleVerdict("regressions", red, text)
+
+
+def _falls(comparison: Comparison, rules: Gate, red: VerdictStatus) -> Iterator[RuleVerdict]:
+    """Variants that are worse as a whole; regressions that the gate allows are left out of that."""
+    allowed = rules.max_regressions > 0
+    for variant in comparison.fallen(beyond_regressions=allowed):
+        yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
 
 
 def _increases(comparison: Comparison, rules: Gate) -> Iterator[RuleVerdict]:

@@ -11,7 +11,8 @@ from ci_evals.model import Gate
 from ci_evals.report import Counts, Report
 from ci_evals.stats.pass_rate import Bounds, PassRate, pass_rate
 from ci_evals.verdict.history import Tally
-from ci_evals.verdict.metrics import measure, read_metric, tasks_of
+from ci_evals.verdict.metric_names import read_metric
+from ci_evals.verdict.metrics import measure, tasks_of
 from ci_evals.verdict.words import exact, name_of, number_of, percent
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
@@ -23,7 +24,8 @@ MOST_RUNS = 100
 
 
 class ScopeVerdict(Struct, frozen=True, kw_only=True):
-    """What the gate says of one part of the matrix. Rates are fractions in [0, 1]; None where no run was graded.
+    """What the gate says of one part of the matrix. Rates are fractions in [0, 1]; None where no run was graded, or
+    where the runs ended as soon as the verdict was certain: they are no fair sample.
 
     A scope without a `bar` is there to be shown: it passes unless none of its runs was graded. `lower` and `upper`
     are one-sided bounds at the gate's confidence. `cases`, `graded` and `failed` are numbers of cases and of runs.
@@ -97,7 +99,7 @@ def sentence(scope: ScopeVerdict, rules: Gate) -> str:
             return f"{scope.failed} of {number_of(scope.graded, 'run')} failed, and every run must pass"
         return f"{scope.graded} of {number_of(scope.graded, 'run')} passed"
     rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
-    sure = f"{percent(rules.confidence, rules.confidence)} sure"
+    sure = f"{percent(rules.confidence)} sure"
     at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
     if scope.status == "fail":
         return f"{what}{rate} is below the bar of {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"

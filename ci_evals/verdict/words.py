@@ -6,6 +6,7 @@ from itertools import count
 from math import floor, log10
 
 _LONGEST_NAME = 80
+_RAREST = 1e-15
 
 
 def percent(rate: float, *marks: float) -> str:
@@ -42,7 +43,9 @@ def name_of(name: str) -> str:
 
 def once_in(p: float) -> str:
     """A chance as a frequency with two digits that count: `once in 18,000`."""
-    return f"once in {_two_digits(1 / p):,}" if p else "less than once in 10^300"
+    if p < _RAREST:
+        return "less than once in 10^15"
+    return f"once in {_two_digits(1 / p):,}"
 
 
 def _two_digits(value: float) -> int:

@@ -15,7 +15,7 @@ from leftovers import comparable, journal_lines, journaled, report_in
 from processes import Finished, ci_evals, finished, start
 from suites import ECHO, chat, write_suite
 
-from ci_evals.app import write_reports
+from ci_evals.conclusion import write_reports
 from ci_evals.config.load import load_suite
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.shards import Shard

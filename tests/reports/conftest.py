@@ -2,11 +2,12 @@
 
 import msgspec
 import pytest
-from factories import grade_of, report_of
+from factories import STARTED_AT, baseline_of, grade_of, report_of
 
 from ci_evals.model import Gate, Message, Response, Result, ToolCall, Variant
-from ci_evals.report import Report
-from ci_evals.reports.summary import Summary
+from ci_evals.report import Looks, Report
+from ci_evals.reports.summary import Summary, summarize
+from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import decide
 
 GPT = Variant("openai:gpt-4o-mini", "polite")
@@ -71,6 +72,125 @@ def hostile() -> Summary:
         interrupted=HOSTILE,
     )
     return summary_of(report)
+
+
+DAY_S = 86_400
+PLAIN = Gate(min_pass_rate=0.7)
+
+
+def compared(report: Report, *bases: Report, gate: Gate | None = PLAIN, name: str = "main") -> Summary:
+    return summarize(report, gate, baseline_of(*bases, gate=gate, name=name), confirm_runs=7)
+
+
+@pytest.fixture
+def regressed() -> Summary:
+    """One case is worse, which confirm runs made sure of; it is within its own bar."""
+    earlier = [
+        report_of({"refund": "PPPPPPPPPP", "greet": "PPPPPPPPPP"}, started_at=STARTED_AT - days * DAY_S)
+        for days in (1, 2, 3)
+    ]
+    report = report_of(
+        {"refund": "PFF", "greet": "PPP"},
+        confirming={"refund": "FPFFPFF"},
+        cases={"refund": {"min_pass_rate": 0.3}},
+        looks=Looks((3, 6, 10), 1),
+    )
+    return compared(report, *earlier)
+
+
+@pytest.fixture
+def changed() -> Summary:
+    """Something of each kind beside nothing that is surely worse."""
+    base = report_of(
+        {
+            "possible": (28, 30),
+            "mended": (0, 30),
+            "old name": (30, 30),
+            "gone": (30, 30),
+            "reworded": (9, 30),
+            "never good": (0, 30),
+            "wavering": (20, 30),
+            "steady": (30, 30),
+            "asleep": "EEE",
+        },
+        started_at=STARTED_AT - 3 * 3600,
+    )
+    report = report_of(
+        {
+            "possible": "PPF",
+            "mended": "PPP",
+            "new name": "PPP",
+            "reworded": "PPP",
+            "brand new": "PFF",
+            "never good": "FFF",
+            "wavering": "PPF",
+            "steady": "PPP",
+            "asleep": "PPP",
+        },
+        confirming={"possible": "PPPPPPF"},
+        asks={"new name": "old name", "reworded": "another question"},
+        cases={"wavering": {"min_pass_rate": 0.5}},
+    )
+    return compared(report, base)
+
+
+@pytest.fixture
+def several() -> Summary:
+    """Three variants of which one is new, one much worse as a whole, dearer and slower, and one better."""
+    names = [f"case {number}" for number in range(5)]
+    old, new = Variant("gpt", "polite"), Variant("haiku", "polite")
+    base = report_of(
+        {name: ["PPPPPPPPPP", "PFPFPFPFPF"] for name in names}, variants=(old, new), started_at=STARTED_AT - 60
+    )
+
+    def slower(result: Result) -> Result:
+        if result.provider != "gpt":
+            return result
+        return msgspec.structs.replace(result, cost_usd=0.0013, latency_s=0.8 + 0.01 * int(result.case.split()[1]))
+
+    report = report_of(
+        {name: ["PPF", "PPP", "PPP"] for name in names}, variants=(old, new, Variant("flash", "polite")), edit=slower
+    )
+    return compared(report, base, gate=Gate(min_pass_rate=0.6))
+
+
+@pytest.fixture
+def uncompared() -> Summary:
+    reason = "no baseline: there is no report at main/report.json"
+    return summarize(report_of({"capital": "PPP"}), None, NoComparison(reason))
+
+
+@pytest.fixture
+def settled() -> Summary:
+    """Stopped when no outcome of the rest could have met the bar."""
+    cells = {f"case {number}": "F.." if number < 9 else "PP." for number in range(15)}
+    base = report_of(dict.fromkeys(cells, "PPP"), started_at=STARTED_AT - DAY_S)
+    report = report_of(cells, settled="fail")
+    return compared(report, base, gate=Gate(min_pass_rate=0.9))
+
+
+@pytest.fixture
+def hostile_comparison() -> Summary:
+    """As `hostile`, with a baseline of the same kind."""
+    names = [f"{word} {HOSTILE}" for word in ("worse", "maybe", "better", "edited", "flaky")]
+    worse, maybe, better, edited, flaky = names
+    model = Variant(f"model {HOSTILE}")
+    base = report_of(
+        {worse: (30, 30), maybe: (28, 30), better: (0, 30), edited: "P", f"gone {HOSTILE}": "P", flaky: (20, 30)},
+        variants=(model, Variant(f"old {HOSTILE}")),
+        started_at=STARTED_AT - 60,
+        suite={"revision": HOSTILE},
+    )
+    report = report_of(
+        {worse: "FFF", maybe: "PPF", better: "PPP", edited: "P", flaky: "PPF", f"came {HOSTILE}": "P"},
+        confirming={worse: "FFFFFFF", maybe: "PPPPPPF"},
+        variants=(model, Variant(f"new {HOSTILE}"), Variant(f"newer {HOSTILE}")),
+        asks={edited: "other", f"came {HOSTILE}": f"gone {HOSTILE}"},
+        cases={flaky: {"min_pass_rate": 0.5}},
+        edit=_hostile_result,
+        suite={"name": HOSTILE},
+    )
+    return compared(report, base, gate=None, name=HOSTILE)
 
 
 def _flight_result(result: Result) -> Result:

@@ -158,4 +158,4 @@ def test_code_holds_in_a_table_and_in_html() -> None:
 
 def test_plain_text_notifies_nobody_and_links_to_nothing() -> None:
     assert plain("by @octocat in #12, GH-7") == "by @\u200boctocat in #\u200b12, GH-\u200b7"
-    assert plain("https://x.y at deadbeef1") == "https:\u200b//x.y at d\u200beadbeef1"
+    assert plain("https://x.y at deadbeef1") == "https:\u200b//x.y at d\u200beadbee\u200bf1"

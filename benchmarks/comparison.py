@@ -1,0 +1,59 @@
+"""Compares so many cells with their pooled history, as a pull request does, and prints what that costs in seconds."""
+
+import gc
+import random
+import sys
+import time
+
+from ci_evals.report import CellKey
+from ci_evals.verdict.comparison import compare
+from ci_evals.verdict.history import BaseCell, Baseline, CellFigures, Evidence, ReportRef, Tally, Totals
+from ci_evals.verdict.pairing import HeadCell
+
+REPORTS, RUNS = 10, 3
+FLAKY, BROKEN = 8, 2
+"""Of a hundred cells; all others pass always."""
+
+
+def main(cells: int) -> None:
+    rng = random.Random(1)
+    refs = tuple(ReportRef(f"{number:032x}", -float(number)) for number in range(REPORTS))
+    head: list[HeadCell] = []
+    base: dict[CellKey, BaseCell] = {}
+    for number in range(cells):
+        kind = number % 100
+        rate = rng.random() if kind < FLAKY else 1.0
+        key = (f"case {number}", "agent", None)
+        evidence = tuple(Evidence(ref.id, drawn(rng, rate), RUNS) for ref in refs)
+        base[key] = BaseCell(f"{number:016x}", evidence, figures(rng, evidence[0].passed))
+        passed = 0 if FLAKY <= kind < FLAKY + BROKEN else drawn(rng, rate)
+        head.append(HeadCell(key, f"{number:016x}", Tally(passed, RUNS), figures=figures(rng, passed)))
+    baseline = Baseline(suite="benchmark", reports=refs, cells=base)
+    gc.collect()
+    gc.freeze()  # as the command does when it starts
+    started = time.process_time()
+    compare(head, baseline, confirm_runs=7)
+    print(time.process_time() - started)
+
+
+def drawn(rng: random.Random, rate: float) -> int:
+    """How many of a cell's runs pass."""
+    return sum(rng.random() < rate for _ in range(RUNS))
+
+
+def figures(rng: random.Random, passed: int) -> CellFigures:
+    tokens = [float(rng.randrange(200, 900)) for _ in range(RUNS)]
+    return CellFigures(
+        scores=Totals(RUNS, float(passed), float(passed)),
+        cost=totals([each * 2e-6 for each in tokens]),
+        tokens=totals(tokens),
+        latency_median_s=rng.uniform(0.5, 3),
+    )
+
+
+def totals(values: list[float]) -> Totals:
+    return Totals(len(values), sum(values), sum(value * value for value in values))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,54 @@
+"""Which cases are annotated, and with what: regressions first, then what fails, then what could not be judged."""
+
+from collections.abc import Callable, Iterator
+
+from ci_evals.github.annotations import Annotation, Level
+from ci_evals.reports.findings import JudgedCell, findings, judged_cells, results_of, why
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.sentences import cell_finding, cell_name
+
+PathOf = Callable[[str], str | None]
+"""From a file as the user named it to its path in the repository; None if it is not in there."""
+
+
+def remarks(summary: Summary, path_of: PathOf) -> Iterator[Annotation]:
+    """What is shown beside the lines of the suite, the most important first.
+
+    Args:
+        summary: what was found.
+        path_of: where the repository has a file.
+    """
+    level: Level = "error" if summary.verdict.status == "fail" else "warning"
+    regressed = _regressed(summary)
+    for cell, finding, name in regressed:
+        yield _remark(summary, cell, level, f"Regressed: {name}", finding, path_of)
+    named = {cell.cell for cell, _, _ in regressed}
+    found = findings(summary)
+    for cell in found.failed:
+        if cell.cell not in named:
+            yield _remark(summary, cell, level, f"Failing: {_name(summary, cell)}", cell.tally, path_of)
+    for cell in found.errored:
+        yield _remark(summary, cell, "warning", f"No verdict: {_name(summary, cell)}", cell.tally, path_of)
+
+
+def _regressed(summary: Summary) -> list[tuple[JudgedCell, str, str]]:
+    comparison, matrix = summary.comparison, summary.report.matrix
+    if not isinstance(comparison, Comparison) or not comparison.counts.get("regressed"):
+        return []
+    by_key = {matrix.key(cell.cell): cell for cell in judged_cells(summary)}
+    return [
+        (by_key[each.key], cell_finding(comparison, each), cell_name(comparison, each))
+        for each in comparison.of("regressed")
+    ]
+
+
+def _remark(summary: Summary, cell: JudgedCell, level: Level, title: str, finding: str, path_of: PathOf) -> Annotation:
+    results = results_of(summary.report, cell.cell, "failed", 1) or results_of(summary.report, cell.cell, "errored", 1)
+    lines = [finding, *(why(results[0])[:1] if results else ())]
+    return Annotation(level, "\n".join(lines), path_of(cell.case.file), cell.case.line, title)
+
+
+def _name(summary: Summary, cell: JudgedCell) -> str:
+    several = len(summary.report.matrix.variants) > 1
+    return f"{cell.case.id} on {cell.variant}" if several else cell.case.id

@@ -1,0 +1,83 @@
+"""What saved reports recall: everything that a later comment needs, and what a baseline answered."""
+
+from collections.abc import Collection, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals.errors import StorageError
+from ci_evals.model import Result
+from ci_evals.report import CellKey
+from ci_evals.reports import json_summary
+from ci_evals.reports.findings import answer_text
+from ci_evals.reports.json_report import REPORT
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import shortened
+from ci_evals.verdict.comparison import Comparison
+
+MOST_ANSWERS: Final = 100
+ANSWER_CHARACTERS: Final = 2000
+
+
+def read_summary(path: Path) -> Summary:
+    """Read one report.json, or the one in a folder, back as what it was made from.
+
+    Raises:
+        StorageError: there is none, it is damaged, or another version of ci-evals wrote it.
+    """
+    path = path / REPORT if path.is_dir() else path
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return json_summary.read(content)
+    except ValueError as error:
+        raise StorageError(f"{path}: is no report that this version of ci-evals wrote: {error}") from error
+
+
+def with_answers(summary: Summary) -> Summary:
+    """The summary with what the baseline answered to the cells that regressed, where its file is still at hand."""
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison) or comparison.baseline.source is None:
+        return summary
+    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in comparison.variants}
+    wanted = {
+        (cell.renamed_from or cell.case, *base.get(cell.key[1:], cell.key[1:])): cell.key
+        for cell in islice(comparison.of("regressed"), MOST_ANSWERS)
+    }
+    found = _answers(Path(comparison.baseline.source), wanted.keys()) if wanted else {}
+    return summary._replace(before={wanted[key]: text for key, text in found.items()})
+
+
+class _RawResults(Struct):
+    """The results of a report.json as they are written."""
+
+    results: list[msgspec.Raw]
+
+
+class _Named(Struct):
+    """Whose result it is, and how it ended."""
+
+    case: str
+    provider: str
+    status: str
+    prompt: str | None = None
+
+
+def _answers(path: Path, keys: Collection[CellKey]) -> Mapping[CellKey, str]:
+    """The first answer to each of these cells that passed."""
+    answers: dict[CellKey, str] = {}
+    try:
+        for raw in msgspec.json.decode(path.read_bytes(), type=_RawResults).results:
+            named = msgspec.json.decode(raw, type=_Named)
+            key = named.case, named.provider, named.prompt
+            if named.status == "passed" and key in keys and key not in answers:
+                answer = answer_text(msgspec.json.decode(raw, type=Result))
+                answers[key] = shortened(answer or "", ANSWER_CHARACTERS)
+    except (OSError, msgspec.DecodeError):  # it was read before; an answer less is no reason to lose the verdict
+        return answers
+    return answers

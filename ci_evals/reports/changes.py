@@ -1,0 +1,123 @@
+"""Beside the baseline: which cells are worse, which may be, and which are only as bad as they were."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ci_evals.model import Variant
+from ci_evals.reports.findings import JudgedCell, findings, judged_cells
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.pairing import CellComparison, CellKind
+from ci_evals.verdict.sentences import cell_finding, of_runs
+from ci_evals.verdict.words import number_of, percent
+
+_WORDS = ("new variant", "removed variant", "new", "edited", "renamed", "removed", "not compared")
+
+
+class ComparedCell(NamedTuple):
+    """A cell with what the comparison says of it; None where there is no comparison."""
+
+    judged: JudgedCell
+    found: CellComparison | None
+
+    @property
+    def renamed_from(self) -> str | None:
+        return self.found.renamed_from if self.found else None
+
+    @property
+    def failing(self) -> bool:
+        return self.judged.outcome == "failed"
+
+
+class Changes(NamedTuple):
+    """The cells that a reviewer looks at.
+
+    `regressed`, `possible` and `fixed` are what the comparison found, the surest first. `failing` and `still_failing`
+    are other cells below their bar, those that were below it on the base branch apart; `flaky` are within it but with
+    failed runs. The last three have the lowest share of passed runs first.
+    """
+
+    regressed: tuple[ComparedCell, ...]
+    possible: tuple[ComparedCell, ...]
+    fixed: tuple[ComparedCell, ...]
+    failing: tuple[ComparedCell, ...]
+    still_failing: tuple[ComparedCell, ...]
+    flaky: tuple[ComparedCell, ...]
+
+
+def changes(summary: Summary) -> Changes:
+    """Sort the cells of a report; one that is worse, or may be, is in no other group."""
+    compared = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    known = compared.by_key if compared else {}
+    keys = {cell.key: cell for cell in judged_cells(summary)} if compared else {}
+
+    def of(kind: CellKind) -> tuple[ComparedCell, ...]:
+        chosen = compared.of(kind) if compared else ()
+        return tuple(ComparedCell(keys[each.key], each) for each in chosen if each.key in keys)
+
+    regressed, possible, fixed = of("regressed"), of("suspect"), of("fixed")
+    named = {each.judged.key for each in (*regressed, *possible)}
+    found = findings(summary)
+    below = [ComparedCell(cell, known.get(cell.key)) for cell in found.failed if cell.key not in named]
+    flaky = [ComparedCell(cell, known.get(cell.key)) for cell in found.flaky if cell.key not in named]
+    return Changes(
+        regressed=regressed,
+        possible=possible,
+        fixed=fixed,
+        failing=tuple(each for each in below if not _was_failing(each)),
+        still_failing=tuple(each for each in below if _was_failing(each)),
+        flaky=tuple(flaky),
+    )
+
+
+def _was_failing(cell: ComparedCell) -> bool:
+    """Whether the base was below the bar too, on the same question."""
+    found = cell.found
+    return found is not None and found.p is not None and found.base.rate < cell.judged.bar
+
+
+class Roster(NamedTuple):
+    """What came, went or is not what it was: `3 edited`. A name is one text, or an old and a new one."""
+
+    word: str
+    names: tuple[tuple[str, ...], ...]
+
+    @property
+    def counted(self) -> str:
+        """`3 cases edited`, `1 variant new`."""
+        word = self.word.removesuffix(" variant")
+        return f"{number_of(len(self.names), 'case' if word == self.word else 'variant')} {word}"
+
+
+def rosters(comparison: Comparison) -> list[Roster]:
+    """Whole variants first, then cases; a case that several variants have alike is named once."""
+    here = {cell.key[1:] for cell in comparison.cells if cell.kind != "removed"}
+    common = {cell.key[1:] for cell in comparison.cells if cell.kind not in ("new", "removed")}
+    found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in _WORDS}
+    for cell in comparison.cells:
+        variant = cell.key[1:]
+        if variant not in common and (cell.kind == "new" or variant not in here):
+            found[f"{cell.kind} variant"][(str(Variant(*variant)),)] = None
+        elif cell.kind in _WORDS:
+            found[cell.kind][(cell.case,)] = None
+        if cell.renamed_from is not None:
+            found["renamed"][cell.renamed_from, cell.case] = None
+    return [Roster(word, tuple(names)) for word, names in found.items() if names]
+
+
+def roster_title(lists: Iterable[Roster]) -> str:
+    """`New, edited, removed`."""
+    return ", ".join(dict.fromkeys(roster.word.removesuffix(" variant") for roster in lists)).capitalize()
+
+
+def finding_of(cell: ComparedCell, comparison: Comparison | NoComparison | None) -> str:
+    """What became of a cell: what the comparison found, or how many of its runs passed here and on the base."""
+    judged, found = cell
+    text = judged.tally
+    if judged.outcome == "flaky" and judged.flip_rate is not None:
+        text = f"{text}, flip rate {percent(round(judged.flip_rate, 3))}"
+    if found is None or not isinstance(comparison, Comparison):
+        return text
+    if found.kind in ("regressed", "suspect", "fixed"):
+        return cell_finding(comparison, found)
+    return f"{text}; {of_runs(found.base)} on {comparison.baseline.name}" if found.base.graded else text

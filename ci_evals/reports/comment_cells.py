@@ -1,0 +1,132 @@
+"""The parts of the comment that list cases: what got worse first, and everything that is no news folded."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from ci_evals.model import Variant
+from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, rosters
+from ci_evals.reports.comment_diff import difference
+from ci_evals.reports.comment_text import write
+from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, judged_cells, place_of, why
+from ci_evals.reports.fitting import Entry, Section
+from ci_evals.reports.markdown_text import Markdown, code
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import shortened
+from ci_evals.stats.flips import suite_flip_rate
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.words import percent
+
+MOST_ENTRIES: Final = 200  # of a section: more than that have no room anyway
+MORE: Final = "- … and {number} more"
+
+_MOST_NAMES = 20
+_ANSWER_CHARACTERS = 1500
+
+
+class Cells:
+    """Makes sections of the cells of a summary.
+
+    Args:
+        summary: what was found.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+        self._report = summary.report
+        self._found = changes(summary)
+
+    def worse(self) -> Section:
+        """What regressed, with the reason, unfolding to the answers before and now."""
+        return self._unfolding("🔴 Regressed", "regressed case", 2, self._found.regressed)
+
+    def failing(self) -> Section:
+        """What is below its bar, and was not so on the base branch as far as is known."""
+        return self._unfolding("❌ Failing", "failing case", 5, self._found.failing)
+
+    def others(self) -> Iterator[Section]:
+        """All else, in the order of reading."""
+        found = self._found
+        title = f"Possible, within noise ({len(found.possible)})"
+        yield folded(title, "possibly worse case", 7, self._lines(found.possible), len(found.possible))
+        yield self._listed("🎉 Fixed", "fixed case", 8, found.fixed)
+        yield self._listed("Still failing", "case that still fails", 6, found.still_failing)
+        yield self._changed()
+        again = f": running again would change {percent(rate)} of the verdicts" if (rate := self._flip_rate) else ""
+        title = f"Flaky ({len(found.flaky)}){again}"
+        yield folded(title, "flaky case", 10, self._lines(found.flaky), len(found.flaky))
+
+    @cached_property
+    def _flip_rate(self) -> float | None:
+        """The chance that a run ends otherwise when it is run again."""
+        rate = suite_flip_rate((cell.counts.passed, cell.counts.graded) for cell in judged_cells(self._summary))
+        return None if rate is None else round(rate, 3)
+
+    def _unfolding(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Section:
+        entries = [self._entry(cell) for cell in cells[:MOST_ENTRIES]]
+        opening, apart = f"#### {title} ({len(cells)})\n\n", "\n\n"
+        return Section(noun, opening, entries, len(cells), rank, separator=apart, more=f"{apart}{MORE}")
+
+    def _listed(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Section:
+        return Section(noun, f"#### {title} ({len(cells)})\n\n", self._lines(cells), len(cells), rank)
+
+    def _lines(self, cells: Sequence[ComparedCell]) -> Sequence[Entry]:
+        return [Entry(write("bullet", **self._facts(cell))) for cell in cells[:MOST_ENTRIES]]
+
+    def _entry(self, cell: ComparedCell) -> Entry:
+        """What became of a cell and why; unfolds to what was answered."""
+        facts = self._facts(cell)
+        failed = failed_runs(self._report, cell.judged.cell, 1)
+        if not failed:
+            return Entry(write("bullet", **facts))
+        (first,) = failed
+        before = self._summary.before.get(cell.judged.key)
+        answers = difference(before, shortened(answer_text(first) or "(nothing)", _ANSWER_CHARACTERS))
+        base = None if before is None else self._base_name
+        place = place_of(cell.judged.case)
+        full = write("unfolding", **facts, answers=answers, place=place, run=first.run, base=base)
+        return Entry(write("bullet", **facts), full)
+
+    def _facts(self, cell: ComparedCell) -> dict[str, Any]:
+        judged, found = cell
+        below = judged.outcome == "failed" or (found is not None and found.kind == "regressed")
+        failed = failed_runs(self._report, judged.cell, 1) if below else ()
+        return {
+            "name": self._name(judged, cell.renamed_from),
+            "finding": finding_of(cell, self._summary.comparison),
+            "critical": found is not None and found.kind == "regressed" and found.critical,
+            "reason": why(failed[0])[0] if failed else None,
+        }
+
+    def _name(self, cell: JudgedCell, renamed_from: str | None) -> Markdown:
+        was = f" (was {code(renamed_from)})" if renamed_from else ""
+        return Markdown(f"{code(cell.case.id)}{on(self._summary, cell.variant)}{was}")
+
+    @property
+    def _base_name(self) -> str:
+        comparison = self._summary.comparison
+        return comparison.baseline.name if isinstance(comparison, Comparison) else ""
+
+    def _changed(self) -> Section:
+        comparison = self._summary.comparison
+        lists = rosters(comparison) if isinstance(comparison, Comparison) else []
+        entries = [Entry(f"- {roster.counted}", f"- {roster.counted}: {_names(roster)}") for roster in lists]
+        title = ", ".join(roster.counted for roster in lists)
+        return folded(title, "list of changed cases", 9, entries, len(entries))
+
+
+def _names(roster: Roster) -> str:
+    names = [" → ".join(map(code, name)) for name in roster.names[:_MOST_NAMES]]
+    left_out = len(roster.names) - len(names)
+    return ", ".join([*names, *([f"… and {left_out} more"] if left_out else [])])
+
+
+def on(summary: Summary, variant: Variant) -> Markdown:
+    """` on gpt-4o`, where there are several variants."""
+    return Markdown(f" on {code(str(variant))}" if len(summary.report.matrix.variants) > 1 else "")
+
+
+def folded(title: str, noun: str, rank: int, entries: Sequence[Entry], total: int) -> Section:
+    """A list behind its title."""
+    opening = write("fold", title=title) + "\n\n"
+    return Section(noun, opening, entries, total, rank, closing="\n\n</details>")

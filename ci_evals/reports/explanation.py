@@ -1,0 +1,239 @@
+"""All that is known of one cell, for whoever asks why: its runs, its base, the test; as text, Markdown and JSON."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from ci_evals.model import Grade, Result, RunError, Status, Variant
+from ci_evals.report import Report
+from ci_evals.reports.figures import seconds, usd
+from ci_evals.reports.findings import answer_text
+from ci_evals.reports.json_entries import SCHEMA_VERSION, encode
+from ci_evals.reports.markdown_text import code, fence, plain
+from ci_evals.reports.text import one_line, shortened, without_commands
+from ci_evals.verdict.history import ReportRef, Tally
+from ci_evals.verdict.pairing import CellComparison, CellKind
+from ci_evals.verdict.sentences import of_runs, tested_sentence
+from ci_evals.verdict.words import duration, number_of
+
+_OUTPUT_CHARACTERS = 2000
+_LINE_CHARACTERS = 400
+_MAX_RUNS = 100
+_REVISION_CHARACTERS = 7
+_MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
+
+
+class RunEntry(Struct, frozen=True, kw_only=True):
+    """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer."""
+
+    run: int
+    confirming: bool
+    status: Status
+    score: float | None
+    latency_s: float
+    cost_usd: float | None
+    recorded: bool
+    grades: tuple[Grade, ...]
+    error: RunError | None
+    output: str | None
+
+
+class BaseEntry(Struct, frozen=True, kw_only=True):
+    """What one report of the base says of the cell, and whether that is pooled."""
+
+    report: ReportRef
+    passed: int
+    graded: int
+    pooled: bool
+    sentence: str
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """One cell. What speaks of the comparison is None where the report was not compared."""
+
+    case: str
+    provider: str
+    prompt: str | None
+    file: str
+    line: int | None
+    started_at: float
+    compared_with: str | None
+    kind: CellKind | None
+    sentence: str
+    test: str | None
+    head: Tally
+    base: Tally | None
+    p: float | None
+    adjusted_p: float | None
+    base_reports: tuple[BaseEntry, ...]
+    runs: tuple[RunEntry, ...]
+    base_runs: tuple[RunEntry, ...]
+
+
+class Told(NamedTuple):
+    """What a comparison says of a cell: with what it was compared, what was found, in words, from which evidence."""
+
+    compared_with: str | None
+    found: CellComparison | None
+    sentence: str | None
+    base: tuple[BaseEntry, ...] = ()
+    base_runs: tuple[RunEntry, ...] = ()
+
+
+class ExplanationDocument(Struct, frozen=True):
+    """What `ci-evals explain --format json` prints."""
+
+    schema_version: Literal[2]
+    cells: tuple[Explanation, ...]
+
+
+def explained(report: Report, cell: int, told: Told, alpha: float) -> Explanation:
+    """Put together what is known of one cell of a report."""
+    case, found = report.matrix.case(cell), told.found
+    provider, prompt = report.matrix.key(cell)[1:]
+    planned = Tally(*report.fresh(cell))
+    return Explanation(
+        case=case.id,
+        provider=provider,
+        prompt=prompt,
+        file=case.file,
+        line=case.line,
+        started_at=report.started_at,
+        compared_with=told.compared_with,
+        kind=found.kind if found else None,
+        sentence=told.sentence or f"{of_runs(planned)} here",
+        test=tested_sentence(found, alpha) if found else None,
+        head=found.head if found else planned,
+        base=found.base if found else None,
+        p=found.p if found else None,
+        adjusted_p=found.adjusted_p if found else None,
+        base_reports=told.base,
+        runs=run_entries(report, cell),
+        base_runs=told.base_runs,
+    )
+
+
+def run_entries(report: Report, cell: int) -> tuple[RunEntry, ...]:
+    """Every run of a cell, the confirm runs last."""
+    planned = report.results(report.matrix.slots(cell))
+    more = report.confirmation
+    further = more.results(more.matrix.slots(cell)) if more is not None else ()
+    return (*_entries(planned, confirming=False), *_entries(further, confirming=True))
+
+
+def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntry]:
+    for result in results:
+        answer = answer_text(result)
+        yield RunEntry(
+            run=result.run,
+            confirming=confirming,
+            status=result.status,
+            score=result.score,
+            latency_s=result.latency_s,
+            cost_usd=result.cost_usd,
+            recorded=result.recorded,
+            grades=result.grades,
+            error=result.error,
+            output=None if answer is None else shortened(answer, _OUTPUT_CHARACTERS),
+        )
+
+
+def render_json(found: Sequence[Explanation]) -> str:
+    """One line; see `ExplanationDocument`."""
+    # A runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
+    return encode(ExplanationDocument(SCHEMA_VERSION, tuple(found))).replace(b"#", b"\\u0023").decode() + "\n"
+
+
+def render_text(found: Sequence[Explanation]) -> str:
+    """For a terminal. No name and no answer can move the cursor or command a CI runner."""
+    return without_commands("\n\n".join("\n".join(_lines(each)) for each in found)) + "\n"
+
+
+def _lines(cell: Explanation) -> Iterator[str]:
+    yield f"{_short(cell.case)} on {_short(_variant(cell))}  {_short(_place(cell))}".rstrip()
+    yield _short(cell.sentence)
+    yield from map(_short, filter(None, (cell.test, cell.compared_with)))
+    yield from _runs_as_lines("Runs here", cell.runs)
+    if cell.base_reports:
+        yield from ("", "On the base, report by report")
+        yield from (f"  {_short(_base_line(entry, cell))}" for entry in cell.base_reports)
+    if cell.base_runs:
+        yield from _runs_as_lines("Runs of the newest of them", cell.base_runs)
+
+
+def _runs_as_lines(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
+    yield from ("", f"{title} ({len(runs)})")
+    for run in runs[:_MAX_RUNS]:
+        yield f"{_MARKS[run.status]} {_run_line(run)}"
+        yield from (f"    {_short(line)}" for line in _reasons(run))
+        if run.output is not None:
+            yield f"    answer: {_short(run.output) or '(empty)'}"
+    yield from _left_out(runs)
+
+
+def render_markdown(found: Sequence[Explanation]) -> str:
+    """For a page; nothing of what others wrote acts as Markdown."""
+    return "\n\n".join("\n".join(_paragraphs(each)).strip() for each in found) + "\n"
+
+
+def _paragraphs(cell: Explanation) -> Iterator[str]:
+    yield f"### {code(cell.case)} on {code(_variant(cell))}"
+    told = (plain(text) for text in (cell.sentence, cell.test, cell.compared_with) if text)
+    yield from (f"\n{text}" for text in ([code(_place(cell))] if _place(cell) else []))
+    yield from (f"\n{text}" for text in told)
+    yield from _runs_as_paragraphs("Runs here", cell.runs)
+    if cell.base_reports:
+        yield "\n**On the base, report by report**\n"
+        yield from (f"- {plain(_base_line(entry, cell))}" for entry in cell.base_reports)
+    if cell.base_runs:
+        yield from _runs_as_paragraphs("Runs of the newest of them", cell.base_runs)
+
+
+def _runs_as_paragraphs(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
+    yield f"\n**{title} ({len(runs)})**\n"
+    for run in runs[:_MAX_RUNS]:
+        yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_run_line(run))}</summary>\n"
+        yield from (f"- {code(line)}" for line in _reasons(run))
+        yield f"\n{fence(run.output or '(nothing)')}\n\n</details>"
+    yield from (f"\n{plain(line)}" for line in _left_out(runs))
+
+
+def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
+    if len(runs) > _MAX_RUNS:
+        yield f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json"
+
+
+def _run_line(run: RunEntry) -> str:
+    """`run 4 failed, 850 ms, $0.0012, confirm run`."""
+    parts = [f"run {run.run} {run.status}", seconds(run.latency_s)]
+    parts += [usd(run.cost_usd)] if run.cost_usd is not None else []
+    parts += ["confirm run"] if run.confirming else []
+    parts += ["recorded, so no new evidence"] if run.recorded else []
+    return ", ".join(parts)
+
+
+def _reasons(run: RunEntry) -> list[str]:
+    error = [run.error.message or run.error.kind] if run.error is not None else []
+    return error + [
+        f"{_MARKS['passed' if each.passed else 'failed']} {each.grader}: {each.reason}" for each in run.grades
+    ]
+
+
+def _base_line(entry: BaseEntry, cell: Explanation) -> str:
+    """`0123456, 3 h older: 10 of 10, pooled`."""
+    name = (entry.report.revision or entry.report.id)[:_REVISION_CHARACTERS]
+    age = cell.started_at - entry.report.started_at
+    return f"{name}{f', {duration(age)} older' if age >= 1 else ''}: {entry.sentence}"
+
+
+def _variant(cell: Explanation) -> str:
+    return str(Variant(cell.provider, cell.prompt))
+
+
+def _place(cell: Explanation) -> str:
+    return f"{cell.file}:{cell.line}" if cell.line else cell.file
+
+
+def _short(text: str) -> str:
+    return one_line(text, _LINE_CHARACTERS)

@@ -1,0 +1,49 @@
+"""What `ci-evals compare --format json` prints: the verdict of the comparison, and every cell of it."""
+
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from ci_evals.report import SuiteInfo
+from ci_evals.reports.json_entries import SCHEMA_VERSION, ComparisonEntry, comparison_entry, encode
+from ci_evals.reports.summary import Summary
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.gate import Verdict
+from ci_evals.verdict.pairing import CellComparison
+from ci_evals.verdict.sentences import cell_sentence
+
+
+class ComparedCellEntry(CellComparison, frozen=True, kw_only=True):
+    """A cell beside its base, in numbers and in words."""
+
+    sentence: str
+
+
+class ComparisonDocument(Struct, frozen=True, kw_only=True):
+    """The comparison of two reports; `cells` has every cell that either side has."""
+
+    schema_version: Literal[2]
+    suite: SuiteInfo
+    started_at: float
+    verdict: Verdict
+    comparison: ComparisonEntry | None
+    cells: tuple[ComparedCellEntry, ...]
+
+
+def render_json(summary: Summary) -> str:
+    """One line of JSON; see `ComparisonDocument`."""
+    found = summary.comparison
+    cells = found.cells if isinstance(found, Comparison) else ()
+    document = ComparisonDocument(
+        schema_version=SCHEMA_VERSION,
+        suite=summary.report.suite,
+        started_at=summary.report.started_at,
+        verdict=summary.verdict,
+        comparison=comparison_entry(summary),
+        cells=tuple(
+            ComparedCellEntry(**structs.asdict(cell), sentence=cell_sentence(found, cell))
+            for cell in cells
+            if isinstance(found, Comparison)
+        ),
+    )
+    return encode(document).replace(b"#", b"\\u0023").decode() + "\n"  # a runner obeys `##[command]` anywhere in a line

@@ -1,0 +1,179 @@
+"""The parts of a Markdown page that list cases: the comparison with the baseline, and what failed. Each is one value.
+
+A page takes from them what fits: blocks come whole or not at all, the most important first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ci_evals.model import Variant
+from ci_evals.report import Report
+from ci_evals.reports import figures, templates
+from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, roster_title, rosters
+from ci_evals.reports.findings import (
+    answer_text,
+    counted_reasons,
+    detail_text,
+    failed_runs,
+    input_text,
+    place_of,
+)
+from ci_evals.reports.markdown_text import Markdown, code, fence, finalize, plain, with_code
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.text import shortened
+from ci_evals.verdict.comparison import Comparison
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_MAX_REASONS = 8
+_MAX_NAMES = 50
+_INPUT_CHARACTERS = 1000
+_ANSWER_CHARACTERS = 2000
+_HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
+
+Block = Callable[[ComparedCell], Markdown]
+
+
+class Section(NamedTuple):
+    """Cells of which there is the same to say: the blocks that are shown, and how many cells there are.
+
+    `left_out` are cells that are not shown. `listed` blocks are items of one list; the others stand by themselves. A
+    `folded` section is behind its title.
+    """
+
+    title: str
+    blocks: tuple[Markdown, ...]
+    total: int
+    left_out: int = 0
+    listed: bool = False
+    folded: bool = False
+
+
+class Room:
+    """How much may still be shown."""
+
+    def __init__(self, max_bytes: int, max_blocks: int) -> None:
+        self._bytes = max_bytes
+        self._blocks = max_blocks
+
+    def take(self, blocks: Iterable[Markdown]) -> tuple[Markdown, ...]:
+        """The first blocks, as many as there is room for; the others are not even made if they are lazy."""
+        taken = []
+        for block in blocks if self._blocks > 0 else ():
+            size = len(block.encode()) + 2
+            if size > self._bytes:
+                self._bytes = 0
+                break
+            self._bytes -= size
+            self._blocks -= 1
+            taken.append(block)
+            if not self._blocks:
+                break
+        return tuple(taken)
+
+
+def sections(summary: Summary, room: Room) -> list[Section]:
+    """The sections that have something in them, the most important first; each takes of the room what it needs."""
+    found = changes(summary)
+    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
+
+    def section(
+        title: str, cells: Sequence[ComparedCell], block: Block, *, listed: bool = False, folded: bool = False
+    ) -> Section:
+        blocks = room.take(map(block, cells))
+        return Section(title, blocks, len(cells), len(cells) - len(blocks), listed, folded)
+
+    unfolding, line = _blocks(summary, comparison)
+    quiet = comparison is not None
+    made = [
+        section("Regressed", found.regressed, unfolding),
+        section("Possible, within noise", found.possible, unfolding, folded=not _any_failing(found.possible)),
+        section("Fixed", found.fixed, line, listed=True),
+        section("Failing", found.failing, unfolding),
+        section("Still failing", found.still_failing, unfolding),
+        *([_rosters(rosters(comparison), room)] if comparison else []),
+        section("Flaky, but within the bar", found.flaky, unfolding, folded=quiet),
+    ]
+    return [section for section in made if section.total]
+
+
+def _any_failing(cells: Iterable[ComparedCell]) -> bool:
+    return any(cell.failing for cell in cells)
+
+
+def _blocks(summary: Summary, comparison: Comparison | None) -> tuple[Block, Block]:
+    """How a cell is shown: unfolding to what was asked and answered, and as one line."""
+    several = len(summary.report.matrix.variants) > 1
+
+    def unfolding(cell: ComparedCell) -> Markdown:
+        return _unfolding(summary.report, cell, _headline(cell, comparison, several=several))
+
+    def line(cell: ComparedCell) -> Markdown:
+        return Markdown(f"- {_headline(cell, comparison, several=several)}")
+
+    return unfolding, line
+
+
+def _headline(cell: ComparedCell, comparison: Comparison | None, *, several: bool) -> Markdown:
+    """`refund on gpt: 30 of 30 on main, 4 of 10 here; …`, or what became of its runs if no change is shown."""
+    of = f" on {code(str(cell.judged.variant))}" if several else ""
+    was = f" (was {code(cell.renamed_from)})" if cell.renamed_from else ""
+    return Markdown(f"{code(cell.judged.case.id)}{of}{was}: {plain(finding_of(cell, comparison))}")
+
+
+def _unfolding(report: Report, cell: ComparedCell, headline: Markdown) -> Markdown:
+    results = failed_runs(report, cell.judged.cell)
+    reasons = counted_reasons(results, _MAX_REASONS)
+    template = environment().get_template("summary_case.md.j2")
+    return Markdown(
+        template.render(
+            cell=cell.judged,
+            headline=headline,
+            why=reasons[0]
+            if reasons and cell.found is not None and cell.found.kind in ("regressed", "suspect")
+            else "",
+            place=place_of(cell.judged.case),
+            input=shortened(input_text(cell.judged.case), _INPUT_CHARACTERS),
+            reasons="\n".join(reasons),
+            run=results[0].run if results else None,
+            answer=shortened(answer_text(results[0]) or "(nothing)", _ANSWER_CHARACTERS) if results else "",
+            detail=detail_text(results[0]) if results else None,
+        )
+    )
+
+
+def _rosters(lists: Sequence[Roster], room: Room) -> Section:
+    blocks = room.take(Markdown(f"- {_roster(roster)}") for roster in lists)
+    total, left_out = (sum(len(roster.names) for roster in part) for part in (lists, lists[len(blocks) :]))
+    return Section(roster_title(lists), blocks, total, left_out, listed=True, folded=True)
+
+
+def _roster(roster: Roster) -> str:
+    names = [" → ".join(map(code, name)) for name in roster.names[:_MAX_NAMES]]
+    left_out = len(roster.names) - len(names)
+    more = [f"… and {left_out:,} more"] if left_out else []
+    return f"{roster.counted}: {', '.join([*names, *more])}"
+
+
+@cache
+def environment() -> "Environment":
+    """What the templates of Markdown pages are filled in with."""
+    made = templates.environment(finalize)
+    made.filters |= {
+        "code": code,
+        "fence": fence,
+        "headline": _HEADLINES.__getitem__,
+        "rate": figures.rate,
+        "score": figures.score,
+        "usd": figures.usd,
+        "place": place_of,
+        "with_code": with_code,
+        "between": figures.between,
+        "seconds": figures.seconds,
+        "with_interval": figures.rate_with_interval,
+        "number_of": figures.number_of,
+        "variant": lambda result: str(Variant(result.provider, result.prompt)),
+    }
+    return made

@@ -1,0 +1,109 @@
+"""Jobs of GitHub Actions: ci-evals as a process in a checkout, with what a runner would tell it."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from archives import archive
+from fakes.github import TOKEN, FakeGitHub
+from fakes.github_state import REPOSITORY, StoredRun
+from processes import Finished, ci_evals
+from pulls import NUMBER
+from suites import write_suite
+
+RESULTS = "ci-evals-results"
+CASES = ("capital", "river", "mountain", "poem")
+_OUTPUT = re.compile(r"^(.+?)<<(ci_evals_\w+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
+
+
+class Job(NamedTuple):
+    """A job that has ended. `results` is its results folder."""
+
+    ended: Finished
+    results: Path
+    outputs: Mapping[str, str]
+    summary: str
+
+    @property
+    def report(self) -> Any:
+        return json.loads((self.results / "report.json").read_bytes())
+
+
+class Repository:
+    """The checkout that jobs run in, one after the other, and the fake GitHub that knows of them."""
+
+    def __init__(self, folder: Path, fake: FakeGitHub) -> None:
+        self.folder = folder
+        self.fake = fake
+
+    def suite(self, wrong: tuple[str, ...] = (), cases: tuple[str, ...] = CASES, **settings: Any) -> None:
+        """Write a suite whose provider answers some cases wrongly."""
+        answers = {case: "no idea" if case in wrong else f"the {case}" for case in cases}
+        entries = [{"id": case, "input": case, "expect": [{"contains": f"the {case}"}]} for case in cases]
+        providers = [{"name": "agent", "type": "mock", "answers": answers}]
+        write_suite(self.folder, entries, **{"name": "geography", "runs": 5, "providers": providers, **settings})
+
+    async def push(self, sha: str, *arguments: str, before: str = "0" * 40, **changes: str) -> Job:
+        """A push to main, whose results are uploaded."""
+        run = self.fake.state.add_run(sha)
+        event = {"before": before, "after": sha}
+        job = await self.job("push", event, run, *arguments, GITHUB_REF="refs/heads/main", **changes)
+        self.upload(job, run, changes.get("CI_EVALS_ARTIFACT", RESULTS))
+        return job
+
+    async def pull_request(self, sha: str, *arguments: str, run: StoredRun | None = None, **changes: str) -> Job:
+        """A push to the pull request that is open on the fake."""
+        pull = self.fake.state.pulls[NUMBER]
+        run = run or self.fake.state.add_run(sha, head_branch=pull.head_ref, event="pull_request")
+        repo = {"full_name": pull.head_repository} if pull.head_repository else None
+        head = {"sha": sha, "ref": pull.head_ref, "repo": repo}
+        base = {"sha": pull.base_sha, "ref": pull.base_ref, "repo": {"full_name": REPOSITORY}}
+        event = {"pull_request": {"number": NUMBER, "head": head, "base": base}}
+        return await self.job("pull_request", event, run, *arguments, **changes)
+
+    async def job(self, name: str, event: Mapping[str, Any], run: StoredRun, *arguments: str, **changes: str) -> Job:
+        """Run a command, `ci-evals run` unless another is given, as a job of a workflow run."""
+        place = self.folder / f".runner-{self.fake.state.next_id()}"
+        place.mkdir()
+        environ = self.environment(name, event, run, place) | changes
+        out = f"{changes.get('CI_EVALS_ARTIFACT', RESULTS)}-{run.id}-{environ['GITHUB_RUN_ATTEMPT']}"
+        command = arguments if arguments[:1] == ("merge",) else ("run", *arguments)
+        ended = await ci_evals(self.folder, *command, "--out", out, environ=environ)
+        written = place / "output"
+        outputs = outputs_in(written) if written.exists() else {}
+        summary = place / "summary"
+        return Job(ended, self.folder / out, outputs, summary.read_text() if summary.exists() else "")
+
+    def environment(self, name: str, event: Mapping[str, Any], run: StoredRun, place: Path) -> dict[str, str]:
+        """What a runner sets; `place` is for the files that it hands to a step."""
+        path = place / "event.json"
+        path.write_text(json.dumps({"repository": {"default_branch": "main"}, **event}))
+        return {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_API_URL": self.fake.api_url,
+            "GITHUB_ACTOR": "octocat",
+            "GITHUB_EVENT_NAME": name,
+            "GITHUB_EVENT_PATH": str(path),
+            "GITHUB_JOB": "evals",
+            "GITHUB_OUTPUT": str(place / "output"),
+            "GITHUB_REPOSITORY": REPOSITORY,
+            "GITHUB_RUN_ATTEMPT": "1",
+            "GITHUB_RUN_ID": str(run.id),
+            "GITHUB_SHA": run.head_sha,
+            "GITHUB_STEP_SUMMARY": str(place / "summary"),
+            "GITHUB_TOKEN": TOKEN,
+            "GITHUB_WORKFLOW": "evals",
+            "GITHUB_WORKSPACE": str(self.folder),
+        }
+
+    def upload(self, job: Job, run: StoredRun, name: str = RESULTS) -> None:
+        """What the last step of the action does."""
+        files = {path.name: path.read_bytes() for path in job.results.iterdir() if path.is_file()}
+        self.fake.state.add_artifact(run, archive(files), name)
+
+
+def outputs_in(path: Path) -> Mapping[str, str]:
+    """What a step has handed on."""
+    return {found[1]: found[3] for found in _OUTPUT.finditer(path.read_text())}

@@ -1,0 +1,160 @@
+"""The comparison with the baseline, as every text format tells it."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from factories import STARTED_AT, baseline_of, report_of
+
+from ci_evals.model import Gate
+from ci_evals.reports import junit, markdown, terminal
+from ci_evals.reports.sections import Room, sections
+from ci_evals.reports.summary import Summary, summarize
+
+SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
+TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)
+
+
+def markdown_of(summary: Summary) -> str:
+    return b"".join(markdown.render(summary)).decode()
+
+
+def terminal_of(summary: Summary, width: int = 100) -> str:
+    return terminal.render(summary, width=width, color=False)
+
+
+def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
+    older = report_of(base, started_at=STARTED_AT - 3600)
+    report = report_of(head, **changes)
+    return summarize(report, gate, baseline_of(older), confirm_runs=7)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_the_comparison_reads_well(
+    name: str, golden: Callable[[str, str], None], request: pytest.FixtureRequest
+) -> None:
+    summary = request.getfixturevalue(name)
+    golden(f"compared/{name}.md", markdown_of(summary))
+    golden(f"compared/{name}.txt", terminal_of(summary))
+
+
+def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
+    assert TITLE.findall(markdown_of(changed)) == [
+        "Possible, within noise",
+        "Fixed",
+        "Failing",
+        "Still failing",
+        "New, edited, renamed, removed, not compared",
+        "Flaky, but within the bar",
+    ]
+
+
+def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
+    summary = compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7})
+    assert [section.title for section in sections(summary, Room(100_000, 100))] == ["Regressed"]
+
+
+def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_failing() -> None:
+    summary = compared({"old": "FFF", "new": "FFF"}, {"old": "FFF"})
+    found = {section.title: section.blocks[0] for section in sections(summary, Room(100_000, 100))}
+    assert "<code>old</code>: 0 of 3 runs passed; 0 of 3 on main" in found["Still failing"]
+    assert "<code>new</code>: 0 of 3 runs passed</summary>" in found["Failing"]
+
+
+def test_possible_regressions_are_folded_unless_one_of_them_misses_its_bar() -> None:
+    base, head = {"a": "P" * 28 + "FF"}, {"a": "PPF"}
+    for bar, folded in ((0.5, True), (0.9, False)):
+        summary = compared(head, base, cases={"a": {"min_pass_rate": bar}})
+        (section,) = sections(summary, Room(100_000, 100))
+        assert (section.title, section.folded) == ("Possible, within noise", folded)
+
+
+def test_what_there_is_no_room_for_is_counted() -> None:
+    names = [f"case {number}" for number in range(9)]
+    summary = compared(
+        dict.fromkeys(names, "FFF"), dict.fromkeys(names, "P" * 30), confirming=dict.fromkeys(names, "F")
+    )
+    (section,) = sections(summary, Room(100_000, 4))
+    assert (len(section.blocks), section.left_out, section.total) == (4, 5, 9)
+    (section,) = sections(summary, Room(2000, 100))
+    assert 0 < len(section.blocks) < 9
+    assert section.left_out == 9 - len(section.blocks)
+
+
+def test_every_case_of_a_new_variant_is_not_a_new_case(several: Summary) -> None:
+    assert "1 variant new: flash · polite\n" in terminal_of(several)
+    assert "case new" not in terminal_of(several)
+
+
+def test_suspects_that_could_not_be_confirmed_are_said() -> None:
+    text = terminal_of(compared({"a": "FFF"}, {"a": "P" * 30}))
+    assert "Not confirmed: 1 suspect did not run again" in text
+    assert "Possible, within noise (1)" in text
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of])
+def test_no_rate_is_shown_of_a_run_that_was_settled_early(text: Callable[[Summary], str], settled: Summary) -> None:
+    shown = text(settled)
+    assert "at least 9 failures, stopped at 21 of 45 runs" in shown
+    rates = set(re.findall(r"[\d.]+ %", shown)) - {"90 %"}
+    assert rates <= {"0 %"}, "only the bar is a percentage"
+
+
+def test_hostile_text_is_only_text_in_every_format(hostile_comparison: Summary) -> None:
+    for width in (40, 100):
+        shown = terminal_of(hostile_comparison, width)
+        assert all(character.isprintable() or character == "\n" for character in shown)
+        assert not re.search(r"^\s*::|##\[", shown, re.MULTILINE)
+    page = markdown_of(hostile_comparison)
+    fences = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"<code>[^<]*</code>", "CODE", fences.sub("FENCE", page))
+    inert = re.sub(r"&#\d+;", "", rest)
+    for active in ("@octocat", "#12", "GH-12", "https://", "www.evil", "<script", "<!--", "[a](b)", "**b**", "0123456"):
+        assert active not in inert
+    assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>") == rest.count("</summary>")
+    for table in re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE):
+        assert len({row.count("|") for row in table.splitlines()}) == 1
+    root = ET.fromstring(b"".join(junit.render(hostile_comparison)))
+    assert int(root.attrib["tests"]) == 18
+
+
+# junit.xml
+
+
+def junit_case(summary: Summary, name: str) -> ET.Element:
+    root = ET.fromstring(b"".join(junit.render(summary)))
+    outcomes = [child.tag for case in root.iter("testcase") for child in case]
+    assert int(root.attrib["failures"]) == outcomes.count("failure")
+    return next(case for case in root.iter("testcase") if case.get("name") == name)
+
+
+def test_a_regression_within_its_own_bar_fails_in_junit_when_it_makes_the_gate_red(regressed: Summary) -> None:
+    case = junit_case(regressed, "refund")
+    (failure,) = case
+    assert failure.tag == "failure"
+    assert failure.attrib["message"].startswith("regressed: 30 of 30 on main, 3 of 10 here; a drop like this happens")
+    assert "run 4 failed" in (failure.text or "") or "4, 6" in (failure.text or "")
+
+
+def test_a_regression_that_only_warns_passes_in_junit_and_is_told() -> None:
+    gate = Gate(min_pass_rate=0.1, on_regression="warn")
+    summary = compared({"a": "FFP"}, {"a": "P" * 30}, gate, confirming={"a": "F" * 7})
+    (told,) = junit_case(summary, "a")
+    assert told.tag == "system-out"
+    assert (told.text or "").startswith("regressed: 30 of 30 on main, 1 of 10 here")
+
+
+def test_a_critical_regression_fails_in_junit_however_many_the_gate_allows() -> None:
+    gate = Gate(min_pass_rate=0.1, max_regressions=5)
+    cases = {"a": {"min_pass_rate": 0.1, "critical": True}, "b": {"min_pass_rate": 0.1}}
+    summary = compared(
+        {"a": "FFP", "b": "FFP"},
+        {"a": "P" * 30, "b": "P" * 30},
+        gate,
+        confirming={"a": "F" * 7, "b": "F" * 7},
+        cases=cases,
+    )
+    assert [child.tag for child in junit_case(summary, "a")] == ["failure"]
+    assert [child.tag for child in junit_case(summary, "b")] == ["system-out"]

@@ -1,0 +1,65 @@
+"""What follows from a comparison for merging."""
+
+from typing import Any
+
+import pytest
+from factories import many, report_of
+from verdict.sides import base_of, compared, head_of
+
+from ci_evals.model import Gate, TagRule
+from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.gate import decide
+from ci_evals.verdict.rules import rule_verdicts
+
+REPORT = report_of(many((3, "PPP")))
+
+
+def regressed(*cases: str, **changes: Any) -> Comparison:
+    """A hundred cases of which these fell."""
+    fine = {f"ok {n}": (3, 3) for n in range(100 - len(cases))}
+    fell = head_of(dict.fromkeys(cases, (0, 3)), dict.fromkeys(cases, (0, 7)), **changes)
+    return compared([*head_of(fine), *fell], base_of(dict.fromkeys([*fine, *cases], (30, 30))))
+
+
+def found(comparison: Comparison | NoComparison | None, **gate: Any) -> list[tuple[str, str]]:
+    return [(each.rule, each.status) for each in rule_verdicts(REPORT, Gate(**gate), comparison)]
+
+
+@pytest.mark.parametrize(
+    ("cases", "critical", "gate", "rules"),
+    [
+        ((), False, {}, []),
+        (("a",), False, {}, [("regressions", "fail"), ("variant", "fail")]),
+        (("a",), False, {"max_regressions": 1}, []),
+        (("a", "b"), False, {"max_regressions": 1}, [("regressions", "fail")]),
+        (("a",), False, {"on_regression": "warn"}, [("regressions", "borderline"), ("variant", "borderline")]),
+        (("a",), True, {"max_regressions": 5, "on_regression": "warn"}, [("critical", "fail")]),
+    ],
+)
+def test_what_is_red(
+    cases: tuple[str, ...], critical: bool, gate: dict[str, Any], rules: list[tuple[str, str]]
+) -> None:
+    assert found(regressed(*cases, critical=critical), **gate) == rules
+
+
+def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
+    [rule] = rule_verdicts(REPORT, Gate(max_regressions=1), regressed("a", "b", "c"))
+    assert rule.sentence.endswith(" comparisons (2 more cases regressed, and the gate allows 1)")
+
+
+@pytest.mark.parametrize("comparison", [None, NoComparison("no baseline: gone")])
+def test_a_missing_baseline_matters_only_where_it_is_required(comparison: NoComparison | None) -> None:
+    assert found(comparison) == []
+    assert found(comparison, require_baseline=True) == [("baseline", "error")]
+
+
+def test_a_missed_bar_needs_no_baseline() -> None:
+    gate = Gate(require_baseline=True)
+    assert decide(REPORT, gate).status == "error"
+    assert decide(report_of(many((3, "FFF"))), gate).status == "fail"
+
+
+def test_a_tag_may_be_critical_without_a_bar() -> None:
+    gate = Gate(tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5})
+    assert gate.critical_tags == frozenset({"safety"})
+    assert dict(gate.tag_bars) == {"billing": 0.9, "other": 0.5}
