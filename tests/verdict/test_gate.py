@@ -311,4 +311,4 @@ def test_fail_on_wins_over_the_suites_own_word(fail_on: FailOn, codes: tuple[int
     for status, code in zip(statuses, codes, strict=True):
         verdict = Verdict(status=status, reason="", scopes=())
         for on_borderline in ("warn", "fail"):
-            assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code  # type: ignore[arg-type]
+            assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code
