@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+AGENTS := $(VENV)/.agents
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help demo test test-slow check bench bench-profile simulate images clean
@@ -35,7 +36,7 @@ demo: $(RUNTIME)
 test: $(DEV)
 	$(BIN)/pytest -m 'not slow' -n 2
 
-test-slow: $(DEV)
+test-slow: $(DEV) $(AGENTS)
 	$(BIN)/pytest -m slow
 
 check: $(DEV)
@@ -79,4 +80,9 @@ $(RUNTIME): pyproject.toml
 $(DEV): $(RUNTIME)
 	@echo 'Installing the development tools ...'
 	@$(PIP) install --group dev
+	@touch $@
+
+$(AGENTS): $(DEV)
+	@echo 'Installing the agent frameworks of the examples ...'
+	@$(PIP) install --group agents
 	@touch $@

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
+from ci_evals import report as counted
 from ci_evals.conclusion import write_reports
 from ci_evals.config import load
 from ci_evals.config.decode import unknown
@@ -20,12 +21,12 @@ from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
 from ci_evals.execution import execute
 from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
-from ci_evals.library.report import Report
+from ci_evals.library.report import Report, baseline_of
 from ci_evals.library.suite import UNLIMITED, Suite
 from ci_evals.model import Result
 from ci_evals.order import Order
 from ci_evals.report import Matrix
-from ci_evals.reports.summary import summarize
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.suite import Suite as Checked
 
 OnResult = Callable[[Result], None]
@@ -52,6 +53,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     providers: Iterable[str] | str | None = None,
     cases: Iterable[str] | str | None = None,
     out: Path | str | None = None,
+    baseline: Report | Path | str | None = None,
     on_result: OnResult | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Report:
@@ -64,16 +66,18 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         providers: the names of those to run, or one name; all of them unless given.
         cases: the ids of those to run, or one id, likewise.
         out: a folder for the journal and the reports; without it nothing is left on disk.
+        baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
+            the verdict takes regressions into account.
         on_result: called with each finished run in the order of finishing, on the event loop, so keep it short.
         environ: where `${NAME}` is looked up; `os.environ` unless given.
 
     Raises:
         ConfigError: the suite cannot be run as it is; nothing was called.
         UsageError: an argument makes no sense; nothing was called.
-        StorageError: the journal or a report cannot be written.
+        StorageError: the journal or a report cannot be written, or the baseline not read.
     """
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers), environ, _names("cases", cases))
-    return await _evaluated(suite, out, on_result)
+    return await _evaluated(suite, out, baseline, on_result)
 
 
 def evaluate_sync(  # noqa: PLR0913  as above
@@ -84,6 +88,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
     providers: Iterable[str] | str | None = None,
     cases: Iterable[str] | str | None = None,
     out: Path | str | None = None,
+    baseline: Report | Path | str | None = None,
     on_result: OnResult | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Report:
@@ -106,6 +111,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
             providers=providers,
             cases=cases,
             out=out,
+            baseline=baseline,
             on_result=on_result,
             environ=environ,
         )
@@ -120,6 +126,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     providers: Iterable[str] | str | None = None,
     cases: Iterable[str] | str | None = None,
     out: Path | str | None = None,
+    baseline: Report | Path | str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """As `evaluate`, event by event: `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted` at the end.
@@ -132,7 +139,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers), environ, _names("cases", cases))
     total = Matrix(suite.cases, suite.variants, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
-    task = asyncio.create_task(_evaluated(suite, out, finished.put_nowait))
+    task = asyncio.create_task(_evaluated(suite, out, baseline, finished.put_nowait))
     task.add_done_callback(lambda _: finished.put_nowait(None))
     try:
         yield EvalStarted(suite.name, len(suite.cases), len(suite.variants), total)
@@ -146,28 +153,41 @@ async def evaluate_events(  # noqa: PLR0913  as above
         await asyncio.wait([task])
 
 
-async def _evaluated(suite: Checked, out: Path | str | None, on_result: OnResult | None) -> Report:
+async def _evaluated(
+    suite: Checked, out: Path | str | None, baseline: Report | Path | str | None, on_result: OnResult | None
+) -> Report:
+    order = Order(
+        suite=suite,
+        journal=Path(),
+        run_id=uuid4().hex,
+        baseline=None if baseline is None else baseline_of(baseline, suite.name),
+    )
     if out is None:
-        return await _without_a_trace(suite, on_result)
+        return await _without_a_trace(order, on_result)
     folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
-    order = Order(suite=suite, journal=folder / JOURNAL, run_id=uuid4().hex, files=folder)
-    report = await execute(order, on_result=on_result)
-    write_reports(summarize(report, suite.gate), folder, suite.formats)
-    return Report.of(report, suite.gate)
+    order = msgspec.structs.replace(order, journal=folder / JOURNAL, files=folder)
+    summary = _judged(await execute(order, on_result=on_result), order)
+    write_reports(summary, folder, suite.formats)
+    return Report.of(summary.report, summary.gate, summary.comparison)
 
 
-async def _without_a_trace(suite: Checked, on_result: OnResult | None) -> Report:
+async def _without_a_trace(order: Order, on_result: OnResult | None) -> Report:
     """Run a suite with a journal that is gone as soon as its report is."""
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
     try:
-        report = await execute(Order(suite=suite, journal=Path(name), run_id=uuid4().hex), on_result=on_result)
+        report = await execute(msgspec.structs.replace(order, journal=Path(name)), on_result=on_result)
     except BaseException:
         remove()
         raise
     weakref.finalize(report, remove)
-    return Report.of(report, suite.gate)
+    summary = _judged(report, order)
+    return Report.of(report, summary.gate, summary.comparison)
+
+
+def _judged(report: counted.Report, order: Order) -> Summary:
+    return summarize(report, order.suite.gate, order.baseline, confirm_runs=order.suite.confirm_runs)
 
 
 def _suite(

@@ -87,6 +87,15 @@ baseline = setting(
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
     " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
 )
+baseline_reports = setting(
+    "--baseline",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    envvar="CI_EVALS_BASELINE",
+    show_envvar=True,
+    help="Compare with this report.json, or a folder with one or more; may be repeated.",
+)
 artifact = setting(
     "--artifact",
     metavar="NAME",

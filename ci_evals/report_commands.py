@@ -55,7 +55,7 @@ def compare(reports: tuple[Path, ...], output: "ReportFormat") -> int:
     help="A report.json or a results folder; default: the suite's folder for results, else ci-evals-results.",
 )
 @options.config
-@options.baseline
+@options.baseline_reports
 @click.option("--provider", help="Only on this provider.")
 @click.option("--prompt", help="Only with this prompt.")
 @options.report_format

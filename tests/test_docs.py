@@ -245,7 +245,13 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("block", [block for block in blocks("yaml") if "providers:" in block.text], ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [
+        block for block in blocks("yaml") if "providers:" in block.text and "coming-from" not in block.page
+    ],  # run as files
+    ids=str,
+)
 def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
     config = project / "evals.yaml"
     config.write_text(block.text, encoding="utf-8")

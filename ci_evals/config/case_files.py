@@ -14,6 +14,7 @@ from ci_evals.config.file_types import CaseEntry, CaseFiles, TaskFolders
 from ci_evals.config.source import MAX_BYTES, MAX_DEPTH, line_of, parse, plain, read_text
 from ci_evals.config.tasks import read_task, task_id
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.model import Case as CheckedCase
 from ci_evals.model import Task
 
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
@@ -56,6 +57,8 @@ class EntryReader:
                 path, entry_line = f"cases[{index}]", line_of(entries, index) or line
                 if isinstance(entry, Case):
                     yield self._written(entry, path)
+                elif isinstance(entry, CheckedCase) and entry.task:
+                    yield _discovered(entry, path)
                 elif isinstance(entry, dict) and ("file" in entry or "tasks" in entry):
                     yield from self._named(entry, path, entry_line)
                 else:
@@ -124,6 +127,22 @@ def _decoded(raw: Any, decoder: Decoder, path: str, line: int | None) -> Iterato
         entry = decoder.struct(raw, CaseEntry, path, line)  # the slow way finds every problem and its line
     if entry is not None or isinstance(raw, dict):
         yield Found(entry, raw, decoder.file, path, line)
+
+
+def _discovered(case: CheckedCase, path: str) -> Found:
+    """A task that `discover_tasks` found."""
+    entry = CaseEntry(
+        id=case.id,
+        description=case.description,
+        input=case.input,
+        tags=case.tags,
+        runs=case.runs,
+        min_pass_rate=case.min_pass_rate,
+        threshold=case.threshold,
+        overrides=case.overrides,
+        metadata=dict(case.metadata),
+    )
+    return Found(entry, entry, case.file, path, None, case.task)
 
 
 def _whole_file(data: Any, decoder: Decoder) -> Iterator[Found]:

@@ -4,16 +4,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ci_evals.engine.judges import Judge, Judges
+from ci_evals.engine.asked import Asked
+from ci_evals.engine.judges import Judges
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.overrides import opened_provider
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.players import Player, Players, player_key
+from ci_evals.engine.players import Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Stage, Staged, function_identity
@@ -60,7 +60,7 @@ async def opened(
             open_lanes(suite, matrix, columns, slots, lend, limits) if calls else (),
             slots,
             open_players(suite, limits, lend) if calls else None,
-            open_judges(suite, matrix, lend, limits) if judges and suite.asked_models else None,
+            open_judges(suite, lend, limits) if judges and suite.asked_models else None,
         )
 
 
@@ -71,27 +71,18 @@ class _Limits(NamedTuple):
     turn: asyncio.Lock
 
 
-def open_judges(suite: Suite, matrix: Matrix, lend: Lend, limits: Mapping[str, _Limits]) -> Judges:
+def open_judges(suite: Suite, lend: Lend, limits: Mapping[str, _Limits]) -> Judges:
     """Open every model that graders ask.
 
     Raises:
         ConfigError: one of them cannot be opened.
     """
-    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
-    judges = {}
-    for options in suite.asked_models:
-        pace, turn = limits[_group(options)]
-        judges[str(options.name)] = Judge(
-            options,
-            options.open(lend(pace.observe)),
-            pace=pace,
-            turn=turn,
-            limit=_workers(options, suite, matrix),
-            retries=_retries(options, suite),
-            timeout_s=options.timeout_s or suite.timeout_s,
-            price=pricer(options),
-            draw=draw,
+    judges = {
+        str(options.name): opened_asked(
+            suite, options, lend, limits[_group(options)], timeout_s=options.timeout_s or suite.timeout_s
         )
+        for options in suite.asked_models
+    }
     return Judges(judges, {str(options.name) for options in suite.judges})
 
 
@@ -146,14 +137,13 @@ def open_stages(suite: Suite, lend: Lend) -> Mapping[str, Stage]:
         ConfigError: a function cannot be imported, or a provider not be opened.
     """
     stages = {}
-    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
     for name, options in suite.stages.items():
         if isinstance(options, Python) and options.target == name:
             provider = options.open(lend(lambda _: None))
             stages[name] = Stage(name, provider.answer, function_identity(name))
             continue
-        player = opened_player(suite, options, lend)
-        stages[name] = Stage(name, partial(player.answer, draw=draw), provider_identity(options), player.price)
+        asked = opened_asked(suite, options, lend)
+        stages[name] = Stage(name, asked.answer, provider_identity(options), asked.price)
     return stages
 
 
@@ -165,23 +155,38 @@ def staged(options: ProviderOptions, provider: Provider, stages: Mapping[str, St
     return Staged(options, provider, pricer(options), before, after, lend(lambda _: None).files)
 
 
-def opened_player(suite: Suite, options: ProviderOptions, lend: Lend) -> Player:
+def opened_asked(
+    suite: Suite,
+    options: ProviderOptions,
+    lend: Lend,
+    limits: _Limits | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> Asked:
     """Open a provider that has no lane of its own.
+
+    Args:
+        suite: what it is asked for.
+        options: its settings.
+        lend: makes what it may use.
+        limits: what it shares with others; None if it has a pace of its own.
+        timeout_s: seconds that a call may take; None for those of each request.
 
     Raises:
         ConfigError: it cannot be opened.
     """
-    calls = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
-    pace = Pace(rpm=options.rpm, tpm=options.tpm, limit=calls, clock=asyncio.get_running_loop().time)
-    retries = suite.retries if options.retried else 0
-    return Player(
+    calls = _calls(options, suite)
+    pace, turn = limits or _own_limits(options, suite)
+    return Asked(
         options,
         options.open(lend(pace.observe)),
-        pace,
-        asyncio.Lock(),
-        asyncio.Semaphore(calls),
-        retries if options.retries is None else options.retries,
-        pricer(options),
+        pace=pace,
+        turn=turn,
+        limit=calls,
+        retries=_retries(options, suite),
+        timeout_s=timeout_s,
+        price=pricer(options),
+        draw=random.Random(suite.seed).random,  # noqa: S311  jitter, not a secret
     )
 
 
@@ -195,29 +200,25 @@ def open_players(suite: Suite, known: Mapping[str, _Limits], lend: Lend) -> Play
     if not options_by_key:
         return None
     limits = dict(known)
+    players = {
+        key: opened_asked(suite, options, lend, limits.setdefault(_group(options), _own_limits(options, suite)))
+        for key, options in options_by_key.items()
+    }
+    return Players(players)
+
+
+def _own_limits(options: ProviderOptions, suite: Suite) -> _Limits:
     clock = asyncio.get_running_loop().time
-    players = {}
-    for key, options in options_by_key.items():
-        calls = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
-        pace = Pace(rpm=options.rpm, tpm=options.tpm, limit=calls, clock=clock)
-        limit = limits.setdefault(_group(options), _Limits(pace, asyncio.Lock()))
-        retries = suite.retries if options.retried else 0
-        players[key] = Player(
-            options,
-            options.open(lend(limit.pace.observe)),
-            limit.pace,
-            limit.turn,
-            asyncio.Semaphore(calls),
-            retries if options.retries is None else options.retries,
-            pricer(options),
-        )
-    draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
-    return Players(players, draw)
+    return _Limits(Pace(rpm=options.rpm, tpm=options.tpm, limit=_calls(options, suite), clock=clock), asyncio.Lock())
+
+
+def _calls(options: ProviderOptions, suite: Suite) -> int:
+    return min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
 
 
 def _workers(options: ProviderOptions, suite: Suite, matrix: Matrix) -> int:
     """How many calls of a provider may be under way."""
-    return max(1, min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency, matrix.total))
+    return max(1, min(_calls(options, suite), matrix.total))
 
 
 def _limits(suite: Suite, matrix: Matrix) -> Mapping[str, _Limits]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from ci_evals.engine.asked import Asked
 from ci_evals.engine.journal import scan
-from ci_evals.engine.pace import Pace
-from ci_evals.engine.players import Player
+from ci_evals.engine.lanes import opened_asked
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ProviderError, StorageError, UsageError
 from ci_evals.graders.json_text import unfenced
 from ci_evals.model import Case, Message, Request, Response, Result, Variant
-from ci_evals.prices import pricer
 from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.callee import load_target
@@ -138,19 +136,8 @@ async def _opened(suite: Suite, judge: Judge) -> AsyncIterator[Prefer]:
             return
         options = judge.provider
         assert options is not None
-        limit = min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
-        pace = Pace(rpm=options.rpm, tpm=options.tpm, limit=limit, clock=asyncio.get_running_loop().time)
-        retries = suite.retries if options.retried else 0
-        player = Player(
-            options,
-            options.open(lend(pace.observe)),
-            pace,
-            asyncio.Lock(),
-            asyncio.Semaphore(limit),
-            retries if options.retries is None else options.retries,
-            pricer(options),
-        )
-        yield _by_provider(player, judge.rubric, options.timeout_s or suite.timeout_s, suite.seed)
+        asked = opened_asked(suite, options, lend, timeout_s=options.timeout_s or suite.timeout_s)
+        yield _by_provider(asked, judge.rubric)
 
 
 def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Prefer:
@@ -166,16 +153,14 @@ def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Pre
     return prefer
 
 
-def _by_provider(player: Player, rubric: str, timeout_s: float, seed: int) -> Prefer:
-    draw = random.Random(seed).random  # noqa: S311  jitter, not a secret
-
+def _by_provider(asked: Asked, rubric: str) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
         shown = json.dumps(
             {"question": _question(case), "first_answer": _shown(first), "second_answer": _shown(second)},
             ensure_ascii=False,
         )
         messages = (Message("system", _INSTRUCTIONS.format(rubric=rubric)), Message("user", shown))
-        response = await player.answer(Request(shown, messages, case, 1, timeout_s), draw)
+        response = await asked.answer(Request(shown, messages, case, 1, timeout_s=0.0))
         try:
             told = json.loads(unfenced(response.output))
             return _preferred(told["preferred"]), str(told.get("reason") or "")

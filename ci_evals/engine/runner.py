@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from ci_evals.engine.asked import admitted
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.conversation import Conversation
@@ -19,7 +20,7 @@ from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.players import PlayError, admitted
+from ci_evals.engine.players import PlayError
 from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result, RunError, SimulatedUser

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.findings import fails, holds
-from ci_evals.graders.quoting import quote
+from ci_evals.graders.quoting import clip, quote
 from ci_evals.model import Answer, Finding
 
 
@@ -30,7 +30,7 @@ class Regex(GraderOptions, frozen=True):
             _compiled(self.pattern, self.flags)
         except re.error as error:
             where = "" if error.pos is None else f" at position {error.pos}"
-            return [f"bad regular expression {quote(self.pattern)}: {error.msg}{where}"]
+            return [f"bad regular expression {quote(self.pattern)}: {clip(error.msg)}{where}"]
         except (OverflowError, RecursionError) as error:
             return [f"bad regular expression {quote(self.pattern)}: {error}"]
         return []

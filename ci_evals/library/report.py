@@ -2,7 +2,7 @@
 
 import functools
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,16 +13,19 @@ from ci_evals.engine.journal import decode
 from ci_evals.errors import StorageError
 from ci_evals.model import Case, Gate, Variant
 from ci_evals.report import CellReport, Columns, Counts, Matrix
-from ci_evals.reports import json_report
+from ci_evals.reports import diff_table, json_report
 from ci_evals.reports.figures import number_of, rate
 from ci_evals.reports.findings import bar_of, input_text
 from ci_evals.reports.json_entries import CellEntry
+from ci_evals.reports.leaderboard import Standing, ranked
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
-from ci_evals.saved import read_report
-from ci_evals.verdict.comparison import Comparison, compare
+from ci_evals.reports.variants import variant_reports
+from ci_evals.saved import read_baseline, read_report
+from ci_evals.verdict.comparison import Comparison, NoComparison, compare
 from ci_evals.verdict.gate import Verdict, decide
 from ci_evals.verdict.head import head_cells
+from ci_evals.verdict.history import Baseline
 
 _INPUT_CHARACTERS = 100
 
@@ -31,25 +34,45 @@ class Report(counted.Report):
     """All results of one evaluation.
 
     `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean score) are fractions;
-    `runs` has every `Result`, `by_case` and `by_variant` their counts, `verdict` what the gate says.
+    `runs` has every `Result`, `by_case` and `by_variant` their counts, `verdict` what the gate says. `comparison` is
+    the report beside the baseline that it was evaluated with, or why there is none; None if there was to be none.
     """
 
     origin: counted.Report
     gate: Gate | None
+    comparison: Comparison | NoComparison | None
 
     @classmethod
-    def of(cls, report: counted.Report, gate: Gate | None) -> "Report":
+    def of(
+        cls, report: counted.Report, gate: Gate | None, comparison: Comparison | NoComparison | None = None
+    ) -> "Report":
         """The report of a run with the gate that it is held to."""
         self = object.__new__(cls)
         self.__dict__.update(report.__dict__)
         self.origin = report
         self.gate = gate
+        self.comparison = comparison
         return self
 
     @functools.cached_property
     def verdict(self) -> Verdict:
         """What the gate says: `status`, `reason`, and each bar with its bounds."""
-        return decide(self, self.gate)
+        return decide(self, self.gate, self.comparison)
+
+    @property
+    def judged(self) -> Summary:
+        """What every renderer is given."""
+        return Summary(self.origin, self.verdict, self.gate, self.comparison)
+
+    @property
+    def run_id(self) -> str | None:
+        """What tells this evaluation from all others."""
+        return self.suite.run_id
+
+    @property
+    def leaderboard(self) -> Sequence[Standing]:
+        """Every variant, the best first: `place`, `rank`, `tied` and `variant` with its rates and figures."""
+        return ranked(variant_reports(self.judged))
 
     @property
     def all_passed(self) -> bool:
@@ -92,7 +115,7 @@ class Report(counted.Report):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
-                file.writelines(json_report.render(Summary(self.origin, self.verdict, self.gate)))
+                file.writelines(json_report.render(self.judged))
             partial.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -136,6 +159,10 @@ class Report(counted.Report):
             saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
         return compare(head_cells(self.origin, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
 
+    def diff_table(self, other: "Report | Path | str") -> str:
+        """As `diff`, as text: the figures of each variant, then every cell, those that changed first."""
+        return diff_table.render(self.diff(other))
+
     def slice(
         self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
     ) -> "Report":
@@ -150,6 +177,14 @@ class Report(counted.Report):
             and (prompt is None or cell.variant.prompt == prompt)
         ]
         return Report.of(_part(self.origin, [(matrix.case(c), matrix.variant(c), c) for c in cells]), self.gate)
+
+
+def baseline_of(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
+    """A report, or what is saved at a path, as what a suite is compared with."""
+    if not isinstance(given, Report):
+        return read_baseline((Path(given),), suite)
+    with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
+        return read_baseline((given.save(folder),), suite)
 
 
 def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> counted.Report:

@@ -10,6 +10,7 @@ from ci_evals.config.code import Answering, Case, Expected, with_ids, written_at
 from ci_evals.config.load import load_suite, suite_of
 from ci_evals.errors import UsageError
 from ci_evals.model import Budget, Gate
+from ci_evals.model import Case as DiscoveredTask
 
 UNLIMITED = 2**31 - 1
 
@@ -18,7 +19,8 @@ class Suite:
     """Cases, what answers them, and when the answers are good enough. The arguments are the keys of `evals.yaml`.
 
     Args:
-        cases: each a `Case`, a text (its input) or the mapping that the YAML would have; or the path of a dataset.
+        cases: each a `Case`, a text (its input), what `discover_tasks` found, or the mapping of the YAML; or the path
+            of a dataset.
         providers: what answers: functions, objects with `answer(request)`, or those of `ci_evals.providers`.
         name: how the suite is called in reports; its folder's name unless given.
         expect: graders of every case: those of `ci_evals.graders`, functions, or objects with `grade(answer)`.
@@ -34,6 +36,8 @@ class Suite:
         timeout_s: seconds that one call may take.
         retries: further attempts after a refused or lost call.
         seed: of the order in which cells run.
+        label: kept in reports, to group them by.
+        confirm_runs: further runs of a case that looks worse than a baseline.
         description: for a reader.
         folder: where relative paths start and `.env` is looked for; the working directory unless given.
         place: the file and line to name in messages; where this is called unless given.
@@ -45,7 +49,7 @@ class Suite:
     def __init__(  # noqa: PLR0913  the keys of evals.yaml, set by name
         self,
         *,
-        cases: Sequence[Case | str | Mapping[str, Any]] | Mapping[str, Any] | Path,
+        cases: Sequence[Case | DiscoveredTask | str | Mapping[str, Any]] | Mapping[str, Any] | Path,
         providers: Sequence[Answering] | Answering,
         name: str | None = None,
         expect: Sequence[Expected] = (),
@@ -61,6 +65,8 @@ class Suite:
         timeout_s: float | None = None,
         retries: int | None = None,
         seed: int | None = None,
+        label: str | None = None,
+        confirm_runs: int | None = None,
         description: str | None = None,
         folder: Path | str | None = None,
         place: tuple[str, int] | None = None,
@@ -69,6 +75,8 @@ class Suite:
         given = {
             "name": name,
             "description": description,
+            "label": label,
+            "confirm_runs": confirm_runs,
             "runs": runs,
             "max_runs": max_runs,
             "stop_early": stop_early,

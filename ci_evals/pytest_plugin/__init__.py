@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Calls under way at once in one test; what a marker says still wins.",
     )
     group.addoption("--evals-report", type=Path, metavar="DIR", help="Write the reports of each evaluating test here.")
+    group.addoption(
+        "--evals-baseline",
+        type=Path,
+        metavar="PATH",
+        help="Compare with an earlier report, or with those of an earlier --evals-report: regressions fail.",
+    )
     parser.addini(
         "evals_files",
         type="args",
@@ -77,7 +83,8 @@ def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> "Report":
     checked = evaluated(request.node, evals_target)
     request.node.stash[_CHECKED] = checked
     decides_itself = isinstance(request.node, pytest.Function) and _takes_the_result(request.node)
-    request.node.user_properties.append((OUTCOME, checked.figures if decides_itself else checked.line))
+    lines = (checked.figures if decides_itself else checked.line, *(f"  {each}" for each in checked.changes))
+    request.node.user_properties += [(OUTCOME, line) for line in lines]
     return checked.report
 
 

@@ -12,13 +12,14 @@ from ci_evals.config.load import load_suite as read_suite
 from ci_evals.errors import CiEvalsError
 from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
-from ci_evals.model import Status
+from ci_evals.model import Gate, Status
 from ci_evals.pytest_plugin import OUTCOME
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
-from ci_evals.pytest_plugin.marked import folder_of, write_page
+from ci_evals.pytest_plugin.marked import baseline_of, changes_of, folder_of, write_page
 from ci_evals.reports.findings import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
-from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
+from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.sentences import cell_sentence
 
 _MAX_REASONS = 8
 _ANSWER_CHARACTERS = 500
@@ -48,7 +49,9 @@ class SuiteFile(pytest.File):
         self.suite = self.suite or load_suite(self.path)
         suite, ids, out = self.suite, [each.name for each in chosen], folder_of(self if together else item)
         runs, most = option("--evals-runs"), option("--evals-max-concurrency")
-        evaluation = partial(evaluate, suite, cases=ids, runs=runs, max_concurrency=most, out=out)
+        evaluation = partial(
+            evaluate, suite, cases=ids, runs=runs, max_concurrency=most, out=out, baseline=baseline_of(self)
+        )
         self.report = in_a_loop_of_its_own(evaluation)
         write_page(self.report, out)
         return self.report
@@ -66,13 +69,16 @@ class CaseTest(pytest.Item):
         suite = self.parent
         assert isinstance(suite, SuiteFile)
         report = suite.result_for(self)
-        summary = Summary(report.origin, report.verdict, report.gate)
+        summary = report.judged
         cells = [cell for cell in judged_cells(summary) if cell.case.id == self.name]
         tallies = ", ".join(_named(cell, report) + cell.tally for cell in cells)
         self.user_properties.append((OUTCOME, tallies))
-        bad = [cell for cell in cells if cell.outcome not in ("passed", "flaky")]
+        changes = changes_of(report, self.name)
+        self.user_properties += [(OUTCOME, f"  {change}") for change in changes]
+        bad = [_account(cell, report) for cell in cells if cell.outcome not in ("passed", "flaky")]
+        bad += _regressions(report, self.name)
         if bad or not cells:
-            pytest.fail("\n".join(_account(cell, report) for cell in bad) or "was not run", pytrace=False)
+            pytest.fail("\n".join(bad) or "was not run", pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What the user can act on comes without a traceback."""
@@ -86,6 +92,16 @@ class CaseTest(pytest.Item):
 
 def _named(cell: JudgedCell, report: Report) -> str:
     return f"{cell.variant}: " if len(report.matrix.variants) > 1 else ""
+
+
+def _regressions(report: Report, case: str) -> list[str]:
+    """What the gate does not let pass of a case that is worse than its baseline."""
+    comparison = report.comparison
+    if not isinstance(comparison, Comparison):
+        return []
+    red = (report.gate or Gate()).on_regression == "fail"
+    found = (cell for cell in comparison.of("regressed") if cell.case == case and (red or cell.critical))
+    return [cell_sentence(comparison, cell) for cell in found]
 
 
 def _account(cell: JudgedCell, report: Report) -> str:

@@ -18,8 +18,10 @@ from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
 from ci_evals.reports import terminal
-from ci_evals.reports.summary import Summary
+from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import exit_code
+from ci_evals.verdict.pairing import CellKind
+from ci_evals.verdict.sentences import cell_sentence, variant_sentence
 
 _WIDTH = 100
 _SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
@@ -29,12 +31,14 @@ _KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurr
 class Checked(NamedTuple):
     """What became of a test's evaluation.
 
-    `line` is the verdict for the summary, `figures` the same without a verdict, `text` what the command line prints.
+    `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what differs from the
+    baseline, `text` what the command line prints.
     """
 
     report: Report
     line: str
     figures: str
+    changes: tuple[str, ...]
     text: str
     is_good: bool
 
@@ -66,25 +70,27 @@ def _evaluated(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
             runs=option("--evals-runs") if runs is None else runs,
             max_concurrency=option("--evals-max-concurrency") if most is None else most,
             out=folder_of(item),
+            baseline=baseline_of(item),
         )
     )
 
 
 def checked(report: Report, item: pytest.Item) -> Checked:
     """What a report says, in the words of the command line."""
-    summary = Summary(report.origin, report.verdict, report.gate)
+    summary = report.judged
     write_page(report, folder_of(item))
     verdict = report.verdict
     word = {"pass": "PASS", "borderline": "BORDERLINE", "fail": "FAIL", "error": "NO VERDICT"}[verdict.status]
     text = terminal.render(summary, width=_WIDTH, color=False)
     figures, _, _ = report.summary().partition("\n")
-    return Checked(report, f"{word}  {verdict.reason}", figures, text, exit_code(verdict, report.gate) == 0)
+    line = f"{word}  {verdict.reason}"
+    return Checked(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
 
 
 def write_page(report: Report, out: Path | None) -> None:
     """Add `report.html` to what an evaluation left in its folder."""
     if out is not None:
-        write_reports(Summary(report.origin, report.verdict, report.gate), out, ("html",))
+        write_reports(report.judged, out, ("html",))
 
 
 def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
@@ -95,6 +101,25 @@ def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
     readable = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-.")[-80:]
     digest = blake2b(item.nodeid.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return item.config.invocation_params.dir / folder / f"{readable}-{digest}"
+
+
+def baseline_of(item: pytest.Item | pytest.Collector) -> Path | None:
+    """Where earlier reports are: one of them, or the folder that `--evals-report` filled."""
+    path: Path | None = item.config.getoption("--evals-baseline")
+    return None if path is None else item.config.invocation_params.dir / path
+
+
+def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
+    """What differs from the baseline, of the whole report or of one case; why it could not be compared, if so."""
+    comparison = report.comparison
+    if isinstance(comparison, NoComparison):
+        return (comparison.reason,)
+    if not isinstance(comparison, Comparison):
+        return ()
+    whole = [] if case else [f"regressed: {variant_sentence(comparison, each)}" for each in comparison.fallen()]
+    kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
+    cells = ((kind, cell) for kind in kinds for cell in comparison.of(kind) if case in (None, cell.case))
+    return (*whole, *(f"{kind}: {cell_sentence(comparison, cell)}" for kind, cell in cells))
 
 
 def _check(arguments: tuple[Any, ...], settings: Mapping[str, Any]) -> None:

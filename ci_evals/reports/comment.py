@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from math import ceil
 from typing import Final, NamedTuple
 
 from ci_evals import __version__
@@ -18,8 +17,8 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.trend import trend_of
 from ci_evals.reports.variants import VariantReport, variant_reports
-from ci_evals.stats.power import detectable_drop
 from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.power import detectable_sentence
 from ci_evals.verdict.scopes import ScopeVerdict, scope_label
 from ci_evals.verdict.sentences import baseline_sentence
 from ci_evals.verdict.words import number_of
@@ -90,7 +89,7 @@ class Comment:
         facts = []
         if isinstance(comparison, Comparison):
             facts.append(baseline_sentence(comparison, report.started_at))
-            facts.append(f"{shape(report)}{_detects(comparison)}")
+            facts.append(detectable_sentence(comparison) or shape(report))
         else:
             facts.append(comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing")
             facts.append(shape(report))
@@ -199,15 +198,6 @@ def shape(report: Report) -> str:
     matrix = report.matrix
     several = f" × {number_of(len(matrix.variants), 'variant')}" if len(matrix.variants) > 1 else ""
     return f"{number_of(len(matrix.cases), 'case')}{several}, {number_of(report.total, 'run')}"
-
-
-def _detects(comparison: Comparison) -> str:
-    """What drop of the pass rate the comparison would see."""
-    cells = ((*cell.head, *cell.base) for cell in comparison.cells if cell.p is not None)
-    drop = detectable_drop(cells, 1 - comparison.alpha)
-    if drop is None:
-        return ""
-    return f": this comparison detects drops of {number_of(max(1, ceil(100 * drop)), 'point')} or more"
 
 
 def _bullets(title: str, noun: str, rank: int, lines: Iterable[str]) -> Section:

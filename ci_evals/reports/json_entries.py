@@ -99,7 +99,10 @@ class ClassificationEntry(Struct, frozen=True):
 
 
 class VariantEntry(Struct, frozen=True):
-    """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence."""
+    """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence.
+
+    `pass_at_k` is the chance that of `k` runs of a case one passes, `pass_hat_k` that all do; null for single runs.
+    """
 
     provider: str
     prompt: str | None
@@ -110,6 +113,9 @@ class VariantEntry(Struct, frozen=True):
     match_rate: float | None
     figures: FiguresEntry
     grader_means: Mapping[str, float]
+    k: int | None
+    pass_at_k: float | None
+    pass_hat_k: float | None
     classifications: tuple[ClassificationEntry, ...]
 
 
@@ -292,6 +298,9 @@ def _variant(variant: VariantReport, tasks: Sequence[TaskReport]) -> VariantEntr
         match_rate=variant.mean_score,
         figures=FiguresEntry(**(variant.figures._asdict() | {"cost_usd": variant.cost_usd})),
         grader_means=variant.grader_means,
+        k=variant.draws,
+        pass_at_k=variant.pass_at_k,
+        pass_hat_k=variant.pass_hat_k,
         classifications=tuple(_classification(task) for task in tasks if task.variant == variant.variant),
     )
 

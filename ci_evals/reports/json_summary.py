@@ -14,7 +14,7 @@ from ci_evals.reports.json_entries import CellComparisonEntry, CellEntry, Resump
 from ci_evals.reports.json_report import ReportFacts, SavedCellEntry
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
-from ci_evals.verdict.history import Baseline
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence
 from ci_evals.verdict.pairing import CellComparison
 
 MOST_RUNS: Final = 2_000_000
@@ -211,19 +211,35 @@ def _comparison(document: _File) -> Comparison | NoComparison | None:
         return NoComparison(entry.missing or "no baseline")
     if not entry.baseline:
         raise ValueError("its comparison is with no report")
+    variants = tuple(_variant_comparison(each) for each in entry.variants)
+    cells = (*_cell_comparisons(document.cells), *entry.removed)
     return Comparison(
         baseline=Baseline(
             suite=document.suite.name,
             name=entry.name or "the baseline",
             reports=entry.baseline,
-            cells={},
+            cells=_base_cells(cells, variants, entry.baseline[0].id),
             trend=document.history.trend,
         ),
         confirm_runs=entry.confirm_runs,
         alpha=entry.alpha,
-        variants=tuple(_variant_comparison(each) for each in entry.variants),
-        cells=(*_cell_comparisons(document.cells), *entry.removed),
+        variants=variants,
+        cells=cells,
     )
+
+
+def _base_cells(
+    cells: Iterable[CellComparison], variants: Iterable[VariantComparison], report: str
+) -> Mapping[CellKey, BaseCell]:
+    """The baseline's cells, as far as the comparison tells: their names, and their runs as those of one report."""
+    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in variants}
+    return {
+        (cell.renamed_from or cell.case, *base.get(cell.key[1:], cell.key[1:])): BaseCell(
+            None, (Evidence(report, *cell.base),)
+        )
+        for cell in cells
+        if cell.kind != "new"
+    }
 
 
 def _variant_comparison(entry: VariantComparisonEntry) -> VariantComparison:

@@ -23,12 +23,16 @@ class Standing(NamedTuple):
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
-    """Every variant, the best first; empty for so few that nobody needs an order, or without any rate.
+    """As `ranked`; empty for so few that nobody needs an order, or without any rate."""
+    few = len(variants) < FEWEST or all(variant.pass_rate is None for variant in variants)
+    return () if few else ranked(variants)
+
+
+def ranked(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
+    """Every variant, the best first.
 
     A variant's rank is one more than the number of variants whose interval is wholly above its own.
     """
-    if len(variants) < FEWEST or all(variant.pass_rate is None for variant in variants):
-        return ()
     ranks = [_rank(variant, variants) for variant in variants]
     standings = [
         Standing(rank, rank is not None and ranks.count(rank) > 1, variant)

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from ci_evals.reports.figures import UNKNOWN, rate_with_interval, seconds, usd
+from ci_evals.reports.figures import UNKNOWN, rate, rate_with_interval, seconds, usd
 from ci_evals.reports.text import one_line
 from ci_evals.reports.variants import VariantChange, VariantReport
 
@@ -95,6 +95,7 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         row("pass rate", _pass_rate, lambda of: of.pass_rate, higher_is_better=True),
         *change(lambda of: of.pass_rate),
         row("passed runs", lambda of: f"{of.counts.passed:,} of {of.counts.graded:,}"),
+        *_repeated(variants, row),
         row("errored runs", lambda of: f"{of.counts.errored:,}", lambda of: of.counts.errored),
         row("mean score", lambda of: _score(of.mean_score), lambda of: of.mean_score, higher_is_better=True),
         *(
@@ -114,6 +115,16 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         *change(lambda of: of.latency),
         row("latency p95", lambda of: seconds(of.figures.latency_p95_s), lambda of: of.figures.latency_p95_s),
     ]
+
+
+def _repeated(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iterator[Row]:
+    """How often one of k runs passes, and how often all do, where there are several."""
+    draws = next((variant.draws for variant in variants if variant.draws), None)
+    if draws is not None:
+        yield row(f"pass@{draws} (any)", lambda of: rate(of.pass_at_k), lambda of: of.pass_at_k, higher_is_better=True)
+        yield row(
+            f"pass^{draws} (all)", lambda of: rate(of.pass_hat_k), lambda of: of.pass_hat_k, higher_is_better=True
+        )
 
 
 def _marks(

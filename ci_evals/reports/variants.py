@@ -2,7 +2,7 @@
 
 import statistics
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from ci_evals.model import Gate, Variant
 from ci_evals.report import STATUSES, Counts, Figures, Report
 from ci_evals.reports.figures import UNKNOWN, usd
 from ci_evals.reports.summary import Summary
+from ci_evals.stats.flips import pass_at_k, pass_hat_k
 from ci_evals.stats.pass_rate import pass_rate
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.sentences import rate_change, ratio_change
@@ -29,7 +30,8 @@ class VariantReport(NamedTuple):
     `pass_rate` is the mean over cells of their share of passed runs, as the gate sees it; `lower` and `upper` bound
     it, each at the gate's confidence. `unpriced_runs` are graded runs whose price is not known; `unknown_cost` is the
     word for a cost that nobody can tell. Of a run phase that was settled early, no rate or score is known: what had run
-    by then is no fair sample. `change` is None without a comparison.
+    by then is no fair sample. `draws` is the k of pass@k and pass^k: the fewest graded runs that a cell of the report
+    has; all three are None where that is only one. `change` is None without a comparison.
     """
 
     variant: Variant
@@ -42,6 +44,9 @@ class VariantReport(NamedTuple):
     grader_means: Mapping[str, float]
     unpriced_runs: int
     unknown_cost: str
+    draws: int | None
+    pass_at_k: float | None
+    pass_hat_k: float | None
     change: VariantChange | None = None
 
     @property
@@ -64,14 +69,20 @@ class VariantReport(NamedTuple):
 
 def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Every variant in the suite's order."""
-    return tuple(_variant_report(summary, variant) for variant in summary.report.matrix.variants)
+    report = summary.report
+    tallies = [[report.counts((cell,)) for cell in report.cells_of(variant)] for variant in report.matrix.variants]
+    fewest = min((counts.graded for by_cell in tallies for counts in by_cell if counts.graded), default=0)
+    draws = fewest if fewest > 1 and report.settled is None else None
+    return tuple(
+        _variant_report(summary, variant, by_cell, draws)
+        for variant, by_cell in zip(report.matrix.variants, tallies, strict=True)
+    )
 
 
-def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
+def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts], draws: int | None) -> VariantReport:
     report = summary.report
     cells = report.cells_of(variant)
     slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
-    by_cell = [report.counts((cell,)) for cell in cells]
     fair = report.settled is None
     rate = pass_rate((counts.passed, counts.graded) for counts in by_cell) if fair else None
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
@@ -86,6 +97,9 @@ def _variant_report(summary: Summary, variant: Variant) -> VariantReport:
         grader_means=report.grader_means(variant) if fair else {},
         unpriced_runs=_unpriced_runs(report, slots),
         unknown_cost="recorded" if 0 < report.totals.graded <= report.columns.recorded else "unknown",
+        draws=draws,
+        pass_at_k=_mean_over_cells(pass_at_k, by_cell, draws),
+        pass_hat_k=_mean_over_cells(pass_hat_k, by_cell, draws),
         change=_change(summary, variant),
     )
 
@@ -104,6 +118,16 @@ def _change(summary: Summary, variant: Variant) -> VariantChange | None:
         cost=ratio_change(found.differences.cost),
         latency=ratio_change(found.differences.latency),
     )
+
+
+def _mean_over_cells(
+    chance: Callable[[int, int, int], float | None], by_cell: Iterable[Counts], draws: int | None
+) -> float | None:
+    """The mean over graded cells of a chance that follows from `draws` runs of each."""
+    graded = (counts for counts in by_cell if counts.graded)
+    found = [] if draws is None else [chance(counts.passed, counts.graded, draws) for counts in graded]
+    known = [each for each in found if each is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _mean_score(report: Report, slots: Sequence[int]) -> float | None:

@@ -94,6 +94,13 @@ def test_no_workflow_runs_on_pull_request_target() -> None:
     assert [path for path in WORKFLOWS if "pull_request_target" in path.read_text(encoding="utf-8")] == []
 
 
+def test_the_docs_have_every_input_and_every_output_of_the_action_and_no_other() -> None:
+    text = (ROOT / "docs/ci/github.md").read_text(encoding="utf-8")
+    for title, key in (("Inputs", "inputs"), ("Outputs", "outputs")):
+        part = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^\| `([\w-]+)` \|", part, re.MULTILINE) == list(action("run")[key])
+
+
 # The shell steps.
 
 
@@ -137,7 +144,7 @@ async def test_an_interrupt_of_the_steps_process_leaves_a_report(
 
     async def respond(request: web.Request) -> web.StreamResponse:
         if next(asked) == 1:
-            return web.json_response({"output": "hello"})
+            return web.Response(text="hello")
         stuck.set()
         return await never(request)
 

@@ -148,3 +148,21 @@ async def test_markdown_starts_with_the_sentence(tmp_path: Path) -> None:
     done = await pairwise(tmp_path, "long", "short", "--function", "taste_of_tests:shorter", "--format", "markdown")
     assert done.out.startswith("## <code>short is preferred in 100 %")
     assert "| <code>case-0</code> | <code>short</code> |" in done.out
+
+
+async def test_a_judge_of_the_suite_may_prefer_and_providers_need_no_keys_then(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.answers(judging)
+        await recorded(tmp_path, providers=[SHORT, LONG], judges=[chat(server.url, name="referee")])
+        keyed = {"name": "keyed", "type": "openai", "model": "m", "api_key": "${NO_SUCH_KEY_HERE}"}
+        write_suite(tmp_path, CASES, providers=[keyed, SHORT, LONG], judges=[chat(server.url, name="referee")])
+        document = await found(tmp_path, "long", "short", "--judge", "referee")
+        asked = len(server.seen)
+    assert (document["preferred"], document["cases"]["b"], asked) == ("b", 6, 12)
+
+
+async def test_embeddings_prefer_nothing(tmp_path: Path) -> None:
+    vectors = {**chat("http://127.0.0.1:9", name="vectors"), "type": "embeddings"}
+    await recorded(tmp_path, judges=[vectors])
+    done = await pairwise(tmp_path, "short", "long", "--judge", "vectors")
+    assert (done.code, "vectors answers with embeddings" in done.err) == (2, True)

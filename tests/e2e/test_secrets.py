@@ -74,6 +74,19 @@ async def test_in_an_answer_and_its_tool_calls(tmp_path: Path) -> None:
         assert server.seen[0].headers["Authorization"] == f"Bearer {NAMED}"
 
 
+async def test_in_the_steps_of_an_agent(tmp_path: Path) -> None:
+    told = {"arguments": {"to": [everything()]}, "result": everything(), "error": everything(), "agent": everything()}
+    step = {"kind": "tool_call", "name": everything(), **told}
+    answer = {"output": "done", "steps": [step, {"kind": "message", "name": "user", "result": everything()}]}
+    (tmp_path / "agent.py").write_text(f"def answer(text):\n    return {answer!r}\n")
+    failing_suite(tmp_path, {"name": "agent", "type": "python", "target": "agent:answer"})
+    name_keys(tmp_path)
+    check_clean(tmp_path, await run(tmp_path))
+    report = json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())
+    kinds = [each["kind"] for each in report["results"][0]["response"]["steps"]]
+    assert kinds == ["tool_call", "message"]
+
+
 async def test_in_an_error_that_echoes_what_was_sent(tmp_path: Path) -> None:
     async def echo(request: web.Request) -> web.StreamResponse:
         told = f"wrong key: {request.headers['Authorization']} {request.headers['X-Extra']} {everything()}"

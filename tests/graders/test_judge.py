@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ci_evals.graders import GRADERS
@@ -176,6 +176,7 @@ def test_no_answer_makes_a_grader_crash(
 @pytest.mark.filterwarnings("ignore")  # re warns of patterns that will mean something else one day
 @settings(max_examples=300, deadline=None)
 @given(text=any_text | st.text("$.[]?@*'()=<>,:|&!1a ") | st.text("()[]{}*+?|\\^$aA1,<>!=:-"))
+@example(text="[0-\x1f")
 def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
     for grader in (Regex(pattern=text), JsonPath(path=text), Python(target=text)):
         for problem in grader.problems():

@@ -1,5 +1,6 @@
 """`python`: the team's own function judges."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +138,30 @@ def test_a_function_that_cannot_be_used_names_its_expectation(target: str, why: 
     with pytest.raises(ConfigError) as caught:
         Python(target=target).prepare()
     assert str(caught.value) == f"expect: python: {target}: cannot be used: {why}"
+
+
+FLAKY = """
+calls = []
+
+def check(output):
+    calls.append(output)
+    if len(calls) < 3:
+        raise ConnectionError(f"lost {len(calls)}")
+    return True
+"""
+
+
+@pytest.mark.parametrize(("retries", "calls"), [(2, 3), (5, 3), (1, 2), (0, 1)])
+async def test_a_function_that_raises_is_called_again_as_often_as_allowed(
+    retries: int, calls: int, answer_of: AnswerOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"flaky_graders_{retries}"
+    (tmp_path / f"{name}.py").write_text(FLAKY)
+    monkeypatch.syspath_prepend(tmp_path)
+    grader = Python(target=f"{name}:check", retries=retries)
+    if calls == 3:
+        assert (await grader.grade(answer_of())).passed
+    else:
+        with pytest.raises(ConnectionError, match=f"lost {calls}"):
+            await grader.grade(answer_of())
+    assert len(sys.modules[name].calls) == calls

@@ -1,5 +1,7 @@
 """A report in Python: saved, loaded, sliced, summed up."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from ci_evals import Case, Gate, Report, Suite, evaluate_sync
 from ci_evals.errors import StorageError
 from ci_evals.graders import Contains
 from ci_evals.providers import Mock
+from ci_evals.verdict.comparison import Comparison, NoComparison
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +97,48 @@ def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
     assert {cell.case for cell in after.diff(before).of("regressed")} == {"Paris"}
     assert {cell.case for cell in before.diff(after.save(tmp_path)).of("fixed")} == {"Paris"}
     assert not list(after.diff(after).of("regressed", "suspect"))
+
+
+def test_an_evaluation_beside_a_baseline_is_judged_by_it(tmp_path: Path) -> None:
+    def suite(said: str) -> Suite:
+        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
+        return Suite(name="towns", cases=cases, providers=Mock(name="a", default=said), gate=Gate(min_pass_rate=0.0))
+
+    before = evaluate_sync(suite("Paris, no?"), runs=8)
+    after = evaluate_sync(suite("Lyon"), runs=8, baseline=before, out=tmp_path)
+    assert isinstance(after.comparison, Comparison)
+    assert [cell.case for cell in after.comparison.of("regressed")] == ["Paris"]
+    assert (before.verdict.status, after.verdict.status) == ("pass", "fail")
+    assert json.loads((tmp_path / "report.json").read_bytes())["comparison"]["counts"]["regressed"] == 1
+    assert evaluate_sync(suite("Lyon"), baseline=tmp_path).verdict.status == "pass"
+    assert evaluate_sync(suite("Lyon"), baseline=tmp_path / "none").comparison == NoComparison(
+        f"no baseline: there is no report at {(tmp_path / 'none').as_posix()}"
+    )
+
+
+def test_the_leaderboard_has_the_best_variant_first(report: Report) -> None:
+    assert [(each.place, each.variant.variant.provider) for each in report.leaderboard] == [("1=", "a"), ("1=", "b")]
+
+
+def test_each_evaluation_has_an_id_and_the_label_of_its_suite() -> None:
+    suite = Suite(name="towns", cases=["hi"], providers=Mock(), expect=[Contains("h")], label="nightly")
+    first, second = evaluate_sync(suite), evaluate_sync(suite)
+    assert first.run_id
+    assert first.run_id != second.run_id
+    assert first.suite.label == "nightly"
+
+
+def test_the_difference_is_a_table_with_what_changed_first() -> None:
+    def answered(said: str, *more: str) -> Report:
+        cases = [Case(input=name, expect=[Contains(name[0])]) for name in ("Lyon", "Paris", *more)]
+        return evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20)
+
+    table = answered("Lyon", "Oslo").diff_table(answered("Lyon, Paris")).splitlines()
+    assert [re.split(r"  +", line)[:4] for line in table if "latency" not in line and "tokens" not in line] == [
+        ["", "baseline", "here", "change"],
+        ["pass rate", "100 %", "50 %", "-50.0 points"],
+        ["mean score", "-0.50 (-0.57 to -0.43)"],
+        ["Paris", "20 of 20", "0 of 20", "regressed"],
+        ["Oslo", "—", "0 of 20", "new"],
+        ["Lyon", "20 of 20", "20 of 20", "unchanged"],
+    ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ci_evals import (
     Request,
     Response,
     Suite,
+    discover_tasks,
     evaluate,
     evaluate_sync,
     grader,
@@ -291,3 +293,22 @@ async def test_concurrency_holds_for_graders_that_wait_and_may_be_without_limit(
 def test_the_suites_own_limit_may_be_none() -> None:
     suite = Suite(cases=["hi"], providers=echo, expect=[Contains("hi")], max_concurrency=math.inf)
     assert evaluate_sync(suite).all_passed
+
+
+async def test_judges_are_asked_by_graders_and_are_no_columns() -> None:
+    def judge(_: str) -> str:
+        return '{"reason": "Fine.", "verdict": "pass"}'
+
+    suite = Suite(cases=[Case(input="x", expect=[{"judge": "polite"}])], providers=echo, judges=judge)
+    report = await evaluate(suite)
+    assert [str(variant) for variant in suite.variants] == ["echo"]
+    assert report.runs[0].grades[0].reason == "judged pass: Fine."
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the verifiers are shell scripts")
+def test_discovered_tasks_are_cases_with_their_verifiers() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "coming_from_helios"
+    tasks = discover_tasks(folder, "tasks/greet*/task.toml")
+    agent = {"type": "task", "command": [sys.executable, str(folder / "agent.py"), "careful"]}
+    report = evaluate_sync(Suite(cases=tasks, providers=agent))
+    assert [(run.case, run.status, run.score) for run in report.runs] == [("greeting", "passed", 1.0)]

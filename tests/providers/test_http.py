@@ -67,7 +67,12 @@ async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(server: FakeS
         "text": "3 2",
         "padded": " 3",
         "tags": ["critical"],
-        "case": {"id": "capital", "tags": ["critical"], "metadata": {"team": "geo"}},
+        "case": {
+            "id": "capital",
+            "tags": ["critical"],
+            "metadata": {"team": "geo"},
+            "overrides": {"model": None, "params": {}},
+        },
         "messages": [{"role": "user", "content": "Hello!"}],
         "nested": [{"plain": "no template", "run": 2, "none": None, "true": True}],
     }

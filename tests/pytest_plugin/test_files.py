@@ -91,3 +91,20 @@ def test_keys_are_needed_only_when_a_case_is_run(pytester: pytest.Pytester, monk
     done = run(pytester, "evals.yaml", "-k", "good", providers=providers)
     done.assert_outcomes(failed=1, deselected=1)
     done.stdout.fnmatch_lines(["*no key: set the variable OPENAI_API_KEY*"])
+
+
+def test_a_case_that_is_worse_than_its_baseline_fails_in_a_sentence(pytester: pytest.Pytester) -> None:
+    other = {"id": "other", "input": "bye", "expect": [{"equals": "bye"}]}
+    cases = [{"id": "hello", "input": "hi", "min_pass_rate": 0.0, "expect": [{"equals": "hello"}]}, other]
+
+    def session_of(says: str, *arguments: str) -> pytest.RunResult:
+        provider = {"name": "agent", "type": "mock", "default": "{{ input }}", "answers": {"hello": says}}
+        return run(pytester, "evals.yaml", *arguments, providers=[provider], cases=cases, runs=8)
+
+    session_of("hello", "--evals-report=main").assert_outcomes(passed=2)
+    done = session_of("hello?", "--evals-baseline=main")
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines([
+        "hello: 8 of 8 on the baseline, 0 of * here; a drop like this happens by chance *",
+        "evals.yaml::hello:   regressed: hello: 8 of 8 on the baseline, *",
+    ])  # fmt: skip

@@ -311,3 +311,64 @@ def test_without_a_marker_nothing_of_it_is_loaded(pytester: pytest.Pytester, tmp
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     done.assert_outcomes(passed=1)
     assert "evals" not in done.stdout.str().replace("ci-evals", "")
+
+
+WORSE = """
+    import os
+
+    def agent(question):
+        return os.environ["SAYS"] if question == "hello" else question
+
+    @pytest.mark.evals(prompts=["hello", "bye"], expect=[Contains("e")], target=agent, runs=8)
+    def test_by_the_gate():
+        pass
+
+    @pytest.mark.evals(prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0))
+    def test_low_bar():
+        pass
+
+    @pytest.mark.evals(prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0))
+    def test_decides(evals_result):
+        worse = evals_result.comparison.of("regressed") if evals_result.comparison else ()
+        assert [cell.case for cell in worse] == ["hello"] * (os.environ["SAYS"] != "hello")
+"""
+
+
+def test_beside_a_baseline_a_regression_fails_and_is_told(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYS", "hello")
+    before = run(project, WORSE, "--evals-report=main")
+    before.assert_outcomes(passed=3)
+    monkeypatch.setenv("SAYS", "goodby")
+    done = run(project, WORSE, "--evals-report=here", "--evals-baseline=main")
+    done.assert_outcomes(passed=1, failed=2)
+    done.stdout.fnmatch_lines([
+        "test_agent.py::test_by_the_gate: FAIL *",
+        "test_agent.py::test_by_the_gate:   regressed: *",
+        "test_agent.py::test_low_bar: FAIL  *hello: 8 of 8 on the baseline, 0 of * here; a drop like this happens *",
+        "test_agent.py::test_low_bar:   regressed: hello: 8 of 8 on the baseline, 0 of * here*",
+        "test_agent.py::test_decides: 0 of 8 runs passed*",
+        "test_agent.py::test_decides:   regressed: hello: *",
+    ])  # fmt: skip
+
+
+def test_beside_a_baseline_like_itself_nothing_is_worse(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYS", "hello")
+    run(project, WORSE, "--evals-report=reports", "-k", "low_bar").assert_outcomes(passed=1, deselected=2)
+    done = run(project, WORSE, "--evals-report=reports", "--evals-baseline=reports", "-k", "low_bar")
+    done.assert_outcomes(passed=1, deselected=2)
+    done.stdout.no_fnmatch_line("*regressed*")
+    again = run(project, WORSE, "--evals-baseline=reports", "-k", "low_bar", "-p", "xdist", "-n2", plugins=("xdist",))
+    again.assert_outcomes(passed=1)
+
+
+def test_without_a_report_at_the_baseline_the_test_runs_all_the_same(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYS", "hello")
+    done = run(project, WORSE, "--evals-baseline=nowhere", "-k", "low_bar")
+    done.assert_outcomes(passed=1, deselected=2)
+    done.stdout.fnmatch_lines(["test_agent.py::test_low_bar:   no baseline: there is no report at *nowhere"])

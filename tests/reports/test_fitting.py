@@ -29,8 +29,9 @@ def test_an_entry_that_is_too_long_to_unfold_leaves_its_room_to_the_next() -> No
 
 
 def test_the_least_important_goes_first_wherever_it_stands() -> None:
-    made = document(section("green", 2, 6), section("red", 1))
-    assert made.fitted(90) == "head\n\n# red\n\n- red 0\n- red 1\n- red 2\n\n*No room here for 6 green cases.*\n\nfoot"
+    made = document(section("green", 2, 20), section("red", 1))
+    assert made.fitted(80) == "head\n\n# red\n\n- red 0\n- … and 2 more\n\n*No room here for 20 green cases.*\n\nfoot"
+    assert made.fitted(90).endswith("- … and 18 more\n\n# red\n\n- red 0\n- red 1\n- red 2\n\nfoot")
 
 
 def test_entries_that_are_not_there_are_counted() -> None:

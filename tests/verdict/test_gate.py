@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stats.known import suite
 
 from ci_evals.model import Gate, Variant
-from ci_evals.verdict.gate import Verdict, decide, exit_code, population_bounds
+from ci_evals.verdict.gate import FailOn, Verdict, decide, exit_code, population_bounds
 from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
 from ci_evals.verdict.words import percent
 
@@ -300,3 +300,15 @@ class TestNewCases:
         two = report_of(many((8, "P"), (2, "F")), variants=(FAST, STRONG))
         assert population_bounds(one, None) == population_bounds(two, None)
         assert population_bounds(report_of(many((4, "P")), variants=(FAST, STRONG)), None) is None
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "codes"),
+    [("fail", (0, 0, 1, 3)), ("borderline", (0, 1, 1, 3)), ("never", (0, 0, 0, 0))],
+)
+def test_fail_on_wins_over_the_suites_own_word(fail_on: FailOn, codes: tuple[int, ...]) -> None:
+    statuses: tuple[VerdictStatus, ...] = ("pass", "borderline", "fail", "error")
+    for status, code in zip(statuses, codes, strict=True):
+        verdict = Verdict(status=status, reason="", scopes=())
+        for on_borderline in ("warn", "fail"):
+            assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code

@@ -1,0 +1,117 @@
+"""Providers that are asked while a run is under way: each at its pace, with its retries."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from ci_evals.engine import retry
+from ci_evals.engine.breaker import Breaker
+from ci_evals.engine.pace import Pace
+from ci_evals.errors import ProviderError
+from ci_evals.model import Request, Response
+from ci_evals.providers.base import Provider, ProviderOptions
+
+
+class Asked:
+    """One provider that is asked while a run is under way: by a grader, as a user, as a stage, or which it prefers.
+
+    A call to it takes place within the slot of the run that is judged, so that the suite's `max_concurrency` holds.
+
+    Args:
+        options: its settings.
+        provider: what answers.
+        pace: when it may be called; shared by a `limit_group`, and by the lane of the same provider.
+        turn: held by who asks `pace`; shared likewise.
+        limit: how many of its calls may be under way.
+        retries: further attempts after a refused or lost call.
+        timeout_s: seconds that a call may take; None for those of the request.
+        price: what an answer cost, in USD, or None where that is not known.
+        draw: returns a uniform number in [0, 1).
+    """
+
+    def __init__(  # noqa: PLR0913  here these meet
+        self,
+        options: ProviderOptions,
+        provider: Provider,
+        *,
+        pace: Pace,
+        turn: asyncio.Lock,
+        limit: int,
+        retries: int,
+        timeout_s: float | None,
+        price: Callable[[Response], float | None],
+        draw: Callable[[], float],
+    ) -> None:
+        self.options = options
+        self.price = price
+        self._provider = provider
+        self._pace = pace
+        self._turn = turn
+        self._calls = asyncio.Semaphore(limit)
+        self._retries = retries
+        self._timeout_s = timeout_s
+        self._draw = draw
+        self._breaker = Breaker(limit=limit, attempts=retries + 1)
+
+    async def answer(self, request: Request) -> Response:
+        """Call until there is an answer, or no further attempt.
+
+        Raises:
+            ProviderError: there is no answer.
+        """
+        if self._timeout_s is not None:
+            request = msgspec.structs.replace(request, timeout_s=self._timeout_s)
+        for attempt in count(1):
+            async with self._calls:
+                if self._breaker.state == "open":
+                    raise ProviderError("given_up", self._breaker.reason)
+                tokens = await self._admitted(request)
+                start = time.perf_counter()
+                try:
+                    response = await self._provider.answer(request)
+                except Exception as raised:  # noqa: BLE001  a provider is not our code
+                    error = raised if isinstance(raised, ProviderError) else crash(raised)
+                else:
+                    self._pace.answered(response.usage, tokens)
+                    self._breaker.answered()
+                    return response
+                delay_s = self._lost(error, attempt, time.perf_counter() - start)
+            if delay_s is None:
+                raise error
+            await asyncio.sleep(delay_s)
+        raise AssertionError("unreachable")
+
+    async def _admitted(self, request: Request) -> int:
+        """Wait for the pace; returns the tokens that the call was admitted with."""
+        length = sum(len(message.content) for message in request.messages)
+        tokens = self._pace.estimate(length, None) if self._pace.counts_tokens else 0
+        await admitted(self._pace, self._turn, tokens)
+        return tokens
+
+    def _lost(self, error: ProviderError, attempt: int, latency_s: float) -> float | None:
+        """Note a call without an answer; returns the seconds to wait before the next, or None if it was the last."""
+        delay_s = retry.delay_s(attempt, error.retry_after_s, self._draw)
+        if error.kind == "rate_limit" or error.retry_after_s is not None:
+            self._pace.refused(error.retry_after_s, delay_s, latency_s)
+        else:
+            self._pace.failed()
+        if error.retryable and attempt <= self._retries:
+            return delay_s
+        self._breaker.gave_up(error)
+        return None
+
+
+async def admitted(pace: Pace, turn: asyncio.Lock, tokens: int) -> None:
+    """Wait until a call of so many tokens may be made."""
+    async with turn:
+        while (wait_s := pace.admit(tokens)) > 0:  # noqa: ASYNC110  a pace says when, and nobody tells it earlier
+            await asyncio.sleep(wait_s)
+
+
+def crash(raised: Exception) -> ProviderError:
+    """What a provider raised that is no `ProviderError`, as one."""
+    name = type(raised).__name__
+    return ProviderError("crash", f"{name}: {raised}" if str(raised) else name)

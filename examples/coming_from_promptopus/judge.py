@@ -1,0 +1,12 @@
+"""Stands in for the model that judges: it reads what a judge is sent, and replies as one must."""
+
+import json
+from typing import Any
+
+
+def verdict(turns: list[dict[str, Any]]) -> str:
+    """An answer is faithful if the context has its number of days."""
+    data = json.loads("\n".join(turns[1]["content"].splitlines()[1:-1]))
+    days = [word for word in data["answer"].split() if word.isdigit()]
+    faithful = bool(days) and all(number in data["context"] for number in days)
+    return json.dumps({"reason": f"the answer says {days or 'nothing'}", "verdict": "pass" if faithful else "fail"})

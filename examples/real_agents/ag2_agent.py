@@ -1,0 +1,36 @@
+"""An agent of AG2 with a tool. Its TestConfig plays back a model; another config is one argument away."""
+
+import json
+import re
+from typing import Any
+
+from ag2 import Agent, tool
+from ag2.events import ToolCallEvent
+from ag2.testing import TestConfig
+
+PRICES = {"Paris": 120, "Oslo": 90}
+
+
+@tool
+def get_price(city: str) -> str:
+    """The price of a flight to a city, in EUR."""
+    return str(PRICES[city]) if city in PRICES else "a city that I do not know"
+
+
+def script(wish: str) -> TestConfig:
+    """What the model is to say: call the tool, then tell the price."""
+    city = re.findall(r"\w+", wish)[-1]
+    known = f"That is {PRICES[city]}." if city in PRICES else "I do not know that city."
+    return TestConfig(ToolCallEvent(name="get_price", arguments=json.dumps({"city": city})), known)
+
+
+async def answer(wish: str) -> dict[str, Any]:
+    """What ci-evals calls: a fresh agent for each run, its answer, and its tool calls in order."""
+    agent = Agent("seller", "You sell flights.", config=script(wish), tools=[get_price])
+    reply = await agent.ask(wish)
+    events = await reply.context.stream.history.get_events()
+    calls = [event for event in events if isinstance(event, ToolCallEvent)]
+    return {
+        "output": reply.body,
+        "tool_calls": [{"name": call.name, "arguments": json.loads(call.arguments)} for call in calls],
+    }
