@@ -14,6 +14,7 @@ from ci_evals.report import Report
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import summarize
 from ci_evals.verdict.history import Evidence, pool_steps, pooled
+from ci_evals.verdict.sentences import step_sentence
 
 TWO = (Variant("gpt", "short"), Variant("haiku", "short"))
 DAY_S = 86_400
@@ -28,7 +29,7 @@ def saved(path: Path, report: Report, *bases: Report) -> Path:
 @pytest.fixture
 def history() -> list[Report]:
     """Two reports that agree, newest first, one of another behaviour before them, and one before that."""
-    outcomes = ("PPPPPPPPPP", "PPPPPPPPPP", "FFFFFFFFFF", "PPPPPPPPPP")
+    outcomes = ("PPP", "PPP", "FFF", "PPP")
     return [report_of({"refund": each}, started_at=STARTED_AT - days * DAY_S) for days, each in enumerate(outcomes, 1)]
 
 
@@ -55,9 +56,9 @@ def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases:
     (anew,) = explanations(Wanted("refund"), head, bases)
     assert alone.sentence == anew.sentence.replace("the baseline", "main")
     assert (alone.p, alone.adjusted_p, alone.head, alone.base) == (anew.p, anew.adjusted_p, anew.head, anew.base)
-    assert [entry.pooled for entry in alone.base_reports] == [True, True, False]
+    assert [entry.pooled for entry in alone.base_reports] == [True, True, False, False]
     assert alone.base_runs == ()
-    assert len(anew.base_runs) == 10
+    assert len(anew.base_runs) == 3
 
 
 def test_confirm_runs_come_last_and_are_marked(head: Path) -> None:
@@ -70,9 +71,16 @@ def test_it_says_where_pooling_stopped_and_why(head: Path, bases: list[Path]) ->
     (found,) = explanations(Wanted("refund"), head, bases)
     assert [entry.pooled for entry in found.base_reports] == [True, True, False, False]
     sentences = [entry.sentence for entry in found.base_reports]
-    assert sentences[:2] == ["10 of 10, pooled"] * 2
-    assert sentences[2].startswith("0 of 10, unlike the newer ones, as happens by chance once in")
-    assert sentences[3] == "10 of 10, older than the change: left out"
+    assert sentences[:2] == ["3 of 3, pooled"] * 2
+    unlike = "0 of 3, with all older ones 3 of 6, unlike the newer ones, as happens by chance once in"
+    assert sentences[2].startswith(unlike)
+    assert sentences[3] == "3 of 3, older than the change: left out"
+
+
+def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
+    *_, last = pool_steps([Evidence("new", 10, 10), Evidence("old", 0, 10)])
+    assert last.outcome == "disagrees"
+    assert step_sentence(last).startswith("0 of 10, unlike the newer ones, as happens by chance once in")
 
 
 @pytest.mark.parametrize(
@@ -129,4 +137,4 @@ def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
     assert cell["kind"] == "regressed"
     assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, False, False]
-    assert "Fisher's exact test for a drop, 2 of 10 against 20 of 20" in cell["test"]
+    assert "Fisher's exact test for a drop, 2 of 10 against 6 of 6" in cell["test"]

@@ -49,10 +49,15 @@ class Pool(NamedTuple):
 
 
 class PoolStep(NamedTuple):
-    """What became of one report's evidence of a cell, and the p of its and all older ones' disagreement with newer."""
+    """What became of one report's evidence of a cell.
+
+    `older` are its runs with those of all older reports that may count, `p` that of their disagreement with the newer
+    ones; None where these were not held against each other.
+    """
 
     evidence: Evidence
     outcome: Literal["pooled", "disagrees", "beyond a change", "enough without", "nothing graded"]
+    older: Tally | None = None
     p: float | None = None
 
 
@@ -183,7 +188,8 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
         else:
             p = fisher_two_sided(older_passed, older, passed, graded) if graded else None
             changed = p is not None and p <= DISAGREEMENT
-            steps.append(PoolStep(each, "disagrees" if changed else "pooled", p))
+            rest = Tally(older_passed, older) if graded else None
+            steps.append(PoolStep(each, "disagrees" if changed else "pooled", rest, p))
             if not changed:
                 passed, graded = passed + each.passed, graded + each.graded
                 older_passed, older = older_passed - each.passed, older - each.graded

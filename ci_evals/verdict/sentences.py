@@ -59,9 +59,11 @@ def step_sentence(step: PoolStep) -> str:
     """What became of one report's evidence: `10 of 10, pooled`."""
     runs = of_runs(Tally(step.evidence.passed, step.evidence.graded))
     chance = "" if step.p is None else f"by chance {once_in(step.p)} comparisons"
+    own = step.older is None or step.older.graded == step.evidence.graded
+    rest = "" if own or step.older is None else f"with all older ones {of_runs(step.older)}, "
     return {
         "pooled": f"{runs}, pooled",
-        "disagrees": f"{runs}, unlike the newer ones, as happens {chance}: behaviour changed, pooling stops here",
+        "disagrees": f"{runs}, {rest}unlike the newer ones, as happens {chance}: behaviour changed, pooling stops here",
         "beyond a change": f"{runs}, older than the change: left out",
         "enough without": f"{runs}, left out: the newer ones are enough",
         "nothing graded": "no run was graded",

@@ -312,3 +312,16 @@ def test_fail_on_wins_over_the_suites_own_word(fail_on: FailOn, codes: tuple[int
         verdict = Verdict(status=status, reason="", scopes=())
         for on_borderline in ("warn", "fail"):
             assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code
+
+
+def test_a_run_that_was_settled_early_is_told_in_failures_and_not_as_a_share() -> None:
+    report = report_of(many((6, "FFF"), (1, "FPP"), (14, "PPP"), (19, "...")), settled="fail")
+    verdict = decide(report, Gate(min_pass_rate=0.9))
+    assert verdict.status == "fail"
+    assert verdict.reason == "at least 19 failures, stopped at 63 of 120 runs: the bar of 90 % is out of reach"
+    assert [scope.rate for scope in verdict.scopes] == [None]
+
+
+def test_where_every_run_must_pass_the_first_failures_settle_it() -> None:
+    report = report_of(many((6, "FFF"), (1, "FPP"), (14, "PPP"), (19, "...")), settled="fail")
+    assert decide(report, None).reason == "at least 19 failures, stopped at 63 of 120 runs: every run must pass"

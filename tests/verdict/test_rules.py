@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from factories import many, report_of
 from verdict.sides import base_of, compared, head_of
@@ -9,6 +10,7 @@ from verdict.sides import base_of, compared, head_of
 from ci_evals.model import Gate, TagRule
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import decide
+from ci_evals.verdict.history import NO_FIGURES
 from ci_evals.verdict.rules import rule_verdicts
 
 REPORT = report_of(many((3, "PPP")))
@@ -63,3 +65,43 @@ def test_a_tag_may_be_critical_without_a_bar() -> None:
     gate = Gate(tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5})
     assert gate.critical_tags == frozenset({"safety"})
     assert dict(gate.tag_bars) == {"billing": 0.9, "other": 0.5}
+
+
+def slower(*ratios: float) -> Comparison:
+    """A case for each ratio of its median latency to that of the base, which is a second."""
+    cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
+    head = [
+        each._replace(figures=NO_FIGURES._replace(latency_median_s=ratio))
+        for each, ratio in zip(head_of(cases), ratios, strict=True)
+    ]
+    base = base_of(cases)
+    known = {
+        key: msgspec.structs.replace(cell, figures=NO_FIGURES._replace(latency_median_s=1.0))
+        for key, cell in base.cells.items()
+    }
+    return compared(head, msgspec.structs.replace(base, cells=known))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "gate", "rules"),
+    [
+        ((2.0, 2.0, 2.0), {"max_latency_increase": 1.5}, [("latency", "fail")]),
+        ((2.0, 2.0, 2.0), {"max_latency_increase": 2.0}, []),
+        ((2.0, 2.0, 2.0), {}, []),
+        ((0.5, 5.0, 0.5), {"max_latency_increase": 1.5}, []),
+        ((9.0,), {"max_latency_increase": 1.5}, []),
+        ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5}, []),
+    ],
+    ids=["slower", "as allowed", "not asked", "noise", "one case", "cost unknown"],
+)
+def test_more_latency_is_red_only_if_asked_and_sure(
+    ratios: tuple[float, ...], gate: dict[str, Any], rules: list[tuple[str, str]]
+) -> None:
+    assert found(slower(*ratios), **gate) == rules
+
+
+def test_more_latency_is_told_with_its_bound_and_the_limit() -> None:
+    [rule] = rule_verdicts(REPORT, Gate(max_latency_increase=1.5), slower(2.0, 2.0, 2.0))
+    assert rule.sentence == (
+        "latency is 2.00 times that of main (at least 2.00 times, 95 % sure), and the gate allows 1.5 times"
+    )
