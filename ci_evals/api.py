@@ -23,9 +23,9 @@ from ci_evals.execution import execute
 from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
 from ci_evals.library.report import Report, baseline_of
 from ci_evals.library.suite import UNLIMITED, Suite
+from ci_evals.matrix import Matrix
 from ci_evals.model import Result
 from ci_evals.order import Order
-from ci_evals.report import Matrix
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.suite import Suite as Checked
 

@@ -391,7 +391,7 @@ def validate(config: Path | None, **overrides: Any) -> None:
     """
     suite = _suite(config, overrides)
 
-    from ci_evals.report import Matrix
+    from ci_evals.matrix import Matrix
     from ci_evals.reports.figures import number_of
 
     total = Matrix(suite.cases, suite.variants, suite.runs).total

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from ci_evals.comparing import ReportFormat, compared
 from ci_evals.errors import UsageError
+from ci_evals.matrix import CellKey
 from ci_evals.model import Gate
 from ci_evals.rebuilt import rebuilt
-from ci_evals.report import CellKey, Report
+from ci_evals.report import Report
 from ci_evals.reports.explanation import (
     BaseEntry,
     Explanation,

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from ci_evals.engine.journal import JOURNAL, scan
 from ci_evals.errors import StorageError
+from ci_evals.matrix import CellKey
 from ci_evals.model import Result
 from ci_evals.redaction import Redactor
-from ci_evals.report import CellKey, SuiteInfo
+from ci_evals.report import SuiteInfo
 from ci_evals.reports.json_entries import SCHEMA_VERSION, CellComparisonEntry
 from ci_evals.reports.json_report import REPORT
 from ci_evals.verdict.comparison import NoComparison

@@ -9,9 +9,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ci_evals.columns import STATUSES
 from ci_evals.errors import ErrorKind
+from ci_evals.matrix import CellKey
 from ci_evals.model import Case, Gate, Response, Result, Status, Variant
-from ci_evals.report import STATUSES, CellKey, CellReport, Counts, Report
+from ci_evals.report import CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line

@@ -7,8 +7,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import structs
 
+from ci_evals.columns import Columns
+from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Case, Gate, Result, Variant
-from ci_evals.report import CellKey, CellReport, Columns, Counts, Matrix, Report, Resumption
+from ci_evals.report import CellReport, Counts, Report, Resumption
 from ci_evals.reports.findings import bar_of
 from ci_evals.reports.json_entries import CellComparisonEntry, CellEntry, ResumptionEntry, VariantComparisonEntry
 from ci_evals.reports.json_report import ReportFacts, SavedCellEntry
