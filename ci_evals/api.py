@@ -16,7 +16,7 @@ from ci_evals import report as counted
 from ci_evals.conclusion import write_reports
 from ci_evals.config import load
 from ci_evals.config.decode import unknown
-from ci_evals.config.load import Overrides
+from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
 from ci_evals.execution import execute
@@ -198,7 +198,7 @@ def _suite(
 ) -> Checked:
     environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
-        suite = load.overridden(suite_or_path.ready(environ), overrides)
+        suite = overridden(suite_or_path.ready(environ), overrides)
     elif isinstance(suite_or_path, str | os.PathLike):
         suite = load.load_suite(Path(suite_or_path), environ, overrides)
     else:

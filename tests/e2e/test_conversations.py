@@ -11,7 +11,8 @@ from fakes.chat import ChatServer, chatting
 from fakes.http_server import Scripted, serving
 from suites import chat, write_suite
 
-from ci_evals.config.load import Overrides, load_suite
+from ci_evals.config.load import load_suite
+from ci_evals.config.overrides import Overrides
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.runner import Run
