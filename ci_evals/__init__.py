@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from ci_evals.library.events import EvalCompleted, EvalStarted, RunFinished
     from ci_evals.library.report import Report
     from ci_evals.library.suite import Suite
-    from ci_evals.model import Answer, Budget, Content, Finding, Gate, Request, Response, Result, ToolCall, Usage
+    from ci_evals.model import Answer, Content, Finding, Request, Response, Result, ToolCall, Usage
     from ci_evals.providers.function import provider
+    from ci_evals.rules import Budget, Gate
 
 __version__ = "0.1.0"
 
@@ -47,12 +48,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Budget": "ci_evals.rules",
     "Case": "ci_evals.config.code",
     "discover_tasks": "ci_evals.config.tasks",
     "CiEvalsError": "ci_evals.errors",
     "ConfigError": "ci_evals.errors",
     "EvalCompleted": "ci_evals.library.events",
     "EvalStarted": "ci_evals.library.events",
+    "Gate": "ci_evals.rules",
     "Not": "ci_evals.graders.function",
     "ProviderError": "ci_evals.errors",
     "Report": "ci_evals.library.report",

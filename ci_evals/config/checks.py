@@ -8,9 +8,10 @@ from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.file_types import SuiteEntry
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of
-from ci_evals.model import Budget, Case
+from ci_evals.model import Case
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.rules import Budget
 from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from ci_evals.config.decode import unknown
 from ci_evals.errors import UsageError
-from ci_evals.model import Case, Gate
+from ci_evals.model import Case
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.rules import Gate
 from ci_evals.suite import Suite
 
 
