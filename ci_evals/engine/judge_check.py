@@ -12,7 +12,8 @@ from ci_evals.engine.lanes import opened
 from ci_evals.errors import GradingError, StorageError, UsageError
 from ci_evals.graders.llm_judge import LlmJudge
 from ci_evals.matrix import Matrix
-from ci_evals.model import Answer, Case, Judging, Message, Request, Response
+from ci_evals.model import Answer, Case, Judging, Request
+from ci_evals.response import Message, Response
 from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
 from ci_evals.stats.intervals import Estimate
 from ci_evals.suite import Suite

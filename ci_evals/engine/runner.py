@@ -25,7 +25,8 @@ from ci_evals.engine.players import PlayError
 from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.matrix import Matrix
-from ci_evals.model import Answer, Request, Response, Result, RunError, SimulatedUser
+from ci_evals.model import Answer, Request, Result, RunError, SimulatedUser
+from ci_evals.response import Response
 from ci_evals.rules import NO_ALLOWANCE
 from ci_evals.suite import Suite
 

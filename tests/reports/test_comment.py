@@ -12,9 +12,10 @@ from github_markdown import Shown, shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci_evals.model import Response, Result, ToolCall, Variant
+from ci_evals.model import Result, Variant
 from ci_evals.reports.comment import Comment, Links
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.response import Response, ToolCall
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import NoComparison
 
