@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import fsum, hypot, sqrt
+from operator import mul
 
 from ci_evals.stats.intervals import Estimate, Interval, t_quantile
 from ci_evals.stats.pass_rate import pass_rate
@@ -24,8 +25,8 @@ def ratio_of_totals(cells: Iterable[tuple[float, float]], confidence: float = 0.
     ratio = fsum([head for head, _ in matched]) / base_total
     if size < 2:
         return Estimate(ratio, None)
-    residuals = fsum([(head - ratio * base) ** 2 for head, base in matched])
-    error = sqrt(residuals * size / (size - 1)) / base_total
+    residuals = [head - ratio * base for head, base in matched]
+    error = sqrt(fsum(map(mul, residuals, residuals)) * size / (size - 1)) / base_total
     half = t_quantile((1 + confidence) / 2, size - 1) * error
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
 

@@ -56,20 +56,34 @@ def stratified_lower(strata: Strata, *, largest_support: int = _LARGEST_SUPPORT)
 
 def stratified_upper(strata: Strata, *, largest_support: int = _LARGEST_SUPPORT) -> float:
     """The p-value for "the head is better": `stratified_lower` with head and base exchanged."""
-    swapped = {(kb, nb, kh, nh): count for (kh, nh, kb, nb), count in Counter(strata).items()}
-    return stratified_lower(swapped, largest_support=largest_support)
+    groups, passed = _exchanged(*_grouped(strata))
+    return _tail(groups, passed - _certain(groups), largest_support)
+
+
+def stratified_two_sided(strata: Strata, *, largest_support: int = _LARGEST_SUPPORT) -> float:
+    """The p-value for "they differ": twice the smaller of `stratified_lower` and `stratified_upper`, at most 1."""
+    groups, passed = _grouped(strata)
+    lower = _tail(groups, passed - _certain(groups), largest_support)
+    groups, passed = _exchanged(groups, passed)
+    return min(1.0, 2 * min(lower, _tail(groups, passed - _certain(groups), largest_support)))
 
 
 def _grouped(strata: Strata) -> tuple[Counter[_Margins], int]:
     """How many informative cells have the same margins, and the passes of the head in all of these."""
     groups: Counter[_Margins] = Counter()
     passed = 0
-    for (kh, nh, kb, nb), count in Counter(strata).items():
-        margins = _Margins(nh, nb, kh + kb)
-        if margins.width:
-            groups[margins] += count
+    cells = strata if isinstance(strata, Mapping) else Counter(strata)
+    for (kh, nh, kb, nb), count in cells.items():
+        if nh and nb and 0 < kh + kb < nh + nb:
+            groups[_Margins(nh, nb, kh + kb)] += count
             passed += kh * count
     return groups, passed
+
+
+def _exchanged(groups: Counter[_Margins], passed: int) -> tuple[Counter[_Margins], int]:
+    """The same with head and base exchanged."""
+    swapped = Counter({_Margins(each.n_base, each.n_head, each.passed): count for each, count in groups.items()})
+    return swapped, sum(each.passed * count for each, count in groups.items()) - passed
 
 
 def _certain(groups: Counter[_Margins]) -> int:

@@ -1,7 +1,7 @@
 """Report against baseline, cell by cell and variant by variant: what got worse, and how sure that is. Pure."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from ci_evals.verdict.pairing import (
     matched_variants,
     paired,
 )
-from ci_evals.verdict.whole import Fall, fall
+from ci_evals.verdict.whole import Fall, Series, fall
 
 
 class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,21 +124,21 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     """
     variants = matched_variants([cell.key[1:] for cell in head], base.variants)
     pairs, rest = paired(head, base, variants)
-    cells = _cell_comparisons(pairs, confirm_runs, alpha)
-    regressed = frozenset(cell.key for cell in cells if cell.kind == "regressed")
+    found = _findings(Counter([pair.counted for pair in pairs]), confirm_runs, alpha)
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
         alpha=alpha,
-        variants=_variant_comparisons(pairs, variants, regressed, 1 - alpha),
-        cells=(*cells, *rest),
+        variants=_variant_comparisons(pairs, variants, found, 1 - alpha),
+        cells=(*[_comparison(pair, found[pair.counted]) for pair in pairs], *rest),
     )
 
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """The cells that are to be run again before anything is said of them."""
     pairs, _ = paired(head, base, matched_variants([cell.key[1:] for cell in head], base.variants))
-    return frozenset(pair.head.key for pair in pairs if pair.counted.suspicious)
+    suspicious = {counted for counted in {pair.counted for pair in pairs} if counted.suspicious}
+    return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
 
 
 class _Tested(NamedTuple):
@@ -152,20 +152,27 @@ class _Tested(NamedTuple):
 
 
 class _Finding(NamedTuple):
-    """What became of a cell, with the p that speaks for it and its adjusted one."""
+    """What became of a cell, with the runs and the p that speak for it and its adjusted one."""
 
     kind: CellKind
+    head: Tally
+    base: Tally
     p: float
     adjusted_p: float
 
 
-def _cell_comparisons(pairs: Sequence[Pair], confirm_runs: int, alpha: float) -> list[CellComparison]:
-    counted = [pair.counted for pair in pairs]
-    tested = {each: _test(each, confirm_runs) for each in dict.fromkeys(counted)}
-    falls = dict(zip(counted, benjamini_hochberg([tested[each].lower for each in counted]), strict=True))
-    rises = dict(zip(counted, benjamini_hochberg([tested[each].upper for each in counted]), strict=True))
-    found = {each: _finding(tests, falls[each], rises[each], alpha) for each, tests in tested.items()}
-    return [_comparison(pair, tested[pair.counted], found[pair.counted]) for pair in pairs]
+def _findings(cells: Counter[Counted], confirm_runs: int, alpha: float) -> Mapping[Counted, _Finding]:
+    """What became of cells, from how many of them have the same runs."""
+    tested = {each: _test(each, confirm_runs) for each in cells}
+    falls = _adjusted({each: tests.lower for each, tests in tested.items()}, cells)
+    rises = _adjusted({each: tests.upper for each, tests in tested.items()}, cells)
+    return {each: _finding(tests, falls.get(each, 1.0), rises.get(each, 1.0), alpha) for each, tests in tested.items()}
+
+
+def _adjusted(p_values: Mapping[Counted, float], cells: Counter[Counted]) -> Mapping[Counted, float]:
+    """Of all that are below 1."""
+    below = [each for each, p in p_values.items() if p < 1 for _ in range(cells[each])]
+    return dict(zip(below, benjamini_hochberg([p_values[each] for each in below], cells.total()), strict=True))
 
 
 def _test(counted: Counted, confirm_runs: int) -> _Tested:
@@ -178,16 +185,16 @@ def _test(counted: Counted, confirm_runs: int) -> _Tested:
     return _Tested(head, base, lower=fisher_lower(*head, *base) if decided else 1.0, upper=1.0, suspect=True)
 
 
-def _comparison(pair: Pair, tested: _Tested, found: _Finding) -> CellComparison:
+def _comparison(pair: Pair, found: _Finding) -> CellComparison:
     case, provider, prompt = pair.head.key
     return CellComparison(
         case=case,
         provider=provider,
         prompt=prompt,
         kind=found.kind,
-        head=tested.head,
-        base=tested.base,
-        base_reports=pair.counted.pool.reports,
+        head=found.head,
+        base=found.base,
+        base_reports=pair.counted.past.pool.reports,
         p=found.p,
         adjusted_p=found.adjusted_p,
         renamed_from=pair.renamed_from,
@@ -202,19 +209,19 @@ def _finding(tested: _Tested, fall: float, rise: float, alpha: float) -> _Findin
         p = fisher_lower(*head, *base)
         lower = head.passed * base.graded < base.passed * head.graded
         if lower and fall <= alpha:
-            return _Finding("regressed", p, fall)
+            return _Finding("regressed", head, base, p, fall)
         if lower and p <= SUSPICION:
-            return _Finding("suspect", p, fall)
+            return _Finding("suspect", head, base, p, fall)
     elif head.passed * base.graded > base.passed * head.graded and rise <= alpha:
-        return _Finding("fixed", tested.upper, rise)
+        return _Finding("fixed", head, base, tested.upper, rise)
     same = head.passed == base.passed == 0 or (head.passed == head.graded and base.passed == base.graded)
-    return _Finding("unchanged" if same else "flaky", fisher_lower(*head, *base), fall)
+    return _Finding("unchanged" if same else "flaky", head, base, fisher_lower(*head, *base), fall)
 
 
 def _variant_comparisons(
     pairs: Iterable[Pair],
     variants: Mapping[VariantKey, VariantKey],
-    regressed: Container[CellKey],
+    found: Mapping[Counted, _Finding],
     confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
@@ -223,7 +230,7 @@ def _variant_comparisons(
         by_variant.setdefault(pair.head.key[1:], []).append(pair)
     columns = {variant: _column(chosen) for variant, chosen in by_variant.items()}
     adjusted = holm([column.fall.p for column in columns.values()])
-    rests = holm([_p_of_rest(by_variant[variant], regressed, column.fall.p) for variant, column in columns.items()])
+    rests = holm([_p_of_rest(column, found) for column in columns.values()])
     return tuple(
         VariantComparison(
             provider=variant[0],
@@ -237,7 +244,10 @@ def _variant_comparisons(
             adjusted_p=p,
             adjusted_p_of_rest=p_of_rest,
             differences=differences(
-                column.fall.tables, [(pair.head.figures, pair.base.figures) for pair in by_variant[variant]], confidence
+                column.fall.tables,
+                [pair.head.figures for pair in by_variant[variant]],
+                [pair.base.figures for pair in by_variant[variant]],
+                confidence,
             ),
         )
         for (variant, column), p, p_of_rest in zip(columns.items(), adjusted, rests, strict=True)
@@ -245,25 +255,30 @@ def _variant_comparisons(
 
 
 class _Column(NamedTuple):
-    """One variant: the means of its cells' pass rates, and the test of these against each other."""
+    """One variant: how many cells have the same runs, the means of their pass rates, and the test of these."""
 
+    cells: Counter[Counted]
     head_rate: float
     base_rate: float
     fall: Fall
 
 
 def _column(pairs: Sequence[Pair]) -> _Column:
-    fallen = _fall(pairs)
+    cells = Counter([pair.counted for pair in pairs])
+    fallen = _fall(cells)
     head = sum(passed / graded * count for (passed, graded, _, _), count in fallen.tables.items())
     base = sum(passed / graded * count for (_, _, passed, graded), count in fallen.tables.items())
-    return _Column(head / len(pairs), base / len(pairs), fallen)
+    return _Column(cells, head / len(pairs), base / len(pairs), fallen)
 
 
-def _p_of_rest(pairs: Sequence[Pair], regressed: Container[CellKey], p: float) -> float:
-    """`p` is that of all cells."""
-    rest = [pair for pair in pairs if pair.head.key not in regressed]
-    return _fall(rest).p if len(rest) < len(pairs) else p
+def _p_of_rest(column: _Column, found: Mapping[Counted, _Finding]) -> float:
+    """Of the cells that did not regress by themselves."""
+    rest = Counter({each: count for each, count in column.cells.items() if found[each].kind != "regressed"})
+    return _fall(rest).p if len(rest) < len(column.cells) else column.fall.p
 
 
-def _fall(pairs: Iterable[Pair]) -> Fall:
-    return fall(Counter([(pair.head.planned, pair.series) for pair in pairs]))
+def _fall(cells: Counter[Counted]) -> Fall:
+    alike: Counter[tuple[Tally, Series]] = Counter()
+    for each, count in cells.items():
+        alike[each.planned, each.past.series] += count
+    return fall(alike)

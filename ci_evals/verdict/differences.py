@@ -1,7 +1,7 @@
 """By how much a variant as a whole differs from its base: pass rate, score, cost, tokens, latency."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -35,27 +35,30 @@ class Differences(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def differences(
-    tables: Mapping[Counts, int], figures: Sequence[tuple[CellFigures, CellFigures]], confidence: float
+    tables: Mapping[Counts, int], head: Sequence[CellFigures], base: Sequence[CellFigures], confidence: float
 ) -> Differences:
     """Compare matched cells. Intervals are two-sided.
 
     Args:
         tables: how many cells have the same counts.
-        figures: what head and base runs of each cell took.
+        head: what the runs of each cell took; of one cell at least.
+        base: the same of the cells that these are compared with.
         confidence: of each interval, in (0, 1).
     """
-    latencies = [
-        (head.latency_median_s, base.latency_median_s)
-        for head, base in figures
-        if head.latency_median_s is not None and base.latency_median_s is not None
+    scores, costs, tokens, latencies = zip(*head, strict=True)
+    base_scores, base_costs, base_tokens, base_latencies = zip(*base, strict=True)
+    both_scores = Counter(zip(scores, base_scores, strict=True))
+    medians = [
+        (mine, theirs)
+        for mine, theirs in zip(latencies, base_latencies, strict=True)
+        if mine is not None and theirs is not None
     ]
-    scores = Counter([(head.scores, base.scores) for head, base in figures])
     return Differences(
         pass_rate=_difference(rate_difference(tables, confidence)),
-        score=_difference(score_difference(_score_sums(scores), confidence)),
-        cost=_ratio([(head.cost, base.cost) for head, base in figures], confidence),
-        tokens=_ratio([(head.tokens, base.tokens) for head, base in figures], confidence),
-        latency=_difference(ratio_of_totals(latencies, confidence)),
+        score=_difference(score_difference(_score_sums(both_scores), confidence)),
+        cost=_ratio(costs, base_costs, confidence),
+        tokens=_ratio(tokens, base_tokens, confidence),
+        latency=_difference(ratio_of_totals(medians, confidence)),
     )
 
 
@@ -63,9 +66,13 @@ def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[Sc
     return {(ScoreSums(*head), ScoreSums(*base)): count for (head, base), count in scores.items()}
 
 
-def _ratio(cells: Sequence[tuple[Totals, Totals]], confidence: float) -> Difference | None:
+def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) -> Difference | None:
     """Of what one run took on average, over the cells where both sides know it."""
-    means = [(head.total / head.runs, base.total / base.runs) for head, base in cells if head.runs and base.runs]
+    means = [
+        (total / runs, base_total / base_runs)
+        for (runs, total, _), (base_runs, base_total, _) in zip(head, base, strict=True)
+        if runs and base_runs
+    ]
     return _difference(ratio_of_totals(means, confidence))
 
 

@@ -157,24 +157,21 @@ def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
     Stops where the pool disagrees with all older reports together: behaviour on the base branch changed there. The
     next report alone has too few runs to show it.
     """
-    recent = list(_recent(evidence))
-    older_passed, older = sum(passed for passed, _ in recent), sum(graded for _, graded in recent)
-    passed = graded = reports = 0
-    for more_passed, more in recent:
-        if fisher_two_sided(older_passed, older, passed, graded) <= DISAGREEMENT:
-            break
-        passed, graded, reports = passed + more_passed, graded + more, reports + 1
-        older_passed, older = older_passed - more_passed, older - more
-    return Pool(passed, graded, reports)
+    sums = running_sums(evidence)
+    all_passed, all_graded = sums[-1]
+    if 0 < all_passed < all_graded:  # else no report disagrees with another
+        for reports, (passed, graded) in enumerate(sums[1:-1], start=1):
+            if fisher_two_sided(all_passed - passed, all_graded - graded, passed, graded) <= DISAGREEMENT:
+                return Pool(passed, graded, reports)
+    return Pool(all_passed, all_graded, len(sums) - 1)
 
 
 def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     """How `pooled` goes about the evidence of a cell, newest first, report by report."""
     steps: list[PoolStep] = []
     known = tuple(evidence)
-    older_passed = older = passed = graded = 0
-    for more_passed, more in _recent((each.passed, each.graded) for each in known):
-        older_passed, older = older_passed + more_passed, older + more
+    older_passed, older = running_sums((each.passed, each.graded) for each in known)[-1]
+    passed = graded = 0
     changed = False
     for each in known:
         if not each.graded:
@@ -193,15 +190,17 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     return steps
 
 
-def _recent(evidence: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    """The newest graded runs, and no more reports than it takes to have enough."""
-    graded = 0
-    for passed, runs in evidence:
+def running_sums(evidence: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What none, one, two, … of the newest reports with graded runs add up to, until there are enough runs."""
+    passed = graded = 0
+    sums = [(0, 0)]
+    for more_passed, more in evidence:
         if graded >= POOLED_RUNS:
-            return
-        if runs:
-            graded += runs
-            yield passed, runs
+            break
+        if more:
+            passed, graded = passed + more_passed, graded + more
+            sums.append((passed, graded))
+    return sums
 
 
 def joined(reports: Sequence[Baseline]) -> Baseline:

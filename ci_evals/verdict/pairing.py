@@ -17,6 +17,7 @@ from ci_evals.verdict.history import (
     Evidence,
     Pool,
     Tally,
+    pooled,
 )
 
 SUSPICION = 0.30
@@ -52,7 +53,7 @@ class HeadCell(NamedTuple):
     figures: CellFigures = NO_FIGURES
 
 
-class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One cell beside its base.
 
     `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
@@ -77,17 +78,28 @@ class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.case, self.provider, self.prompt
 
 
-class Counted(NamedTuple):
-    """The runs that decide about one cell: its own, and the pooled ones of the base. Many cells have the same."""
+class BaseRuns(Struct, frozen=True, eq=False):
+    """The graded runs of a base cell, report by report, newest first, and those of them that are pooled."""
+
+    series: tuple[tuple[int, int], ...]
+    pool: Pool
+
+
+class Counted(Struct, frozen=True, eq=False):
+    """The runs that decide about one cell: its own, and those of the base.
+
+    Thousands of cells share a few hundred of these. One object stands for all that are equal: it is hashed by what it
+    is, not by what it holds.
+    """
 
     planned: Tally
     confirming: Tally
     confirmed: bool
-    pool: Pool
+    past: BaseRuns
 
     @property
     def base(self) -> Tally:
-        return Tally(self.pool.passed, self.pool.graded)
+        return Tally(self.past.pool.passed, self.past.pool.graded)
 
     @property
     def suspicious(self) -> bool:
@@ -97,12 +109,11 @@ class Counted(NamedTuple):
         return lower and fisher_lower(*self.planned, *base) <= SUSPICION
 
 
-class Pair(NamedTuple):
-    """A cell and what it is compared with. `series` are the graded runs of the base, report by report."""
+class Pair(Struct, frozen=True, gc=False):
+    """A cell and what it is compared with."""
 
     head: HeadCell
     base: BaseCell
-    series: tuple[tuple[int, int], ...]
     counted: Counted
     renamed_from: str | None
 
@@ -126,8 +137,9 @@ def paired(
 ) -> tuple[list[Pair], list[CellComparison]]:
     """The cells that can be compared, and what is to be said of all others."""
     mine = _by_base_key(head, variants)
-    old_names = _renamed(mine, base)
-    pools = _Pools()
+    gone = [key for key in base.cells if key not in mine]
+    old_names = _renamed(mine, base, gone) if gone else {}
+    pasts, all_counted = _Pasts(), _AllCounted()
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
@@ -136,30 +148,38 @@ def paired(
         if found is None:
             rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))
             continue
-        series, pool = pools[found.evidence]
+        past = pasts[found.evidence]
         if found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
             last = Tally(*found.evidence[0][1:]) if found.evidence else NO_RUNS
             rest.append(_unpaired(cell.key, "edited", head=cell.planned, base=last, critical=cell.critical))
-        elif not series or not cell.planned.graded:
-            both = {"head": cell.planned, "base": Tally(pool.passed, pool.graded)}
+        elif not past.series or not cell.planned.graded:
+            both = {"head": cell.planned, "base": Tally(past.pool.passed, past.pool.graded)}
             rest.append(_unpaired(cell.key, "not compared", **both, critical=cell.critical))
         else:
-            counted = Counted(cell.planned, cell.confirming, cell.confirmed, pool)
-            pairs.append(Pair(cell, found, series, counted, old_name))
+            counted = all_counted[cell.planned, cell.confirming, cell.confirmed, past]
+            pairs.append(Pair(cell, found, counted, old_name))
     taken = {(old, *key[1:]) for key, old in old_names.items()}
-    for key, base_cell in base.cells.items():
-        if key not in mine and key not in taken:
-            pool = base_cell.pool
+    for key in gone:
+        if key not in taken:
+            pool = base.cells[key].pool
             rest.append(_unpaired(key, "removed", base=Tally(pool.passed, pool.graded)))
     return pairs, rest
 
 
-class _Pools(dict[tuple[Evidence, ...], tuple[tuple[tuple[int, int], ...], Pool]]):
-    """The graded runs of a base cell and their pool, by its evidence: thousands of cells share a few patterns."""
+class _Pasts(dict[tuple[Evidence, ...], BaseRuns]):
+    """One object for all base cells with the same evidence."""
 
-    def __missing__(self, evidence: tuple[Evidence, ...]) -> tuple[tuple[tuple[int, int], ...], Pool]:
-        cell = BaseCell(None, evidence)
-        self[evidence] = found = cell.series, cell.pool
+    def __missing__(self, evidence: tuple[Evidence, ...]) -> BaseRuns:
+        series = BaseCell(None, evidence).series
+        self[evidence] = found = BaseRuns(series, pooled(series))
+        return found
+
+
+class _AllCounted(dict[tuple[Tally, Tally, bool, BaseRuns], Counted]):
+    """One object for all cells with the same runs."""
+
+    def __missing__(self, runs: tuple[Tally, Tally, bool, BaseRuns]) -> Counted:
+        self[runs] = found = Counted(*runs)
         return found
 
 
@@ -170,17 +190,15 @@ def _by_base_key(head: Iterable[HeadCell], variants: Mapping[VariantKey, Variant
     return {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
 
 
-def _renamed(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
+def _renamed(mine: Mapping[CellKey, HeadCell], base: Baseline, gone: Iterable[CellKey]) -> Mapping[CellKey, str]:
     """Cells whose case the base knows by another name: same question, same judgement, other id."""
-    gone: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
-    for key, cell in base.cells.items():
-        if key not in mine and cell.fingerprint is not None:
-            gone[cell.fingerprint, key[1:]].append(key[0])
-    if not gone:
-        return {}
+    former: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
+    for key in gone:
+        if (fingerprint := base.cells[key].fingerprint) is not None:
+            former[fingerprint, key[1:]].append(key[0])
     names = {}
     for key, head in mine.items():
-        if head.fingerprint is not None and key not in base.cells and (old := gone.get((head.fingerprint, key[1:]))):
+        if head.fingerprint is not None and key not in base.cells and (old := former.get((head.fingerprint, key[1:]))):
             names[key] = old.pop(0)
     return names
 

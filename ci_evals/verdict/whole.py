@@ -1,12 +1,12 @@
 """A whole variant beside its base: how likely its drop is by chance, whatever the base branch did in its history."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ci_evals.stats.power import NEWEST_ALONE
-from ci_evals.stats.stratified import Counts, stratified_lower, stratified_upper
-from ci_evals.verdict.history import DISAGREEMENT, NO_RUNS, POOLED_RUNS, Tally
+from ci_evals.stats.stratified import Counts, stratified_lower, stratified_two_sided
+from ci_evals.verdict.history import DISAGREEMENT, Tally, running_sums
 
 Series = tuple[tuple[int, int], ...]
 """(passed, graded) of one cell in report after report, newest first; no report in which none of its runs was graded."""
@@ -31,7 +31,7 @@ def fall(cells: Counter[tuple[Tally, Series]]) -> Fall:
     too small for that to see, yet adds up over the cells; so the newest report by itself must show the drop, too, at
     twice the level, and whatever the history was like, a false red is no likelier than that.
     """
-    newest = {series: Tally(*series[0]) for _, series in cells}
+    newest = {series: series[0] for _, series in cells}
     tables = _against(cells, _pool(_by_series(cells)))
     alone = stratified_lower(_against(cells, newest), largest_support=_LARGEST_SUPPORT)
     return Fall(max(stratified_lower(tables, largest_support=_LARGEST_SUPPORT), alone / NEWEST_ALONE), tables)
@@ -44,39 +44,26 @@ def _by_series(cells: Counter[tuple[Tally, Series]]) -> Counter[Series]:
     return found
 
 
-def _pool(cells: Counter[Series]) -> Mapping[Series, Tally]:
+def _pool(cells: Counter[Series]) -> Mapping[Series, tuple[int, int]]:
     """What the newest reports add up to, as long as they agree with all older ones together."""
-    pool = dict.fromkeys(cells, NO_RUNS)
-    older = {series: _sum(series) for series in cells}
-    for age in range(max(map(len, cells), default=0)):
-        if age and _disagree(cells, older, pool):
-            break
-        for series in cells:
-            if age < len(series) and pool[series].graded < POOLED_RUNS:
-                passed, graded = series[age]
-                pool[series] = Tally(pool[series].passed + passed, pool[series].graded + graded)
-                older[series] = Tally(older[series].passed - passed, older[series].graded - graded)
-    return pool
+    sums = {series: running_sums(series) for series in cells}
+    mixed = [(each, cells[series]) for series, each in sums.items() if 0 < each[-1][0] < each[-1][1]]
+    reports = max(map(len, sums.values()), default=1) - 1
+    age = next((age for age in range(1, reports) if _disagree(mixed, age)), reports)
+    return {series: each[min(age, len(each) - 1)] for series, each in sums.items()}
 
 
-def _sum(series: Series) -> Tally:
-    """About `POOLED_RUNS` of the newest runs."""
-    total = NO_RUNS
-    for passed, graded in series:
-        if total.graded < POOLED_RUNS:
-            total = Tally(total.passed + passed, total.graded + graded)
-    return total
-
-
-def _disagree(cells: Counter[Series], older: Mapping[Series, Tally], pool: Mapping[Series, Tally]) -> bool:
+def _disagree(mixed: Iterable[tuple[Sequence[tuple[int, int]], int]], age: int) -> bool:
+    """Whether the `age` newest reports are unlike the older ones, from sums and how many cells have them."""
     tables: Counter[Counts] = Counter()
-    for series, count in cells.items():
-        tables[*older[series], *pool[series]] += count
-    lower = stratified_lower(tables, largest_support=_EXACT_ENOUGH)
-    return 2 * min(lower, stratified_upper(tables, largest_support=_EXACT_ENOUGH)) <= DISAGREEMENT
+    for sums, count in mixed:
+        passed, graded = sums[age] if age < len(sums) else sums[-1]
+        all_passed, all_graded = sums[-1]
+        tables[all_passed - passed, all_graded - graded, passed, graded] += count
+    return stratified_two_sided(tables, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT
 
 
-def _against(cells: Counter[tuple[Tally, Series]], base: Mapping[Series, Tally]) -> Counter[Counts]:
+def _against(cells: Counter[tuple[Tally, Series]], base: Mapping[Series, tuple[int, int]]) -> Counter[Counts]:
     tables: Counter[Counts] = Counter()
     for (head, series), count in cells.items():
         tables[*head, *base[series]] += count
