@@ -5,7 +5,7 @@ import random
 import sys
 import time
 
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.verdict.comparison import compare
 from ci_evals.verdict.history import BaseCell, Baseline, CellFigures, Evidence, ReportRef, Tally, Totals
 from ci_evals.verdict.pairing import HeadCell

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.stats.beta import beta_quantile
 from ci_evals.verdict.comparison import Comparison, compare, suspects
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence, ReportRef, Tally

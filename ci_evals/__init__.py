@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from ci_evals.library.events import EvalCompleted, EvalStarted, RunFinished
     from ci_evals.library.report import Report
     from ci_evals.library.suite import Suite
-    from ci_evals.model import Answer, Budget, Content, Finding, Gate, Request, Response, Result, ToolCall, Usage
+    from ci_evals.model import Answer, Finding, Request, Result
     from ci_evals.providers.function import provider
+    from ci_evals.response import Content, Response, ToolCall, Usage
+    from ci_evals.rules import Budget, Gate
 
 __version__ = "0.1.0"
 
@@ -47,17 +49,23 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Budget": "ci_evals.rules",
     "Case": "ci_evals.config.code",
     "discover_tasks": "ci_evals.config.tasks",
     "CiEvalsError": "ci_evals.errors",
     "ConfigError": "ci_evals.errors",
+    "Content": "ci_evals.response",
     "EvalCompleted": "ci_evals.library.events",
     "EvalStarted": "ci_evals.library.events",
+    "Gate": "ci_evals.rules",
     "Not": "ci_evals.graders.function",
     "ProviderError": "ci_evals.errors",
     "Report": "ci_evals.library.report",
+    "Response": "ci_evals.response",
     "RunFinished": "ci_evals.library.events",
     "Suite": "ci_evals.library.suite",
+    "ToolCall": "ci_evals.response",
+    "Usage": "ci_evals.response",
     "evaluate": "ci_evals.api",
     "evaluate_events": "ci_evals.api",
     "evaluate_sync": "ci_evals.api",

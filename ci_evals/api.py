@@ -16,16 +16,16 @@ from ci_evals import report as counted
 from ci_evals.conclusion import write_reports
 from ci_evals.config import load
 from ci_evals.config.decode import unknown
-from ci_evals.config.load import Overrides
+from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
 from ci_evals.execution import execute
 from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
 from ci_evals.library.report import Report, baseline_of
 from ci_evals.library.suite import UNLIMITED, Suite
+from ci_evals.matrix import Matrix
 from ci_evals.model import Result
 from ci_evals.order import Order
-from ci_evals.report import Matrix
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.suite import Suite as Checked
 
@@ -198,7 +198,7 @@ def _suite(
 ) -> Checked:
     environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
-        suite = load.overridden(suite_or_path.ready(environ), overrides)
+        suite = overridden(suite_or_path.ready(environ), overrides)
     elif isinstance(suite_or_path, str | os.PathLike):
         suite = load.load_suite(Path(suite_or_path), environ, overrides)
     else:

@@ -18,19 +18,20 @@ from ci_evals import progress
 from ci_evals.actions.earlier import Earlier, Wanted, earlier
 from ci_evals.actions.job import Job, Posting, job_in
 from ci_evals.conclusion import Conclusion
+from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.engine.shards import Shard
 from ci_evals.errors import StorageError
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.interruption import until_stopped
-from ci_evals.model import Gate
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
 from ci_evals.report import Report
 from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
 from ci_evals.reports.text import without_commands
-from ci_evals.saved import known_durations, read_baseline
+from ci_evals.rules import Gate
+from ci_evals.saved import read_baseline
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite, digest
 from ci_evals.verdict.comparison import NoComparison

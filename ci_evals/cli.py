@@ -334,7 +334,8 @@ def grade(
     Example:
       ci-evals grade traces.jsonl --suite evals.yaml
     """
-    from ci_evals.config.load import Overrides, find_config, load_suite
+    from ci_evals.config.load import find_config, load_suite
+    from ci_evals.config.overrides import Overrides
 
     path = suite or find_config(Path())
     loaded = load_suite(path, os.environ, Overrides(out=out), offline=True, judging=True)
@@ -369,7 +370,8 @@ def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: st
     Example:
       ci-evals judge check labels.jsonl --suite evals.yaml
     """
-    from ci_evals.config.load import Overrides, find_config, load_suite
+    from ci_evals.config.load import find_config, load_suite
+    from ci_evals.config.overrides import Overrides
 
     loaded = load_suite(suite or find_config(Path()), os.environ, Overrides(), offline=True, judging=True)
 
@@ -391,7 +393,7 @@ def validate(config: Path | None, **overrides: Any) -> None:
     """
     suite = _suite(config, overrides)
 
-    from ci_evals.report import Matrix
+    from ci_evals.matrix import Matrix
     from ci_evals.reports.figures import number_of
 
     total = Matrix(suite.cases, suite.variants, suite.runs).total
@@ -490,7 +492,8 @@ def mock_server(config: Path | None, host: str, port: int) -> None:
 
 
 def _suite(config: Path | None, overrides: Mapping[str, Any], *, offline: bool = False) -> "Suite":
-    from ci_evals.config.load import Overrides, find_config, load_suite
+    from ci_evals.config.load import find_config, load_suite
+    from ci_evals.config.overrides import Overrides
 
     return load_suite(config or find_config(Path()), os.environ, Overrides(**overrides), offline=offline)
 

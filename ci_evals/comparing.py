@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ci_evals.model import Gate
 from ci_evals.rebuilt import rebuilt
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.saved import read_baseline, read_report
 from ci_evals.verdict.comparison import Comparison, NoComparison, compare
 from ci_evals.verdict.gate import comparison_verdict

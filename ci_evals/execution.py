@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ci_evals.columns import Columns
 from ci_evals.engine.cassettes import Cassettes
 from ci_evals.engine.journal import Journal, first_header, headers
 from ci_evals.engine.lanes import Ready, opened
@@ -18,7 +19,7 @@ from ci_evals.model import Result
 from ci_evals.order import Order
 from ci_evals.phases import SETTLED, Phases, planned
 from ci_evals.redaction import Redactor
-from ci_evals.report import Columns, Report
+from ci_evals.report import Report
 
 
 class Stop:

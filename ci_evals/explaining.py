@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ci_evals.comparing import ReportFormat, compared
 from ci_evals.errors import UsageError
-from ci_evals.model import Gate
+from ci_evals.matrix import CellKey
 from ci_evals.rebuilt import rebuilt
-from ci_evals.report import CellKey, Report
+from ci_evals.report import Report
 from ci_evals.reports.explanation import (
     BaseEntry,
     Explanation,
@@ -21,6 +21,7 @@ from ci_evals.reports.explanation import (
     render_text,
     run_entries,
 )
+from ci_evals.rules import Gate
 from ci_evals.saved import SavedReport, read_report, read_reports
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.history import Evidence, ReportRef, pool_steps

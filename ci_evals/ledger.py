@@ -10,13 +10,15 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ci_evals import __version__
+from ci_evals.columns import Columns
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import Header, Journal, decode, headers, read_lines
 from ci_evals.engine.resume import Resumer
+from ci_evals.matrix import Matrix
 from ci_evals.model import Case
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
-from ci_evals.report import Columns, Looks, Matrix, Report, Resumption, SuiteInfo
+from ci_evals.report import Looks, Report, Resumption, SuiteInfo
 from ci_evals.suite import case_fingerprint
 
 

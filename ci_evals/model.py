@@ -6,137 +6,15 @@ from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
+from ci_evals.bounds import Filled, Positive
 from ci_evals.errors import ErrorKind
+from ci_evals.response import Message, Response, Role
+from ci_evals.rules import Allowance
 
-Fraction = Annotated[float, Meta(ge=0, le=1)]
-Filled = Annotated[str, Meta(min_length=1)]
-AtLeastOne = Annotated[float, Meta(ge=1)]
-Positive = Annotated[float, Meta(gt=0)]
 Status = Literal["passed", "failed", "errored"]
-Role = Literal["system", "user", "assistant", "tool"]
 
 
-# What goes to a provider and what comes back.
-
-
-class ToolCall(Struct, frozen=True, omit_defaults=True):
-    """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if that is no JSON."""
-
-    name: str
-    arguments: Mapping[str, Any] | str = {}
-    id: str | None = None
-
-
-class Message(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One turn of a conversation."""
-
-    role: Role
-    content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-
-
-class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them. `cached_tokens` are those of the input that were read from its cache."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-    @property
-    def total_tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
-
-
-StepKind = Literal["message", "model_request", "tool_call", "agent"]
-
-
-class Step(Struct, frozen=True, omit_defaults=True):
-    """One thing that an agent did on its way to an answer.
-
-    Args:
-        kind: a message, a request to a model, a call of a tool that was carried out, or the start of a (sub-)agent.
-        name: the tool, the model, the agent, or the role of a message.
-        arguments: what a tool or an agent was given: a mapping, or its raw text if that is no JSON.
-        result: what came of it, as text: a tool's result, a message, what a model said.
-        error: why it failed; None if it did not.
-        usage: its tokens.
-        duration_s: how long it took, in seconds.
-        agent: the sub-agent that did it; None for the agent itself.
-    """
-
-    kind: StepKind
-    name: str = ""
-    arguments: Mapping[str, Any] | str = {}
-    result: str | None = None
-    error: str | None = None
-    usage: Usage | None = None
-    duration_s: float | None = None
-    agent: str | None = None
-
-
-class Content(Struct, frozen=True, omit_defaults=True):
-    """Audio, an image or any other file, with its media type, such as `audio/wav`.
-
-    In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
-    (in bytes) say what it was.
-    """
-
-    data: bytes = b""
-    media_type: str = "application/octet-stream"
-    sha256: str | None = None
-    size: int = 0
-    path: str | None = None
-
-
-class Response(Struct, frozen=True, omit_defaults=True):
-    """What a provider answered.
-
-    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
-    tell how it came to its answer.
-
-    Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
-    are those of all turns. `files` is what the answer was made of beside text.
-    """
-
-    output: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage | None = None
-    model: str | None = None
-    finish_reason: str | None = None
-    cost_usd: float | None = None
-    steps: tuple[Step, ...] | None = None
-    reward: float | None = None
-    turns: "tuple[Turn, ...]" = ()
-    files: tuple[Content, ...] = ()
-
-    @property
-    def steps_taken(self) -> "tuple[Step, ...] | None":
-        """Every step, those of all turns if it was a conversation; None if one of them does not tell its steps."""
-        if self.steps is not None or not self.turns:
-            return self.steps
-        told = [turn.response.steps_taken for turn in self.turns]
-        return None if any(steps is None for steps in told) else tuple(step for steps in told for step in steps or ())
-
-    @property
-    def calls_made(self) -> tuple[ToolCall, ...]:
-        """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
-        made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
-        if not made and self.steps is None:
-            made = tuple(call for turn in self.turns for call in turn.response.calls_made)
-        return made or self.tool_calls
-
-
-GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
-
-
-class Turn(Struct, frozen=True, omit_defaults=True):
-    """One exchange of a conversation: what the user said, and what came back."""
-
-    user: str
-    response: Response
-    latency_s: float = 0.0
-    cost_usd: float | None = None
+# What goes to a provider, and what graders get.
 
 
 class Request(Struct, frozen=True):
@@ -245,17 +123,6 @@ class Expectation(Struct, frozen=True):
 # What is asked.
 
 
-class Allowance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one run may take. A run that takes more is marked."""
-
-    max_cost_usd: Positive | None = None
-    max_tokens: Positive | None = None
-    max_duration_s: Positive | None = None
-
-
-NO_ALLOWANCE = Allowance()
-
-
 class CaseOverrides(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Provider settings for one case.
 
@@ -339,76 +206,6 @@ class Prompt(Struct, frozen=True):
 
     name: str
     turns: tuple[tuple[Role, str], ...]
-
-
-class TagRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What holds for the cases with a tag."""
-
-    min_pass_rate: Annotated[Fraction | None, Meta(description="A bar for these cases together.")] = None
-    critical: Annotated[
-        bool, Meta(description="A regression of one of them, or a missed bar, is red whatever else the gate allows.")
-    ] = False
-
-
-class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rules for merging. Rates are fractions in [0, 1]."""
-
-    min_pass_rate: Annotated[Fraction | None, Meta(description="The bar: the share of runs that must pass.")] = None
-    confidence: Annotated[float, Meta(gt=0.5, lt=1, description="How sure a red must be.")] = 0.95
-    on_borderline: Annotated[
-        Literal["warn", "fail"], Meta(description="What to do below the bar but within noise.")
-    ] = "warn"
-    prove: Annotated[bool, Meta(description="Pass only if the rate is above the bar beyond doubt.")] = False
-    max_error_rate: Annotated[Fraction, Meta(description="More errored runs than this: no verdict.")] = 0.05
-    per_variant: Annotated[bool, Meta(description="Hold every provider and prompt to min_pass_rate.")] = False
-    tags: Annotated[
-        Mapping[str, Fraction | TagRule], Meta(description="A bar per tag, or `min_pass_rate` and `critical`.")
-    ] = {}
-    providers: Annotated[Mapping[str, Fraction], Meta(description="A bar per provider.")] = {}
-    metrics: Annotated[
-        Mapping[str, Fraction], Meta(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
-    ] = {}
-    max_budget_violations: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(description="So many runs may exceed budget.per_run; left out: they are only shown."),
-    ] = None
-    max_regressions: Annotated[int, Meta(ge=0, description="So many cases may be worse than the baseline.")] = 0
-    on_regression: Annotated[
-        Literal["fail", "warn"], Meta(description="What to do when the comparison with the baseline is red.")
-    ] = "fail"
-    require_baseline: Annotated[bool, Meta(description="No verdict without a comparison.")] = False
-    ratchet: Annotated[bool, Meta(description="Fail a variant below the best rate that it has held before.")] = False
-    max_cost_increase: Annotated[
-        AtLeastOne | None,
-        Meta(description="Red if the cost of a run is surely more than so many times the baseline's."),
-    ] = None
-    max_latency_increase: Annotated[
-        AtLeastOne | None, Meta(description="Red if the latency is surely more than so many times the baseline's.")
-    ] = None
-
-    @property
-    def tag_bars(self) -> Mapping[str, float]:
-        """The tags that have a bar."""
-        bars = {tag: rule.min_pass_rate if isinstance(rule, TagRule) else rule for tag, rule in self.tags.items()}
-        return {tag: bar for tag, bar in bars.items() if bar is not None}
-
-    @property
-    def critical_tags(self) -> frozenset[str]:
-        return frozenset(tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical)
-
-
-class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one invocation may spend. When it is reached no new run starts."""
-
-    max_cost_usd: Positive | None = None
-    max_tokens: Positive | None = None
-    max_duration_s: Positive | None = None
-    per_run: Allowance = NO_ALLOWANCE
-
-    @property
-    def counts_cost(self) -> bool:
-        """Whether anything here needs every answer's price to be known."""
-        return self.max_cost_usd is not None or self.per_run.max_cost_usd is not None
 
 
 class Variant(Struct, frozen=True):

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ci_evals.engine.shards import Shard
 from ci_evals.engine.traces import TraceAnswers
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import Baseline

@@ -6,9 +6,10 @@ from typing import Literal
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import cells_of_shard
 from ci_evals.ledger import Ledger
+from ci_evals.matrix import Matrix
 from ci_evals.model import Result
 from ci_evals.order import Order
-from ci_evals.report import Looks, Matrix
+from ci_evals.report import Looks
 from ci_evals.verdict.comparison import suspects
 from ci_evals.verdict.gate import missed, proven, settled
 from ci_evals.verdict.head import head_cells

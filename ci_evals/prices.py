@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from ci_evals.model import Response, Usage
 from ci_evals.providers.base import Price, ProviderOptions
+from ci_evals.response import Response, Usage
 
 
 def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:

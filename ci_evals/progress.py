@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
-    from ci_evals.report import Columns
+    from ci_evals.columns import Columns
 
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0

@@ -7,10 +7,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from ci_evals.columns import Columns
 from ci_evals.errors import StorageError
-from ci_evals.model import Case, Gate, Result, Variant
-from ci_evals.report import CellKey, Columns, Looks, Matrix, Report, SuiteInfo
+from ci_evals.matrix import CellKey, Matrix
+from ci_evals.model import Case, Result, Variant
+from ci_evals.report import Looks, Report, SuiteInfo
 from ci_evals.reports.json_report import REPORT
+from ci_evals.rules import Gate
 
 _MOST_RUNS = 1_000_000
 """Nobody runs a cell more often; a damaged file may say so."""

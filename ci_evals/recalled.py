@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.errors import StorageError
+from ci_evals.matrix import CellKey
 from ci_evals.model import Result
-from ci_evals.report import CellKey
 from ci_evals.reports import json_summary
 from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_report import REPORT

@@ -2,160 +2,18 @@
 
 import statistics
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import accumulate, count
-from math import fsum, isclose, isnan, nan
+from itertools import count
+from math import fsum, isclose, isnan
 from typing import Literal, NamedTuple, overload
 
 from msgspec import Struct
 
-from ci_evals.labelled import Labelled
-from ci_evals.model import Case, Judging, Result, Status, Variant
-
-CellKey = tuple[str, str, str | None]
-"""Case id, provider and prompt: what a cell is called across reports."""
-STATUSES: tuple[Status | None, ...] = (None, "passed", "failed", "errored")
-_PER_SLOT = (
-    "status", "score", "latency_s", "cost_usd", "input_tokens", "output_tokens", "offset", "repeated",
-)  # fmt: skip
-_MOST_TOKENS = 2**53  # whatever a provider claims
-_CODES = {status: code for code, status in enumerate(STATUSES)}
-
-
-class Matrix:
-    """Cases × variants × runs, numbered in plan order: case by case, variant by variant, run by run.
-
-    A *cell* is numbered from 0 to `len(matrix) - 1`, a *slot* (one run of one cell) from 0 to `total - 1`.
-    """
-
-    def __init__(
-        self,
-        cases: Sequence[Case],
-        variants: Sequence[Variant],
-        runs: int,
-        only: Container[int] | None = None,
-        after: "Matrix | None" = None,
-    ) -> None:
-        """Lay out the matrix.
-
-        Args:
-            cases: its rows.
-            variants: its columns.
-            runs: how often each cell runs; a case's own `runs` wins.
-            only: cells that are not in it have no runs.
-            after: a plan of the same cells that this one adds `runs` to, whatever a case says: run numbers go on
-                where those of its cells end.
-        """
-        self.cases = cases
-        self.variants = variants
-        self._after = after
-        width = len(variants)
-        counts = (
-            (runs if after is not None else case.runs or runs) if only is None or row * width + column in only else 0
-            for row, case in enumerate(cases)
-            for column in range(width)
-        )
-        self.first_slots = array("Q", accumulate(counts, initial=0))
-
-    def __len__(self) -> int:
-        return len(self.first_slots) - 1
-
-    @property
-    def total(self) -> int:
-        """The number of planned runs."""
-        return self.first_slots[-1]
-
-    def case(self, cell: int) -> Case:
-        return self.cases[cell // len(self.variants)]
-
-    def variant(self, cell: int) -> Variant:
-        return self.variants[cell % len(self.variants)]
-
-    def key(self, cell: int) -> CellKey:
-        """What a cell is called across reports."""
-        variant = self.variant(cell)
-        return self.case(cell).id, variant.provider, variant.prompt
-
-    def runs(self, cell: int) -> int:
-        return self.first_slots[cell + 1] - self.first_slots[cell]
-
-    def first_run(self, cell: int) -> int:
-        """The number of a cell's first run: 1, or what follows the plan that this one adds to."""
-        return 1 if self._after is None else self._after.first_run(cell) + self._after.runs(cell)
-
-    def slots(self, cell: int) -> range:
-        return range(self.first_slots[cell], self.first_slots[cell + 1])
-
-    def cell_of(self, slot: int) -> int:
-        return bisect_right(self.first_slots, slot) - 1
-
-
-class Columns:
-    """What the totals are computed from: one number per planned run and fact, about 46 bytes a run."""
-
-    def __init__(self, total: int) -> None:
-        self.status = bytearray(total)
-        self.score = array("f", [nan]) * total
-        self.latency_s = array("d", [nan]) * total
-        self.cost_usd = array("d", [nan]) * total
-        self.input_tokens = array("Q", [0]) * total
-        self.output_tokens = array("Q", [0]) * total
-        self.offset = array("q", [-1]) * total
-        self.repeated = bytearray(total)  # 1: the answer is a record's, and says nothing new
-        self.budget_violations = 0
-        self.judging = Judging()
-        self.labelled: dict[tuple[str, str | None, str], Labelled] = {}  # by variant and task
-        self.grader_scores: dict[tuple[str, str | None, str], list[float]] = {}  # by variant and grader: count, total
-
-    def record(self, slot: int, result: Result, offset: int) -> None:
-        """Note the result of one slot; `offset` is where its line starts in the journal, in bytes."""
-        self.status[slot] = _CODES[result.status]
-        self.latency_s[slot] = result.latency_s
-        self.offset[slot] = offset
-        if result.score is not None:
-            self.score[slot] = result.score
-        if result.recorded:
-            self.repeated[slot] = 1
-        elif result.cost_usd is not None:
-            self.cost_usd[slot] = result.cost_usd
-        if result.budget_violations:
-            self.budget_violations += 1
-        if result.response is not None and (usage := result.response.usage) is not None:
-            self.input_tokens[slot] = min(max(usage.input_tokens, 0), _MOST_TOKENS)
-            self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
-        if result.judging is not None:
-            self.judging = _sum(self.judging, result.judging)
-        for grade in result.grades:
-            sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
-            sums[0] += 1
-            sums[1] += grade.score
-            if (found := grade.classified) is not None:
-                key = (result.provider, result.prompt, found.task)
-                self.labelled.setdefault(key, Labelled()).add(result.case, found)
-
-    def extended(self, old: Matrix, new: Matrix) -> "Columns":
-        """The same results in a plan of the same cells with as many runs or more."""
-        columns = Columns(new.total)
-        columns.budget_violations, columns.grader_scores = self.budget_violations, self.grader_scores
-        columns.judging, columns.labelled = self.judging, self.labelled
-        for cell in range(len(old)):
-            start, end, target = old.first_slots[cell], old.first_slots[cell + 1], new.first_slots[cell]
-            for name in _PER_SLOT:
-                getattr(columns, name)[target : target + end - start] = getattr(self, name)[start:end]
-        return columns
-
-    @property
-    def recorded(self) -> int:
-        """How many runs were answered by a journal instead of the provider."""
-        return self.repeated.count(1)
-
-
-def _sum(one: Judging, other: Judging) -> Judging:
-    pairs = ((name, getattr(one, name) + getattr(other, name)) for name in Judging.__struct_fields__)
-    return Judging(**dict(pairs))
+from ci_evals.columns import Columns
+from ci_evals.matrix import Matrix
+from ci_evals.model import Case, Result, Variant
 
 
 class Counts(NamedTuple):

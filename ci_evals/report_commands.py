@@ -154,7 +154,8 @@ def _results(config: Path | None) -> Path:
     usual = Path("ci-evals-results")
     if config is None and usual.is_dir():
         return usual
-    from ci_evals.config.load import Overrides, find_config, load_suite
+    from ci_evals.config.load import find_config, load_suite
+    from ci_evals.config.overrides import Overrides
 
     return load_suite(config or find_config(Path()), os.environ, Overrides(), offline=True).out
 

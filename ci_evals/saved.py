@@ -1,18 +1,17 @@
-"""Reports of earlier runs, read back from disk: as a baseline, as the head of a comparison, for durations."""
+"""Reports of earlier runs, read back from disk: as a baseline, as the head of a comparison."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum, inf
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from ci_evals.engine.journal import JOURNAL, scan
 from ci_evals.errors import StorageError
-from ci_evals.model import Result
+from ci_evals.matrix import CellKey
 from ci_evals.redaction import Redactor
-from ci_evals.report import CellKey, SuiteInfo
+from ci_evals.report import SuiteInfo
 from ci_evals.reports.json_entries import SCHEMA_VERSION, CellComparisonEntry
 from ci_evals.reports.json_report import REPORT
 from ci_evals.verdict.comparison import NoComparison
@@ -321,33 +320,3 @@ def _reports(path: Path) -> Iterator[SavedReport]:
         yield read_report(path)
     elif path.is_dir():
         yield from (read_report(file) for file in sorted(path.glob(f"*/{REPORT}")) + sorted(path.glob("*.json")))
-
-
-class _RecordedReport(Struct):
-    """The part of a report.json that durations are read from."""
-
-    results: list[Result]
-
-
-def known_durations(path: Path) -> Mapping[CellKey, float]:
-    """The mean duration of a run of each cell in an earlier journal or report.json, in seconds.
-
-    Raises:
-        StorageError: it is neither.
-    """
-    seen: dict[CellKey, list[float]] = {}
-
-    def note(result: Result, *_: object) -> None:
-        seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
-
-    path = path / JOURNAL if path.is_dir() else path
-    if path.suffix == ".json":
-        try:
-            for result in msgspec.json.decode(path.read_bytes(), type=_RecordedReport).results:
-                note(result)
-        except (OSError, msgspec.DecodeError) as error:
-            raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
-    else:
-        scan(path, note)
-    # exact, so that all shards agree whatever the order of the file they were given
-    return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}

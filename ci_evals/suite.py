@@ -10,8 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.graders.turn import asker
-from ci_evals.model import NO_OVERRIDES, Budget, Case, CaseOverrides, Gate, Message, Prompt, Variant
+from ci_evals.model import NO_OVERRIDES, Case, CaseOverrides, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
+from ci_evals.response import Message
+from ci_evals.rules import Budget, Gate
 
 if TYPE_CHECKING:
     from jinja2 import Template

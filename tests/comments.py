@@ -7,9 +7,11 @@ import msgspec
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
 from ci_evals.github.comment_body import Section, SectionId, Stamp, compose
-from ci_evals.model import Gate, Response, Result, RunError, ToolCall, Variant
+from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports.comment import Comment, Links
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.response import Response, ToolCall
+from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import NoComparison
 
 HOUR_S = 3600.0

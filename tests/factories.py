@@ -5,8 +5,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from ci_evals.model import Case, Gate, Grade, Response, Result, RunError, Status, Usage, Variant
-from ci_evals.report import Columns, Looks, Matrix, Report, SuiteInfo
+from ci_evals.columns import Columns
+from ci_evals.matrix import Matrix
+from ci_evals.model import Case, Grade, Result, RunError, Status, Variant
+from ci_evals.report import Looks, Report, SuiteInfo
+from ci_evals.response import Response, Usage
+from ci_evals.rules import Gate
 from ci_evals.verdict.head import head_cells, report_ref, trend_point
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence, joined
 

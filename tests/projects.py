@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ci_evals.config.load import Overrides, load_suite
+from ci_evals.config.load import load_suite
+from ci_evals.config.overrides import Overrides
 from ci_evals.errors import ConfigError
 from ci_evals.suite import Suite
 

@@ -12,11 +12,12 @@ from factories import STARTED_AT, Outcome, baseline_of, report_of
 from ci_evals.comparing import compared, shown
 from ci_evals.errors import StorageError
 from ci_evals.explaining import Wanted, explanations
-from ci_evals.model import Gate, Variant
+from ci_evals.model import Variant
 from ci_evals.rebuilt import rebuilt
 from ci_evals.report import Report
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import summarize
+from ci_evals.rules import Gate
 from ci_evals.saved import read_report
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import exit_code

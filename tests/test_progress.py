@@ -14,9 +14,9 @@ from processes import environment
 from suites import write_suite
 
 from ci_evals import progress
+from ci_evals.columns import Columns
 from ci_evals.model import Status
 from ci_evals.progress import describe, duration, shown
-from ci_evals.report import Columns
 
 
 class Spent(NamedTuple):

@@ -9,11 +9,12 @@ from processes import ci_evals
 from suites import write_suite
 
 from ci_evals.errors import StorageError
-from ci_evals.model import Response, Result, Variant
+from ci_evals.model import Result, Variant
 from ci_evals.recalled import ANSWER_CHARACTERS, read_summary, with_answers
 from ci_evals.report import Report
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.response import Response
 from ci_evals.saved import read_baseline
 
 DAY_S = 86_400.0

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ci_evals.model import Grade, Response, Result, RunError, ToolCall, Usage
+from ci_evals.model import Grade, Result, RunError
 from ci_evals.redaction import Redactor, mask_commands, secret_values
+from ci_evals.response import Response, ToolCall, Usage
 
 KEY = "sk-proj-4fT9xQ2LmZ7vB1nK8wRc"
 PASSWORD = "p@ss/w\"o'rd <&> +1%é\\"

@@ -8,7 +8,8 @@ import jinja2
 import pytest
 from projects import CASE, Project
 
-from ci_evals.model import Case, Message, Prompt
+from ci_evals.model import Case, Prompt
+from ci_evals.response import Message
 from ci_evals.suite import Templates, asked_fingerprint, digest, provider_identity
 
 MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}

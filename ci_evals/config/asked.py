@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ci_evals.config.decode import unknown
-from ci_evals.config.load import Overrides, load_suite
+from ci_evals.config.load import load_suite
+from ci_evals.config.overrides import Overrides
 from ci_evals.errors import UsageError
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite import Suite

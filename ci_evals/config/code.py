@@ -15,9 +15,11 @@ from ci_evals.config.source import Map, Seq
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.function import FunctionGrader, Not, ObjectGrader
-from ci_evals.model import Allowance, Budget, Expectation, Gate, Message
+from ci_evals.model import Expectation
 from ci_evals.providers.base import ProviderOptions, Secret
 from ci_evals.providers.function import Function
+from ci_evals.response import Message
+from ci_evals.rules import Allowance, Budget, Gate
 
 T = TypeVar("T", bound=Struct)
 _NAMES: Mapping[type, str] = {cls: name for name, cls in GRADERS.items()}

@@ -17,6 +17,7 @@ from ci_evals.errors import Problem
 from ci_evals.providers.base import Secret
 
 T = TypeVar("T", bound=msgspec.Struct)
+V = TypeVar("V")
 
 
 class Decoder:
@@ -71,6 +72,11 @@ class Decoder:
         before = len(self.problems)
         whole = self.parts(data, [option for option in options if option is not type(None)], path, line)
         return None if len(self.problems) > before else self.leaf(whole, kind, path, line)
+
+    def quietly(self, data: Any, kind: type[V]) -> V | None:
+        """Decode a value whose problems have been told; None if it has any."""
+        decoded: V | None = Decoder(self.file, []).value(data, kind, "", None)
+        return decoded
 
     def parts(self, data: Any, options: Sequence[Any], path: str, line: int | None) -> Any:
         """Decode what is in a mapping or list whose items have a type of their own; all else stays as it is."""

@@ -4,8 +4,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from ci_evals.model import NO_OVERRIDES, Allowance, Budget, CaseOverrides, Fraction, Gate, Message
+from ci_evals.bounds import Fraction
+from ci_evals.model import NO_OVERRIDES, CaseOverrides
 from ci_evals.providers.base import Positive, Seconds
+from ci_evals.response import Message
+from ci_evals.rules import Allowance, Budget, Gate
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 

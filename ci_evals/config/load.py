@@ -1,19 +1,18 @@
 """From a config file to a `Suite`: parse, fill in the environment, decode, check. Reports every problem at once."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-from msgspec import Struct
-
 from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
+from ci_evals.config.checks import check_gate, check_prices, check_runs, check_tags
 from ci_evals.config.code import located
-from ci_evals.config.decode import Decoder, unknown
+from ci_evals.config.decode import Decoder
 from ci_evals.config.environment import Interpolation, Verbatim, read_dotenv
 from ci_evals.config.file_types import SuiteEntry, SweepEntry
 from ci_evals.config.judges import askers, unanswerable
+from ci_evals.config.overrides import Overrides, with_tags, without_bars_of_absent_tags, without_bars_of_others
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
@@ -21,32 +20,14 @@ from ci_evals.config.stages import stage_options, stage_problems
 from ci_evals.config.sweeps import Sweeps
 from ci_evals.config.tasks import task_misfits
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model import Budget, Case, Gate
-from ci_evals.prices import has_price
+from ci_evals.model import Case
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
-from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
-
-
-class Overrides(Struct, frozen=True, kw_only=True):
-    """What the command line or the environment puts in place of the file's values; None leaves them."""
-
-    runs: int | None = None
-    max_runs: int | None = None
-    confirm_runs: int | None = None
-    max_concurrency: int | None = None
-    timeout_s: float | None = None
-    retries: int | None = None
-    seed: int | None = None
-    out: Path | None = None
-    providers: tuple[str, ...] | None = None
-    label: str | None = None
-    tags: tuple[str, ...] | None = None
 
 
 def find_config(folder: Path) -> Path:
@@ -123,43 +104,6 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     return _Loader(_read(path), environ).mock()
 
 
-def overridden(suite: Suite, overrides: Overrides) -> Suite:
-    """A loaded suite with some values replaced.
-
-    Raises:
-        UsageError: a provider or a tag is named that the suite does not have.
-    """
-    changes = {
-        name: value
-        for name in (
-            "runs",
-            "max_runs",
-            "confirm_runs",
-            "max_concurrency",
-            "timeout_s",
-            "retries",
-            "seed",
-            "out",
-            "label",
-        )
-        if (value := getattr(overrides, name)) is not None
-    }
-    if overrides.providers is not None:
-        names = [str(provider.name) for provider in suite.providers]
-        for name in overrides.providers:
-            if name not in names:
-                raise UsageError(unknown("provider", name, names))
-        changes["providers"] = tuple(each for each in suite.providers if each.name in overrides.providers)
-    if overrides.tags is not None:
-        known = sorted({tag for case in suite.cases for tag in case.tags})
-        for tag in overrides.tags:
-            if tag not in known:
-                raise UsageError(unknown("tag", tag, known))
-        changes["cases"] = cases = _with_tags(suite.cases, overrides.tags)
-        changes["gate"] = _without_bars_of_absent_tags(suite.gate, cases)
-    return msgspec.structs.replace(suite, **changes)
-
-
 class _Source(NamedTuple):
     """What a suite is made of, and where it was written."""
 
@@ -221,16 +165,16 @@ class _Loader:
         line = line_of(root, "providers")
         self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
         judges = self.judging(cases, providers, judges)
-        self.check_gate(settings.get("gate"), reader)
-        self.check_prices(settings.get("budget"), cases, (*providers, *judges))
-        self.check_runs(entry)
-        self.check_tags(overrides.tags, reader)
+        check_gate(settings.get("gate"), self.providers, reader, self.decoder)
+        check_prices(settings.get("budget"), line_of(root, "budget"), cases, (*providers, *judges), self.decoder)
+        check_runs(entry, line_of(root, "max_runs"), self.decoder)
+        check_tags(overrides.tags, reader, line_of(root, "cases"), self.decoder)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
-        gate = _without_bars_of_others(entry.gate, providers)
+        gate = without_bars_of_others(entry.gate, providers)
         if overrides.tags is not None:
-            cases = _with_tags(cases, overrides.tags)
-            gate = _without_bars_of_absent_tags(gate, cases)
+            cases = with_tags(cases, overrides.tags)
+            gate = without_bars_of_absent_tags(gate, cases)
         return Suite(
             name=entry.name or self.folder.name,
             description=entry.description,
@@ -305,86 +249,7 @@ class _Loader:
         return models
 
     def sweeps(self, entries: Any) -> Sweeps:
-        return Sweeps(self.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
-
-    def check_gate(self, gate: Any, cases: CaseReader) -> None:
-        """A bar for a tag or provider that does not exist would never be missed."""
-        if not isinstance(gate, Map):
-            return
-        if self.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
-            text = "needs `min_pass_rate`, the bar to hold them to"
-            self.decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
-        self.check_metrics(gate.get("metrics"))
-        if self.providers.knows_names:
-            self.check_bars("provider", gate.get("providers"), self.providers.names)
-        if cases.knows_tags:
-            self.check_bars("tag", gate.get("tags"), sorted(cases.tags))
-
-    def check_metrics(self, bars: Any) -> None:
-        for name in bars if isinstance(bars, Map) else ():
-            if read_metric(name) is None:
-                text = (
-                    f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
-                )
-                self.decoder.problem(line_of(bars, name), "gate.metrics", text)
-
-    def check_tags(self, selected: Sequence[str] | None, cases: CaseReader) -> None:
-        """A tag that no case has would select nothing."""
-        line = line_of(self.root, "cases")
-        if selected is not None and not selected:
-            self.decoder.problem(line, "--tags", f"none is named; known: {', '.join(sorted(cases.tags)) or 'none'}")
-        for tag in selected or ():
-            if cases.knows_tags and tag not in cases.tags:
-                self.decoder.problem(line, "--tags", unknown("tag", tag, sorted(cases.tags)))
-
-    def check_prices(self, budget: Any, cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> None:
-        """A budget in USD is worth nothing if what answers cost is not known."""
-        limits = self.quietly(budget, Budget)
-        counts = limits is not None and limits.counts_cost
-        if not counts and not any(case.allowance and case.allowance.max_cost_usd for case in cases):
-            return
-        for provider in providers:
-            if not provider.own_code and not has_price(provider):
-                text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
-                self.decoder.problem(line_of(self.root, "budget"), "budget", text)
-
-    def check_runs(self, entry: SuiteEntry | None) -> None:
-        """A suite never runs a cell less often than it says."""
-        if entry is not None and entry.max_runs is not None and entry.max_runs < entry.runs:
-            text = f"{entry.max_runs} is less than `runs: {entry.runs}`: it says how far to go on after these"
-            self.decoder.problem(line_of(self.root, "max_runs"), "max_runs", text)
-
-    def quietly(self, value: Any, kind: type[T]) -> T | None:
-        """Decode a value whose problems have been told; None if it has any."""
-        decoded: T | None = Decoder(self.file, []).value(value, kind, "", None)
-        return decoded
-
-    def check_bars(self, noun: str, bars: Any, known: Sequence[str]) -> None:
-        for name in bars if isinstance(bars, Map) else ():
-            if name not in known:
-                self.decoder.problem(line_of(bars, name), f"gate.{noun}s", unknown(noun, name, known))
-
-
-def _without_bars_of_others(gate: Gate | None, providers: Sequence[ProviderOptions]) -> Gate | None:
-    """The gate without bars for providers that were not selected."""
-    if gate is None:
-        return None
-    names = {provider.name for provider in providers}
-    return msgspec.structs.replace(gate, providers={k: v for k, v in gate.providers.items() if k in names})
-
-
-def _with_tags(cases: Sequence[Case], tags: Iterable[str]) -> tuple[Case, ...]:
-    """The cases with at least one of the tags."""
-    chosen = frozenset(tags)
-    return tuple(case for case in cases if not chosen.isdisjoint(case.tags))
-
-
-def _without_bars_of_absent_tags(gate: Gate | None, cases: Sequence[Case]) -> Gate | None:
-    """The gate without bars for tags of cases that were not selected."""
-    if gate is None:
-        return None
-    tags = {tag for case in cases for tag in case.tags}
-    return msgspec.structs.replace(gate, tags={tag: rule for tag, rule in gate.tags.items() if tag in tags})
+        return Sweeps(self.decoder.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
 
 
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:

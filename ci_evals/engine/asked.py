@@ -11,8 +11,9 @@ from ci_evals.engine import retry
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.pace import Pace
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response
+from ci_evals.model import Request
 from ci_evals.providers.base import Provider, ProviderOptions
+from ci_evals.response import Response
 
 
 class Asked:

@@ -1,7 +1,8 @@
 """What an invocation has spent, and when that is enough."""
 
 from ci_evals.engine.outcome import Outcome
-from ci_evals.model import Allowance, Budget, Result
+from ci_evals.model import Result
+from ci_evals.rules import Allowance, Budget
 
 
 class Spending:

@@ -10,8 +10,9 @@ from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal import decode, scan
 from ci_evals.engine.replay import Answers
 from ci_evals.errors import StorageError
-from ci_evals.model import Case, Response, Result, RunError
+from ci_evals.model import Case, Result, RunError
 from ci_evals.providers.answer import as_response
+from ci_evals.response import Response
 
 _JOURNALS = (".jsonl", ".ndjson")
 

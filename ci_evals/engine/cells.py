@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant
-from ci_evals.report import Matrix
 from ci_evals.suite import (
     Rendered,
     Suite,

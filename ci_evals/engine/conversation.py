@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable
 from math import fsum
 
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.model import GOAL_REACHED, Message, Request, Response, SimulatedUser, Turn, Usage
+from ci_evals.model import Request, SimulatedUser
 from ci_evals.providers.answer import one_line
+from ci_evals.response import GOAL_REACHED, Message, Response, Turn, Usage
 
 SENTINEL = "<goal-reached>"
 OPENING = "The conversation begins. Write your first message."

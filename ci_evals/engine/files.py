@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from ci_evals.errors import StorageError
-from ci_evals.model import Content, Response
+from ci_evals.response import Content, Response
 
 FOLDER = "files"
 _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from ci_evals.columns import Columns
 from ci_evals.engine.lanes import opened
 from ci_evals.errors import GradingError, StorageError, UsageError
 from ci_evals.graders.llm_judge import LlmJudge
-from ci_evals.model import Answer, Case, Judging, Message, Request, Response
-from ci_evals.report import Columns, Matrix
+from ci_evals.matrix import Matrix
+from ci_evals.model import Answer, Case, Judging, Request
+from ci_evals.response import Message, Response
 from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
 from ci_evals.stats.intervals import Estimate
 from ci_evals.suite import Suite

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 
 from ci_evals.engine.asked import Asked
 from ci_evals.errors import GradingError, ProviderError
-from ci_evals.model import Asking, Judging, Request, Response
+from ci_evals.model import Asking, Judging, Request
+from ci_evals.response import Response
 
 
 class Judges:

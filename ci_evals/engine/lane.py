@@ -10,8 +10,8 @@ from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Claim
 from ci_evals.errors import ProviderError
-from ci_evals.model import Response, Usage
 from ci_evals.providers.base import Provider, ProviderOptions
+from ci_evals.response import Response, Usage
 
 
 class Attempt(NamedTuple):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from ci_evals.columns import Columns
 from ci_evals.engine.asked import Asked
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.lane import Lane
@@ -17,10 +18,10 @@ from ci_evals.engine.players import Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Stage, Staged, function_identity
+from ci_evals.matrix import Matrix
 from ci_evals.prices import pricer
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.providers.python import Python
-from ci_evals.report import Columns, Matrix
 from ci_evals.suite import Suite, provider_identity
 
 Lend = Callable[[Observe], EngineResources]

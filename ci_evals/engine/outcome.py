@@ -10,8 +10,9 @@ from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges, Meter
 from ci_evals.errors import ErrorKind, GradingError, ProviderError
 from ci_evals.graders.judge import grade, name_of, passes, score_of
-from ci_evals.model import Answer, Case, Grade, Judging, Response, RunError, Status
+from ci_evals.model import Answer, Case, Grade, Judging, RunError, Status
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.response import Response
 
 # In the team's own code these are the change's fault; 401 and 429 say nothing about it.
 _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})

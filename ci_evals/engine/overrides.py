@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from ci_evals.model import Case, Request, Response
+from ci_evals.model import Case, Request
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.response import Response
 from ci_evals.suite import digest, overridden_options
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from ci_evals.engine.gates import PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing, Told
 from ci_evals.engine.limits import allowances
 from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
-from ci_evals.model import Usage
+from ci_evals.response import Usage
 
 DEFAULT_OUTPUT_TOKENS = 256
 SHORTEST_WAIT_S = 0.001  # event loops wake up to a clock tick early, and would only ask again at once

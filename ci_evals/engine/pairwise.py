@@ -16,11 +16,12 @@ from ci_evals.engine.lanes import opened_asked
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ProviderError, StorageError, UsageError
 from ci_evals.graders.json_text import unfenced
-from ci_evals.model import Case, Message, Request, Response, Result, Variant
+from ci_evals.model import Case, Request, Result, Variant
 from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.callee import load_target
 from ci_evals.providers.threads import DaemonThreads
+from ci_evals.response import Message, Response
 from ci_evals.suite import Suite
 from ci_evals.verdict.pairwise import Pair, Preferred
 

@@ -4,7 +4,7 @@ import random
 from array import array
 from collections.abc import Iterator
 
-from ci_evals.report import Matrix
+from ci_evals.matrix import Matrix
 
 
 def execution_order(matrix: Matrix, provider: str, seed: int, done: bytearray) -> Iterator[int]:

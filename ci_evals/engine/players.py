@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from ci_evals.engine.asked import Asked
 from ci_evals.engine.conversation import said_nothing
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, SimulatedUser
+from ci_evals.model import Request, SimulatedUser
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.response import Response
 from ci_evals.suite import digest, provider_identity
 
 

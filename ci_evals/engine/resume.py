@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
+from ci_evals.columns import Columns
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import Journal, decode, read_lines, scan
+from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Result
-from ci_evals.report import CellKey, Columns, Matrix, Resumption
+from ci_evals.report import Resumption
 
 
 class Resumer:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from ci_evals.columns import Columns
 from ci_evals.engine.asked import admitted
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.cells import Cells, PreparedCell
@@ -23,8 +24,10 @@ from ci_evals.engine.plan import execution_order
 from ci_evals.engine.players import PlayError
 from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
 from ci_evals.errors import ProviderError, StorageError
-from ci_evals.model import NO_ALLOWANCE, Answer, Request, Response, Result, RunError, SimulatedUser
-from ci_evals.report import Columns, Matrix
+from ci_evals.matrix import Matrix
+from ci_evals.model import Answer, Request, Result, RunError, SimulatedUser
+from ci_evals.response import Response
+from ci_evals.rules import NO_ALLOWANCE
 from ci_evals.suite import Suite
 
 

@@ -5,7 +5,7 @@ from heapq import heapify, heapreplace
 from statistics import median
 from typing import NamedTuple
 
-from ci_evals.report import CellKey, Matrix
+from ci_evals.matrix import CellKey, Matrix
 from ci_evals.suite import digest
 
 

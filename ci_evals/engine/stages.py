@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from ci_evals.engine.files import digest_of, keep_file
 from ci_evals.errors import ProviderError
-from ci_evals.model import Content, Message, Request, Response
+from ci_evals.model import Request
 from ci_evals.providers.base import Provider, ProviderOptions
+from ci_evals.response import Content, Message, Response
 from ci_evals.suite import digest
 
 CACHE = "cache"

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.errors import StorageError
-from ci_evals.model import Case, Response, Result, RunError, Usage
+from ci_evals.model import Case, Result, RunError
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.spans import Span, attribute, input_text, response_of
+from ci_evals.response import Response, Usage
 
 CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
 

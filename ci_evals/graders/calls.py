@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ci_evals.graders.difference import ABSENT, Difference, first_difference
 from ci_evals.graders.quoting import clip, show
-from ci_evals.model import ToolCall
+from ci_evals.response import ToolCall
 
 
 class ExpectedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,12 +6,13 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
+from ci_evals.bounds import Fraction
 from ci_evals.errors import GradingError
 from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.base import all_or_nothing
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.quoting import quote
-from ci_evals.model import Answer, Finding, Fraction, Models, Request
+from ci_evals.model import Answer, Finding, Models, Request
 
 _TOLERANCE = 1e-9
 _VECTORS = msgspec.json.Decoder(list[list[float]])

@@ -3,7 +3,8 @@
 from typing import Literal
 
 from ci_evals.graders.base import GraderOptions, all_or_nothing
-from ci_evals.model import GOAL_REACHED, Answer, Finding
+from ci_evals.model import Answer, Finding
+from ci_evals.response import GOAL_REACHED
 
 
 class GoalReached(GraderOptions, frozen=True):

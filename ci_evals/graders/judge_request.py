@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ci_evals.model import Answer, Message, Request
+from ci_evals.model import Answer, Request
+from ci_evals.response import Message
 
 _SYSTEM = """You judge an answer by a rubric.
 

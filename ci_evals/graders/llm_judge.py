@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from ci_evals.bounds import Fraction
 from ci_evals.errors import GradingError
 from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.findings import fails, holds
@@ -14,7 +15,8 @@ from ci_evals.graders.judge_request import Brief, judge_request, material_of
 from ci_evals.graders.judge_verdict import Opinion, read_opinion
 from ci_evals.graders.quoting import clip, quote
 from ci_evals.graders.rubrics import RUBRICS
-from ci_evals.model import Answer, Finding, Fraction, Models, Response
+from ci_evals.model import Answer, Finding, Models
+from ci_evals.response import Response
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 

@@ -8,7 +8,8 @@ from ci_evals.errors import GradingError
 from ci_evals.graders.base import GraderOptions, all_or_nothing
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.quoting import clip, quote
-from ci_evals.model import Answer, Finding, Step
+from ci_evals.model import Answer, Finding
+from ci_evals.response import Step
 
 Count = Annotated[int, Meta(ge=0)]
 

@@ -10,7 +10,8 @@ from ci_evals.graders.difference import ABSENT
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.json_schema import schema_mistake, schema_problems
 from ci_evals.graders.quoting import clip
-from ci_evals.model import Answer, Finding, ToolCall
+from ci_evals.model import Answer, Finding
+from ci_evals.response import ToolCall
 
 _MAX_CALLS = 1_000
 

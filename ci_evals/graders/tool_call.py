@@ -11,7 +11,8 @@ from ci_evals.graders.calls import ExpectedCall, describe, differences, fits, na
 from ci_evals.graders.difference import Difference
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.quoting import clip, quote
-from ci_evals.model import Answer, Finding, ToolCall
+from ci_evals.model import Answer, Finding
+from ci_evals.response import ToolCall
 
 _MAX_SHOWN = 3
 """Differing arguments, or calls, that a reason lists."""

@@ -7,7 +7,8 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.calls import ExpectedCall, describe, differences, fits, pair_in_any_order, pair_in_order
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.quoting import clip
-from ci_evals.model import Answer, Finding, ToolCall
+from ci_evals.model import Answer, Finding
+from ci_evals.response import ToolCall
 
 _MAX_NAMED = 10
 _MAX_COMPARED = 2_000

@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 
 from ci_evals import report as counted
+from ci_evals.columns import Columns
 from ci_evals.engine.journal import decode
 from ci_evals.errors import StorageError
-from ci_evals.model import Case, Gate, Variant
-from ci_evals.report import CellReport, Columns, Counts, Matrix
+from ci_evals.matrix import Matrix
+from ci_evals.model import Case, Variant
+from ci_evals.report import CellReport, Counts
 from ci_evals.reports import diff_table, json_report
 from ci_evals.reports.figures import number_of, rate
 from ci_evals.reports.findings import bar_of, input_text
@@ -21,6 +23,7 @@ from ci_evals.reports.leaderboard import Standing, ranked
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
 from ci_evals.reports.variants import variant_reports
+from ci_evals.rules import Gate
 from ci_evals.saved import read_baseline, read_report
 from ci_evals.verdict.comparison import Comparison, NoComparison, compare
 from ci_evals.verdict.gate import Verdict, decide

@@ -9,8 +9,8 @@ from ci_evals import suite as checked
 from ci_evals.config.code import Answering, Case, Expected, with_ids, written_at
 from ci_evals.config.load import load_suite, suite_of
 from ci_evals.errors import UsageError
-from ci_evals.model import Budget, Gate
 from ci_evals.model import Case as DiscoveredTask
+from ci_evals.rules import Budget, Gate
 
 UNLIMITED = 2**31 - 1
 

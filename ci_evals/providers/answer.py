@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from ci_evals.model import Content, Response, Step, StepKind, ToolCall, Turn, Usage
+from ci_evals.response import Content, Response, Step, StepKind, ToolCall, Turn, Usage
 
 MAX_STEPS = 5_000
 """An agent that takes more goes in circles, and its journal line would be of megabytes."""

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
-from ci_evals.model import Message, Request, Response, ToolCall, Usage
+from ci_evals.model import Request
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.wire import Endpoint, ModelOptions
+from ci_evals.response import Message, Response, ToolCall, Usage
 
 _VERSION = "2023-06-01"
 _MAX_TOKENS = 1024  # the API wants a number

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from ci_evals.model import Case, Request, Response
+from ci_evals.model import Case, Request
+from ci_evals.response import Response
 
 if TYPE_CHECKING:
     import aiohttp

@@ -16,10 +16,11 @@ import msgspec
 
 from ci_evals.callables import member
 from ci_evals.errors import ConfigError, Problem, ProviderError
-from ci_evals.model import Request, Response
+from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, one_line
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.threads import DaemonThreads
+from ci_evals.response import Response
 
 _PACKAGE = str(Path(__file__).parent)
 _MAX_DETAIL = 8000

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import NO_OVERRIDES, Request, Response
+from ci_evals.model import NO_OVERRIDES, Request
 from ci_evals.providers.answer import as_response, encode_json, one_line
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
+from ci_evals.response import Response
 
 if TYPE_CHECKING:
     from ci_evals.providers.process import Ended

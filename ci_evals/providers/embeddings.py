@@ -6,9 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, Usage
+from ci_evals.model import Request
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.wire import Endpoint, ModelOptions
+from ci_evals.response import Response, Usage
 
 
 class Embeddings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="embeddings"):

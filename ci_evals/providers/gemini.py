@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Message, Request, Response, ToolCall, Usage
+from ci_evals.model import Request
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.wire import Endpoint, ModelOptions, readable
+from ci_evals.response import Message, Response, ToolCall, Usage
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
 # a person wrote has none; Google documents this value for it.

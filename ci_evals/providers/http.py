@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, Step, ToolCall
+from ci_evals.model import Request
 from ci_evals.providers.answer import as_steps
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
 from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
+from ci_evals.response import Response, Step, ToolCall
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, Step, ToolCall, Usage
+from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, encode_json, one_line
 from ci_evals.providers.base import Provider, ProviderOptions, Rate, Resources
+from ci_evals.response import Response, Step, ToolCall, Usage
 
 MODEL = "mock"
 _REMEMBERED = 10_000

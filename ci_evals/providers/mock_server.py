@@ -13,8 +13,9 @@ import msgspec
 from aiohttp import web
 
 from ci_evals.errors import ErrorKind, ProviderError, UsageError
-from ci_evals.model import Case, Message, Request, Response, Role, ToolCall
+from ci_evals.model import Case, Request
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
+from ci_evals.response import Message, Response, Role, ToolCall
 
 Log = Callable[[str], None]
 

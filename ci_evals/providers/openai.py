@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Message, Request, Response, ToolCall, Usage
+from ci_evals.model import Request
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.wire import Endpoint, ModelOptions, kind_of, readable
+from ci_evals.response import Message, Response, ToolCall, Usage
 
 
 class OpenAI(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="openai"):

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ci_evals.model import Response, Step, StepKind, Usage
 from ci_evals.providers.answer import as_steps
+from ci_evals.response import Response, Step, StepKind, Usage
 
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
 _KINDS: Mapping[str, StepKind] = {"LLM": "model_request", "TOOL": "tool_call", "AGENT": "agent"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request, Response, Task
+from ci_evals.model import Request, Task
 from ci_evals.providers.answer import clean_text, encode_json, one_line
 from ci_evals.providers.base import Provider, Resources, overriding
 from ci_evals.providers.callee import load_target
@@ -20,6 +20,7 @@ from ci_evals.providers.docker import Docker
 from ci_evals.providers.process import Ended
 from ci_evals.providers.sandbox import Sandbox, folder_sandbox
 from ci_evals.providers.task import BUILT_IN, TaskAgent
+from ci_evals.response import Response
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment

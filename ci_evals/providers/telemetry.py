@@ -11,8 +11,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as LiveSpan
 
-from ci_evals.model import Step
 from ci_evals.providers.spans import Span, steps_of
+from ci_evals.response import Step
 
 MAX_SPANS = 50_000
 """An agent that makes more goes in circles."""

@@ -12,12 +12,13 @@ from ci_evals.config.load import load_suite as read_suite
 from ci_evals.errors import CiEvalsError
 from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
-from ci_evals.model import Gate, Status
+from ci_evals.model import Status
 from ci_evals.pytest_plugin import OUTCOME
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
 from ci_evals.pytest_plugin.marked import baseline_of, changes_of, folder_of, write_page
 from ci_evals.reports.findings import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
 from ci_evals.reports.text import one_line
+from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.sentences import cell_sentence
 

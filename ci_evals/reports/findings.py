@@ -9,12 +9,16 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ci_evals.columns import STATUSES
 from ci_evals.errors import ErrorKind
-from ci_evals.model import Case, Gate, Response, Result, Status, Variant
-from ci_evals.report import STATUSES, CellKey, CellReport, Counts, Report
+from ci_evals.matrix import CellKey
+from ci_evals.model import Case, Result, Status, Variant
+from ci_evals.report import CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
+from ci_evals.response import Response
+from ci_evals.rules import Gate
 from ci_evals.stats.flips import flip_rate
 
 Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ci_evals.model import Gate, Result
+from ci_evals.model import Result
 from ci_evals.report import Looks, Report, SuiteInfo
 from ci_evals.reports.findings import judged_cells
 from ci_evals.reports.json_entries import (
@@ -26,6 +26,7 @@ from ci_evals.reports.json_entries import (
     variant_entries,
 )
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.schema_text import schema_text
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict

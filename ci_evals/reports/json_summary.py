@@ -7,12 +7,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import structs
 
-from ci_evals.model import Case, Gate, Result, Variant
-from ci_evals.report import CellKey, CellReport, Columns, Counts, Matrix, Report, Resumption
+from ci_evals.columns import Columns
+from ci_evals.matrix import CellKey, Matrix
+from ci_evals.model import Case, Result, Variant
+from ci_evals.report import CellReport, Counts, Report, Resumption
 from ci_evals.reports.findings import bar_of
 from ci_evals.reports.json_entries import CellComparisonEntry, CellEntry, ResumptionEntry, VariantComparisonEntry
 from ci_evals.reports.json_report import ReportFacts, SavedCellEntry
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence
 from ci_evals.verdict.pairing import CellComparison

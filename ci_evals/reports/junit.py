@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from textwrap import indent
 from xml.etree import ElementTree as ET
 
+from ci_evals.matrix import CellKey
 from ci_evals.model import Result, Status, Variant
-from ci_evals.report import CellKey, Report
+from ci_evals.report import Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.findings import (
     JudgedCell,

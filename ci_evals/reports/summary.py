@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ci_evals.model import Gate
-from ci_evals.report import CellKey, Report
+from ci_evals.matrix import CellKey
+from ci_evals.report import Report
+from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison, NoComparison, compare
 from ci_evals.verdict.gate import Verdict, decide
 from ci_evals.verdict.head import head_cells

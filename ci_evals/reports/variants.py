@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from typing import NamedTuple
 
-from ci_evals.model import Gate, Variant
-from ci_evals.report import STATUSES, Counts, Figures, Report
+from ci_evals.columns import STATUSES
+from ci_evals.model import Variant
+from ci_evals.report import Counts, Figures, Report
 from ci_evals.reports.figures import UNKNOWN, usd
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.stats.flips import pass_at_k, pass_hat_k
 from ci_evals.stats.pass_rate import pass_rate
 from ci_evals.verdict.comparison import Comparison

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_lower, fisher_upper
 from ci_evals.stats.multiplicity import benjamini_hochberg, holm
 from ci_evals.verdict.differences import Differences, differences

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from math import isnan
 from statistics import median
 
-from ci_evals.model import Gate, Variant
-from ci_evals.report import STATUSES, Report
+from ci_evals.columns import STATUSES
+from ci_evals.model import Variant
+from ci_evals.report import Report
+from ci_evals.rules import Gate
 from ci_evals.stats.pass_rate import PassRate, pass_rate
 from ci_evals.verdict.history import NO_RUNS, CellFigures, ReportRef, Tally, Totals, TrendPoint, TrendVariant
 from ci_evals.verdict.pairing import HeadCell

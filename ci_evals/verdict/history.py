@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_two_sided
 
 POOLED_RUNS = 30

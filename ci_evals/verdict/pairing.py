@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_lower
 from ci_evals.verdict.history import (
     NO_FIGURES,

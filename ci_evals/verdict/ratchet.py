@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from ci_evals.model import Gate, Variant
+from ci_evals.model import Variant
 from ci_evals.report import Report
+from ci_evals.rules import Gate
 from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import PassRate
 from ci_evals.verdict.head import fresh_rate

@@ -6,8 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ci_evals.model import Gate
-from ci_evals.report import CellKey, Report
+from ci_evals.matrix import CellKey
+from ci_evals.report import Report
+from ci_evals.rules import Gate
 from ci_evals.verdict import ratchet
 from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
 from ci_evals.verdict.differences import Difference

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from ci_evals.model import Gate
 from ci_evals.report import Counts, Report
+from ci_evals.rules import Gate
 from ci_evals.stats.pass_rate import Bounds, PassRate, pass_rate
 from ci_evals.verdict.history import Tally
 from ci_evals.verdict.metric_names import read_metric

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from projects import Project
 
-from ci_evals.config.load import Overrides, find_config, load_mock, load_suite, overridden
+from ci_evals.config.load import find_config, load_mock, load_suite
+from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.errors import ConfigError, UsageError
 
 TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]

@@ -3,7 +3,7 @@
 import pytest
 from projects import CASE, Project
 
-from ci_evals.config.load import Overrides, overridden
+from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.errors import UsageError
 
 CASES = [

@@ -11,15 +11,17 @@ from fakes.chat import ChatServer, chatting
 from fakes.http_server import Scripted, serving
 from suites import chat, write_suite
 
-from ci_evals.config.load import Overrides, load_suite
+from ci_evals.config.load import load_suite
+from ci_evals.config.overrides import Overrides
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.runner import Run
 from ci_evals.errors import ConfigError
 from ci_evals.execution import execute
-from ci_evals.model import Result, Usage
+from ci_evals.model import Result
 from ci_evals.order import Order
 from ci_evals.report import Report
+from ci_evals.response import Usage
 
 TURNS = {"id": "talk", "turns": [{"user": "one", "expect": [{"equals": "one"}]}, {"user": "two"}]}
 PRICE = {"input_per_mtok": 1_000_000.0, "output_per_mtok": 0.0}  # $1 for each token asked, of which the server counts 7

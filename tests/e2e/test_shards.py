@@ -17,12 +17,12 @@ from suites import ECHO, chat, write_suite
 
 from ci_evals.conclusion import write_reports
 from ci_evals.config.load import load_suite
+from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import execute
 from ci_evals.order import Order
 from ci_evals.reports.summary import Summary
-from ci_evals.saved import known_durations
 from ci_evals.verdict.gate import decide
 
 SHARDS = 5

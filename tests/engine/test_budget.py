@@ -7,7 +7,8 @@ from factories import result_of
 
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.outcome import Outcome
-from ci_evals.model import Allowance, Budget, Response, Usage
+from ci_evals.response import Response, Usage
+from ci_evals.rules import Allowance, Budget
 
 
 def reasons(budget: Budget, *results: Any) -> list[str | None]:

@@ -11,9 +11,10 @@ from factories import result_of
 
 from ci_evals.engine.journal import Header, Journal, decode, read_lines, scan
 from ci_evals.errors import StorageError
-from ci_evals.model import Response, Result
+from ci_evals.model import Result
 from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
+from ci_evals.response import Response
 
 HEADER = Header(suite=SuiteInfo(name="s", file="evals.yaml", fingerprint="f", runs=1, version="0"), started_at=1.0)
 

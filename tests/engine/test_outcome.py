@@ -6,7 +6,8 @@ from factories import case_of
 from ci_evals.engine.outcome import judged
 from ci_evals.graders.contains import Contains
 from ci_evals.graders.python import Python
-from ci_evals.model import Answer, Expectation, Grader, Request, Response
+from ci_evals.model import Answer, Expectation, Grader, Request
+from ci_evals.response import Response
 
 
 class Broken(Contains, frozen=True):

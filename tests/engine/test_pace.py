@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from ci_evals.engine.pace import Pace
-from ci_evals.model import Usage
+from ci_evals.response import Usage
 
 RATE = 10.0  # a second: 600 a minute
 RUNS = 600

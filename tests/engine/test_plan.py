@@ -5,8 +5,8 @@ from collections import Counter
 from factories import case_of
 
 from ci_evals.engine.plan import execution_order
+from ci_evals.matrix import Matrix
 from ci_evals.model import Variant
-from ci_evals.report import Matrix
 
 VARIANTS = (Variant("a", "p"), Variant("b", "p"), Variant("a", "q"))
 

@@ -13,8 +13,9 @@ from ci_evals.engine.journal import JOURNAL, decode
 from ci_evals.engine.replay import Recording
 from ci_evals.errors import StorageError
 from ci_evals.execution import execute
+from ci_evals.matrix import Matrix
 from ci_evals.order import Order
-from ci_evals.report import Matrix, Report
+from ci_evals.report import Report
 
 CASE = {"id": "a", "input": "a", "expect": [{"equals": "a"}]}
 CRASHING = {"name": "agent", "type": "python", "target": "agent:answer"}

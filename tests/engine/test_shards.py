@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.engine.shards import Shard, cells_of_shard
+from ci_evals.matrix import Matrix
 from ci_evals.model import Variant
-from ci_evals.report import Matrix
 
 VARIANTS = (Variant("a"), Variant("b", "p"))
 

@@ -9,7 +9,7 @@ from factories import case_of
 
 from ci_evals.engine.traces import matched, read_traces
 from ci_evals.errors import StorageError
-from ci_evals.model import Step, Usage
+from ci_evals.response import Step, Usage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "exported_traces" / "traces.jsonl"
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientSession, web
 
-from ci_evals.model import Case, Message, Request
+from ci_evals.model import Case, Request
 from ci_evals.providers.deadlines import Deadlines
+from ci_evals.response import Message
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ci_evals.model import Answer, Case, Request, Response
+from ci_evals.model import Answer, Case, Request
+from ci_evals.response import Response
 
 AnswerOf = Callable[..., Answer]
 

@@ -20,7 +20,8 @@ from ci_evals.graders.judge import grade, grade_all, passes, score_of
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.similar import Similar
-from ci_evals.model import Answer, Expectation, Finding, Grade, Step, ToolCall
+from ci_evals.model import Answer, Expectation, Finding, Grade
+from ci_evals.response import Step, ToolCall
 
 AnswerOf = Callable[..., Answer]
 

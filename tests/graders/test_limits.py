@@ -6,7 +6,8 @@ import pytest
 
 from ci_evals.graders.cost import Cost
 from ci_evals.graders.latency import Latency
-from ci_evals.model import Answer, Usage
+from ci_evals.model import Answer
+from ci_evals.response import Usage
 
 AnswerOf = Callable[..., Answer]
 

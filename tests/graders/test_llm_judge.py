@@ -14,7 +14,8 @@ from ci_evals.graders.judge import grade
 from ci_evals.graders.judge_verdict import Opinion, read_opinion
 from ci_evals.graders.llm_judge import LlmJudge
 from ci_evals.graders.rubrics import RUBRICS
-from ci_evals.model import Answer, Asking, Expectation, Finding, Request, Response
+from ci_evals.model import Answer, Asking, Expectation, Finding, Request
+from ci_evals.response import Response
 
 AnswerOf = Callable[..., Answer]
 

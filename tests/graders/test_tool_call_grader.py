@@ -8,7 +8,8 @@ import pytest
 
 from ci_evals.graders.judge import grade
 from ci_evals.graders.tool_call import ToolCallMatch
-from ci_evals.model import Answer, Expectation, Finding, ToolCall
+from ci_evals.model import Answer, Expectation, Finding
+from ci_evals.response import ToolCall
 
 AnswerOf = Callable[..., Answer]
 

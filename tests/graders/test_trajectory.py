@@ -9,7 +9,8 @@ import pytest
 from ci_evals.errors import GradingError
 from ci_evals.graders import GRADERS
 from ci_evals.graders.judge import grade
-from ci_evals.model import Answer, Expectation, Finding, Step, ToolCall
+from ci_evals.model import Answer, Expectation, Finding
+from ci_evals.response import Step, ToolCall
 
 AnswerOf = Callable[..., Answer]
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ci_evals.model import Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, clean_text, encode_json, one_line
+from ci_evals.response import Response, Step, ToolCall, Usage
 
 
 def test_text_is_the_output() -> None:

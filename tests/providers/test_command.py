@@ -12,9 +12,10 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ProviderError
-from ci_evals.model import Case, Message, Request, Response, ToolCall
+from ci_evals.model import Case, Request
 from ci_evals.providers import command as module
 from ci_evals.providers.command import Command
+from ci_evals.response import Message, Response, ToolCall
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 LONG_S = 60.0

@@ -8,8 +8,9 @@ import pytest
 from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Case, Message, Request, Response, Step, ToolCall
+from ci_evals.model import Case, Request
 from ci_evals.providers.http import Http
+from ci_evals.response import Message, Response, Step, ToolCall
 
 CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})
 

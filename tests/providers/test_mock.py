@@ -10,9 +10,10 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ProviderError
-from ci_evals.model import Case, Message, Request, Response, ToolCall
+from ci_evals.model import Case, Request
 from ci_evals.providers.base import Provider
 from ci_evals.providers.mock import Mock, MockAnswer, MockProvider, MockToolCall
+from ci_evals.response import Message, Response, ToolCall
 
 SAMPLE = 2000
 

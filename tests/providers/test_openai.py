@@ -8,9 +8,9 @@ import pytest
 from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Message, Response, ToolCall, Usage
 from ci_evals.providers.base import Secret
 from ci_evals.providers.openai import OpenAI
+from ci_evals.response import Message, Response, ToolCall, Usage
 
 HELLO: dict[str, Any] = {
     "id": "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT",

@@ -14,9 +14,10 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ConfigError, ProviderError
-from ci_evals.model import Request, Response, ToolCall
+from ci_evals.model import Request
 from ci_evals.providers.python import Python
 from ci_evals.providers.threads import DaemonThreads
+from ci_evals.response import Response, ToolCall
 
 LONG_S = 60.0
 _numbers = count()

@@ -14,9 +14,9 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ProviderError
-from ci_evals.model import Response
 from ci_evals.providers import telemetry
 from ci_evals.providers.python import Python
+from ci_evals.response import Response
 
 LONG_S = 60.0
 AT_ONCE = 8

@@ -4,9 +4,11 @@ import msgspec
 import pytest
 from factories import STARTED_AT, baseline_of, grade_of, report_of
 
-from ci_evals.model import Gate, Message, Response, Result, ToolCall, Variant
+from ci_evals.model import Result, Variant
 from ci_evals.report import Looks, Report
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.response import Message, Response, ToolCall
+from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.gate import decide
 

@@ -12,9 +12,11 @@ from github_markdown import Shown, shown
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci_evals.model import Gate, Response, Result, ToolCall, Variant
+from ci_evals.model import Result, Variant
 from ci_evals.reports.comment import Comment, Links
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.response import Response, ToolCall
+from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import NoComparison
 
 FENCED = re.compile(r"^(`{3,})(?:text|diff)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)

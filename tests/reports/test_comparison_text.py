@@ -8,10 +8,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
-from ci_evals.model import Gate
 from ci_evals.reports import junit, markdown, terminal
 from ci_evals.reports.sections import Room, sections
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.rules import Gate
 
 SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
 TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)

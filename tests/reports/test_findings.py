@@ -3,8 +3,9 @@
 import msgspec
 from factories import case_of, grade_of, report_of, result_of
 
-from ci_evals.model import Message, Result, RunError, Variant
+from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports.findings import counted_reasons, error_groups, input_text, place_of, why
+from ci_evals.response import Message
 
 
 def test_a_failed_run_says_each_grade_that_failed() -> None:

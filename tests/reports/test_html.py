@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 import pytest
 from factories import many, report_of
 
-from ci_evals.model import Gate, Variant
+from ci_evals.model import Variant
 from ci_evals.reports import html
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
 TAGS = {

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from factories import report_of
 
-from ci_evals.model import Gate, Result, RunError, Variant
+from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import junit
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
 ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from factories import report_of
 
-from ci_evals.model import Gate, Result, RunError, Variant
+from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import markdown
 from ci_evals.reports.markdown_text import code, fence, plain, with_code
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
 FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)

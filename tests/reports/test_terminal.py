@@ -9,9 +9,10 @@ import pytest
 from factories import report_of
 from rich.cells import cell_len
 
-from ci_evals.model import Gate, Result, RunError, Variant
+from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import terminal
 from ci_evals.reports.summary import Summary
+from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.report import CellKey
+from ci_evals.matrix import CellKey
 from ci_evals.verdict.comparison import Comparison, compare
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence, ReportRef, Tally
 from ci_evals.verdict.pairing import HeadCell

@@ -5,8 +5,8 @@ from factories import many, report_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci_evals.model import Gate
 from ci_evals.report import Report
+from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
 

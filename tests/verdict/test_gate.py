@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stats.known import suite
 
-from ci_evals.model import Gate, Variant
+from ci_evals.model import Variant
+from ci_evals.rules import Gate
 from ci_evals.verdict.gate import FailOn, Verdict, decide, exit_code, population_bounds
 from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
 from ci_evals.verdict.words import percent

@@ -3,7 +3,7 @@
 import pytest
 from factories import many, report_of
 
-from ci_evals.model import Gate
+from ci_evals.rules import Gate
 from ci_evals.verdict.head import trend_point
 from ci_evals.verdict.history import TrendVariant
 from ci_evals.verdict.ratchet import best_stable_rate, broken

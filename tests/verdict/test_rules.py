@@ -7,7 +7,7 @@ import pytest
 from factories import many, report_of
 from verdict.sides import base_of, compared, head_of
 
-from ci_evals.model import Gate, TagRule
+from ci_evals.rules import Gate, TagRule
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import decide
 from ci_evals.verdict.history import NO_FIGURES

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import pytest
 from factories import report_of
 
-from ci_evals.model import Gate
-from ci_evals.report import STATUSES, Columns, Report
+from ci_evals.columns import STATUSES, Columns
+from ci_evals.report import Report
+from ci_evals.rules import Gate
 from ci_evals.stats.beta import beta_quantile
 from ci_evals.verdict.gate import decide
 

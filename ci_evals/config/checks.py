@@ -1,0 +1,72 @@
+"""Checks of settings against each other: each of them may be right, and together they are not."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ci_evals.config.cases import CaseReader
+from ci_evals.config.decode import Decoder, unknown
+from ci_evals.config.file_types import SuiteEntry
+from ci_evals.config.providers import ProviderReader
+from ci_evals.config.source import Map, line_of
+from ci_evals.model import Case
+from ci_evals.prices import has_price
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.rules import Budget
+from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
+
+
+def check_gate(gate: Any, providers: ProviderReader, cases: CaseReader, decoder: Decoder) -> None:
+    """A bar for a tag or provider that does not exist would never be missed."""
+    if not isinstance(gate, Map):
+        return
+    if decoder.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
+        text = "needs `min_pass_rate`, the bar to hold them to"
+        decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
+    _check_metrics(gate.get("metrics"), decoder)
+    if providers.knows_names:
+        _check_bars("provider", gate.get("providers"), providers.names, decoder)
+    if cases.knows_tags:
+        _check_bars("tag", gate.get("tags"), sorted(cases.tags), decoder)
+
+
+def _check_metrics(bars: Any, decoder: Decoder) -> None:
+    for name in bars if isinstance(bars, Map) else ():
+        if read_metric(name) is None:
+            text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
+            decoder.problem(line_of(bars, name), "gate.metrics", text)
+
+
+def _check_bars(noun: str, bars: Any, known: Sequence[str], decoder: Decoder) -> None:
+    for name in bars if isinstance(bars, Map) else ():
+        if name not in known:
+            decoder.problem(line_of(bars, name), f"gate.{noun}s", unknown(noun, name, known))
+
+
+def check_tags(selected: Sequence[str] | None, cases: CaseReader, line: int | None, decoder: Decoder) -> None:
+    """A tag that no case has would select nothing."""
+    if selected is not None and not selected:
+        decoder.problem(line, "--tags", f"none is named; known: {', '.join(sorted(cases.tags)) or 'none'}")
+    for tag in selected or ():
+        if cases.knows_tags and tag not in cases.tags:
+            decoder.problem(line, "--tags", unknown("tag", tag, sorted(cases.tags)))
+
+
+def check_prices(
+    budget: Any, line: int | None, cases: Sequence[Case], providers: Sequence[ProviderOptions], decoder: Decoder
+) -> None:
+    """A budget in USD is worth nothing if what answers cost is not known."""
+    limits = decoder.quietly(budget, Budget)
+    counts = limits is not None and limits.counts_cost
+    if not counts and not any(case.allowance and case.allowance.max_cost_usd for case in cases):
+        return
+    for provider in providers:
+        if not provider.own_code and not has_price(provider):
+            text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
+            decoder.problem(line, "budget", text)
+
+
+def check_runs(entry: SuiteEntry | None, line: int | None, decoder: Decoder) -> None:
+    """A suite never runs a cell less often than it says."""
+    if entry is not None and entry.max_runs is not None and entry.max_runs < entry.runs:
+        text = f"{entry.max_runs} is less than `runs: {entry.runs}`: it says how far to go on after these"
+        decoder.problem(line, "max_runs", text)
