@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from ci_evals.actions.earlier import Wanted
     from ci_evals.engine.shards import Shard
+    from ci_evals.suite import Suite
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -241,3 +242,19 @@ def to_shard(_context: click.Context, _option: click.Parameter, value: str | Non
     from ci_evals.engine.shards import Shard
 
     return Shard(int(number), int(of))
+
+
+def suite_named(
+    config: Path | None, overrides: Mapping[str, Any] = {}, *, offline: bool = False, judging: bool = False
+) -> "Suite":
+    """The suite of `--config`, or the one that is here, with `overrides` in place of its own values.
+
+    Raises:
+        ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges not, if `judging`.
+    """
+    from ci_evals.config.load import find_config, load_suite
+    from ci_evals.config.overrides import Overrides
+
+    return load_suite(
+        config or find_config(Path()), os.environ, Overrides(**overrides), offline=offline, judging=judging
+    )

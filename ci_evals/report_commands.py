@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ci_evals import options, streams
+from ci_evals import options, streams, world
 
 if TYPE_CHECKING:
     from ci_evals.commenting import Mode
     from ci_evals.comparing import ReportFormat
-    from ci_evals.world import World
 
 report_path = click.Path(path_type=Path)
 
@@ -22,11 +21,12 @@ report_path = click.Path(path_type=Path)
 @click.argument("reports", nargs=-1, required=True, type=report_path, metavar="BASE... HEAD")
 @options.report_format
 def compare(reports: tuple[Path, ...], output: "ReportFormat") -> int:
-    """Compare a report with those of its base, offline: what is worse, and how sure that is.
+    """Compare a report with those of its base, offline.
 
-    Each is a report.json or a results folder; HEAD comes last. Several BASEs, or a folder with reports in it, are the
-    newest with its history. The exit code is what HEAD's gate says of the comparison alone, whatever its bars say.
-    Nothing is run: a case that looks worse counts only with the confirm runs that HEAD has.
+    Tells what is worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
+    last. Several BASEs, or a folder with reports in it, are the newest with its history. The exit code is what HEAD's
+    gate says of the comparison alone, whatever its bars say. Nothing is run: a case that looks worse counts only with
+    the confirm runs that HEAD has.
 
     \b
     Examples:
@@ -67,10 +67,11 @@ def explain(
     output: "ReportFormat",
     **only: str | None,
 ) -> int:
-    """Tell all that is known of one CASE: every run here and on the base, its grades, and the test in words.
+    """Tell all that is known of one CASE.
 
-    Without --baseline it is what the report itself has of its comparison; with it, the comparison is made anew and
-    the runs of the newest base report are shown too.
+    That is every run here and on the base, its grades, and the test in words. Without --baseline it is what the report
+    itself has of its comparison; with it, the comparison is made anew and the runs of the newest base report are shown
+    too.
 
     \b
     Examples:
@@ -113,11 +114,11 @@ def explain(
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
 def comment(results: Path | None, from_run: int | None, artifact: str | None, mode: "Mode", *, dry_run: bool) -> int:
-    """Post the comment on a pull request from a report.json, in a job of GitHub Actions.
+    """Post the comment on a pull request from a report.json.
 
-    RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this pull request. With --from-run it is
-    what another workflow run has uploaded: that is how pull requests from forks, whose own jobs may not comment, get
-    theirs. Such reports are taken for hostile.
+    This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
+    pull request. With --from-run it is what another workflow run has uploaded: that is how pull requests from forks,
+    whose own jobs may not comment, get theirs. Such reports are taken for hostile.
 
     \b
     Examples:
@@ -154,10 +155,7 @@ def _results(config: Path | None) -> Path:
     usual = Path("ci-evals-results")
     if config is None and usual.is_dir():
         return usual
-    from ci_evals.config.load import find_config, load_suite
-    from ci_evals.config.overrides import Overrides
-
-    return load_suite(config or find_config(Path()), os.environ, Overrides(), offline=True).out
+    return options.suite_named(config, offline=True).out
 
 
 def _print(text: str, output: "ReportFormat") -> None:
@@ -179,13 +177,7 @@ def _appearance() -> tuple[int, bool]:
     """The width of the terminal, and whether it has colors."""
     from ci_evals.conclusion import terminal_width
 
-    return terminal_width(_world()), sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-
-def _world() -> "World":
-    from ci_evals.world import World
-
-    return World(os.environ, Path(), sys.stdout, sys.stderr)
+    return terminal_width(world.here()), sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def _say_on(stream: TextIO) -> Callable[[str], None]:

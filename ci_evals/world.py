@@ -1,12 +1,14 @@
 """What a command is given from outside, and how it is to look."""
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
 
 class World(NamedTuple):
-    """Every handle on what is outside, made once in `cli`."""
+    """Every handle on what is outside, made once by a command."""
 
     environ: Mapping[str, str]
     folder: Path
@@ -19,3 +21,8 @@ class Appearance(NamedTuple):
 
     output: str = "table"
     quiet: bool = False
+
+
+def here() -> World:
+    """This process, with what its streams and its environment are now."""
+    return World(os.environ, Path(), sys.stdout, sys.stderr)

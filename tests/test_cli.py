@@ -3,14 +3,18 @@
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from processes import Finished, ci_evals, finished, start
 from suites import ONE_CASE, write_suite
+
+from ci_evals import help_text
+from ci_evals.cli import group
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "compare", "explain", "mock-server"]
@@ -39,6 +43,41 @@ async def test_help_names_every_command_and_every_exit_code(tmp_path: Path) -> N
     assert ended.code == 0
     assert all(f"\n  {command} " in ended.out for command in COMMANDS)
     assert "0 passed · 1 failed · 2 " in ended.out
+
+
+def help_by_click() -> str:
+    """On a terminal of 80 columns, of which it leaves two free."""
+    return CliRunner().invoke(group, ["--help"], prog_name="ci-evals", terminal_width=78).output
+
+
+def test_the_stored_help_is_what_click_would_print(golden: Callable[[str, str], None]) -> None:
+    shown = help_by_click()
+    source = f'"""{help_text.__doc__}"""\n\nHELP = """\\\n{shown}"""\n'
+    golden(help_text.__file__, source)
+
+
+def test_the_help_has_a_whole_sentence_for_every_command() -> None:
+    shown = help_by_click()
+    assert "..." not in shown.partition("Commands:")[2]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+async def test_help_loads_no_command_line(option: str, tmp_path: Path) -> None:
+    watch = (
+        f"import sys; sys.argv[1:] = [{option!r}]; from ci_evals.__main__ import main; main();"
+        " print(*sys.modules, file=sys.stderr)"
+    )
+    ended = await ci_evals(tmp_path, command=(sys.executable, "-c", watch))
+    assert ended.out == help_text.HELP
+    assert not {"click", "ci_evals.cli"} & set(ended.err.split())
+
+
+async def test_help_is_printed_to_an_ascii_terminal(tmp_path: Path) -> None:
+    ended = await ci_evals(tmp_path, "--help", environ={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert ended.code == 0
+    assert "0 passed ? 1 failed" in ended.out
+    assert ended.err == ""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
