@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
         Then cases that never failed vary, too: more noise than in a suite that always had the lower rate.
         """
-        left = 1 - drop / self.rate if self.rate else 0.0
+        left = max(0.0, 1 - drop / self.rate) if self.rate else 0.0
         between = self.rate * (1 - self.rate) * self.correlation
         return self.rate * left * (1 - self.rate * left) - between * left * left
 
