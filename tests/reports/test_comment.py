@@ -83,6 +83,14 @@ def test_confirm_runs_are_no_part_of_the_size_that_a_comparison_is_said_to_have(
     assert "12 cases × 3 runs: this comparison detects drops of" in text
 
 
+def test_a_row_tells_what_a_renamed_variant_was_compared_with() -> None:
+    cells = {"a": "PPP"}
+    base = report_of(cells, variants=(Variant("m"),), started_at=1e9)
+    for name, told in (("m2", True), ("m", False)):
+        text = text_of(summarize(report_of(cells, variants=(Variant(name),)), None, baseline_of(base)))
+        assert ("no change, compared with <code>m</code> |" in text) == told
+
+
 def test_a_regression_shows_what_was_answered_before_and_now() -> None:
     text = text_of(comments.regression())
     assert '-→ refund {"amount":100,"currency":"EUR"}\n+→ refund {"amount":100,"currency":"USD"}\n' in text

@@ -8,10 +8,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
+from ci_evals.model import Variant
 from ci_evals.reports import junit, markdown, terminal
+from ci_evals.reports.changes import rosters
 from ci_evals.reports.sections import Room, sections
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.rules import Gate
+from ci_evals.verdict.comparison import Comparison
 
 SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
 TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)
@@ -86,6 +89,14 @@ def test_what_there_is_no_room_for_is_counted() -> None:
 def test_every_case_of_a_new_variant_is_not_a_new_case(several: Summary) -> None:
     assert "1 variant new: flash · polite\n" in terminal_of(several)
     assert "case new" not in terminal_of(several)
+
+
+def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_of_it_is_told() -> None:
+    base = report_of({"a": "PPP", "gone": "PPP"}, variants=(Variant("m"),), started_at=STARTED_AT - 3600)
+    report = report_of({"a": "PPP"}, variants=(Variant("m2"),))
+    summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+    assert isinstance(summary.comparison, Comparison)
+    assert [(each.counted, each.names) for each in rosters(summary.comparison)] == [("1 case removed", (("gone",),))]
 
 
 def test_suspects_that_could_not_be_confirmed_are_said() -> None:
