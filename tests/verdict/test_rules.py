@@ -47,6 +47,20 @@ def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
     assert rule.sentence.endswith(" comparisons (2 more cases regressed, and the gate allows 1)")
 
 
+def test_the_fall_of_the_variant_that_a_regression_is_named_of_is_no_further_reason() -> None:
+    report = report_of({"a": "FFF", "b": "FFF"})
+    verdict = decide(report, None, regressed("a", "b"))
+    assert [rule.rule for rule in verdict.rules] == ["regressions", "variant"]
+    assert "comparisons (1 more case regressed); also, 6 of 6 runs failed" in verdict.reason
+    assert "more reason" not in verdict.reason
+
+
+def test_another_rule_is_a_further_reason_and_comes_last() -> None:
+    critical = regressed("a", "b", critical=True)
+    verdict = decide(report_of({"a": "FFF"}), None, critical)
+    assert verdict.reason.endswith("; also, 3 of 3 runs failed, and every run must pass; and 1 more reason")
+
+
 @pytest.mark.parametrize("comparison", [None, NoComparison("no baseline: gone")])
 def test_a_missing_baseline_matters_only_where_it_is_required(comparison: NoComparison | None) -> None:
     assert found(comparison) == []
