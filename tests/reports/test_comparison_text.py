@@ -66,6 +66,11 @@ def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_fa
     assert "<code>new</code>: 0 of 3 runs passed</summary>" in found["Failing"]
 
 
+def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
+    summary = compared({"a": "FFF"}, {"a": "P" * 10}, asks={"a": "another question"})
+    assert "0 of 3 runs passed; edited, so not compared: 10 of 10 on main" in markdown_of(summary)
+
+
 def test_possible_regressions_are_folded_unless_one_of_them_misses_its_bar() -> None:
     base, head = {"a": "P" * 28 + "FF"}, {"a": "PPF"}
     for bar, folded in ((0.5, True), (0.9, False)):
