@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from factories import many, report_of
 from verdict.sides import base_of, compared, head_of
@@ -9,6 +10,7 @@ from verdict.sides import base_of, compared, head_of
 from ci_evals.rules import Gate, TagRule
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import decide
+from ci_evals.verdict.history import CellFigures
 from ci_evals.verdict.rules import rule_verdicts
 
 REPORT = report_of(many((3, "PPP")))
@@ -77,3 +79,19 @@ def test_a_tag_may_be_critical_without_a_bar() -> None:
     gate = Gate(tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5})
     assert gate.critical_tags == frozenset({"safety"})
     assert dict(gate.tag_bars) == {"billing": 0.9, "other": 0.5}
+
+
+@pytest.mark.parametrize(("was_s", "rules"), [(0.0001, []), (0.001, [("latency", "fail")])])
+def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
+    was_s: float, rules: list[tuple[str, str]]
+) -> None:
+    cells = {f"case {number}": (3, 3) for number in range(5)}
+    head = [cell._replace(figures=CellFigures(latency_median_s=4 * was_s)) for cell in head_of(cells)]
+    base = base_of(cells)
+    before = {
+        key: msgspec.structs.replace(cell, figures=CellFigures(latency_median_s=was_s))
+        for key, cell in base.cells.items()
+    }
+    comparison = compared(head, msgspec.structs.replace(base, cells=before))
+    assert found(comparison, max_latency_increase=1.5) == rules
+    assert (comparison.variants[0].differences.latency is None) == (not rules)
