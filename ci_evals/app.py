@@ -21,6 +21,7 @@ from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
+from ci_evals.github.context import read_context
 from ci_evals.interruption import until_stopped
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
@@ -210,8 +211,8 @@ def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
 
 
 def revision(world: World) -> str | None:
-    """The commit that is checked out, as the CI system or git knows it."""
-    if sha := world.environ.get("GITHUB_SHA"):
+    """The commit under test, as the CI system or git knows it: of a pull request its head, not the throw-away merge."""
+    if sha := read_context(world.environ).sha:
         return sha
     try:
         found = subprocess.run(

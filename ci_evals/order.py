@@ -28,7 +28,7 @@ class Order(Struct, frozen=True, kw_only=True):
         replay: a journal that answers before any provider is called.
         replay_only: never call a provider, nor a judge.
         traces: answers from elsewhere; no provider is called then, but judges are.
-        revision: the commit that is checked out.
+        revision: the commit under test.
         run_id: identifies a new journal; one that is gone on with keeps its own.
         files: where files that runs leave behind are kept; nowhere if None.
         baseline: what to compare with, or why there is nothing; None if nobody asked for a comparison.

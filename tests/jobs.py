@@ -15,6 +15,8 @@ from suites import write_suite
 
 RESULTS = "ci-evals-results"
 CASES = ("capital", "river", "mountain", "poem")
+MERGE_COMMIT = "c0" * 20
+"""What is checked out for a pull request: its head merged into its base, which no branch ever has."""
 _OUTPUT = re.compile(r"^(.+?)<<(ci_evals_\w+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
 
 
@@ -91,7 +93,7 @@ class Repository:
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_RUN_ATTEMPT": "1",
             "GITHUB_RUN_ID": str(run.id),
-            "GITHUB_SHA": run.head_sha,
+            "GITHUB_SHA": MERGE_COMMIT if name == "pull_request" else run.head_sha,
             "GITHUB_STEP_SUMMARY": str(place / "summary"),
             "GITHUB_TOKEN": TOKEN,
             "GITHUB_WORKFLOW": "evals",

@@ -90,12 +90,16 @@ class Roster(NamedTuple):
 
 
 def rosters(comparison: Comparison) -> list[Roster]:
-    """Whole variants first, then cases; a case that several variants have alike is named once."""
+    """Whole variants first, then cases; a case that several variants have alike is named once.
+
+    What the base calls a variant that was compared under another name is not removed; only a case of it may be.
+    """
+    now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
     here = {cell.key[1:] for cell in comparison.cells if cell.kind != "removed"}
     common = {cell.key[1:] for cell in comparison.cells if cell.kind not in ("new", "removed")}
     found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in _WORDS}
     for cell in comparison.cells:
-        variant = cell.key[1:]
+        variant = now.get(cell.key[1:], cell.key[1:]) if cell.kind == "removed" else cell.key[1:]
         if variant not in common and (cell.kind == "new" or variant not in here):
             found[f"{cell.kind} variant"][(str(Variant(*variant)),)] = None
         elif cell.kind in _WORDS:
@@ -120,4 +124,7 @@ def finding_of(cell: ComparedCell, comparison: Comparison | NoComparison | None)
         return text
     if found.kind in ("regressed", "suspect", "fixed"):
         return cell_finding(comparison, found)
-    return f"{text}; {of_runs(found.base)} on {comparison.baseline.name}" if found.base.graded else text
+    before = f"{of_runs(found.base)} on {comparison.baseline.name}" if found.base.graded else ""
+    if found.kind == "edited":
+        return f"{text}; edited, so not compared" + (f": {before}" if before else "")
+    return f"{text}; {before}" if before else text

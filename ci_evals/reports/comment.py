@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from ci_evals import __version__
-from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.reports import figures
 from ci_evals.reports.comment_cells import MOST_ENTRIES, Cells, folded, on
@@ -15,7 +14,7 @@ from ci_evals.reports.fitting import Document, Entry, Section
 from ci_evals.reports.markdown_text import Markdown, code, plain, with_code
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.trend import trend_of
+from ci_evals.reports.trend import base_name, trends
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.power import detectable_sentence
@@ -125,19 +124,10 @@ class Comment:
         comparison = self._summary.comparison
         if not isinstance(comparison, Comparison) or not comparison.baseline.trend:
             return None
-        newest, key = comparison.baseline.trend[0], self._base_of(variant.variant)
+        newest, key = comparison.baseline.trend[0], base_name(comparison, variant.variant)
         if newest.cases != self._report.cases_fingerprint or newest.report.id != comparison.baseline.reports[0].id:
             return None
         return next((each.latency_p95_s for each in newest.variants if (each.provider, each.prompt) == key), None)
-
-    def _base_of(self, variant: Variant) -> tuple[str, str | None]:
-        """What the baseline calls a variant."""
-        key = variant.provider, variant.prompt
-        if isinstance(self._summary.comparison, Comparison):
-            for each in self._summary.comparison.variants:
-                if (each.provider, each.prompt) == key:
-                    return each.base_provider, each.base_prompt
-        return key
 
     def _gate(self) -> Section:
         """What speaks against merging beside the reason in the first line."""
@@ -179,12 +169,11 @@ class Comment:
         comparison = self._summary.comparison
         if not isinstance(comparison, Comparison):
             return Section("trend", "", (), 0, 11)
-        entries = []
-        for each in variant_reports(self._summary)[:_MOST_ROWS]:
-            if trend := trend_of(comparison.baseline.trend, *self._base_of(each.variant), each.pass_rate):
-                place = on(self._summary, each.variant)
-                line = write("trend", trend=trend, variant=each, on=place, base=comparison.baseline.name)
-                entries.append(Entry(line))
+        name, variants = comparison.baseline.name, variant_reports(self._summary)[:_MOST_ROWS]
+        entries = [
+            Entry(write("trend", trend=trend, variant=each, on=on(self._summary, each.variant), base=name))
+            for each, trend in trends(comparison, variants)
+        ]
         return Section("trend", "", entries, len(entries), 11, separator="<br>", more="")
 
 

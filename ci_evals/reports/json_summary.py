@@ -16,7 +16,7 @@ from ci_evals.reports.json_entries import CellComparisonEntry, CellEntry, Resump
 from ci_evals.reports.json_report import ReportFacts, SavedCellEntry
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
-from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
+from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison, usual
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence
 from ci_evals.verdict.pairing import CellComparison
 
@@ -225,6 +225,9 @@ def _comparison(document: _File) -> Comparison | NoComparison | None:
             trend=document.history.trend,
         ),
         confirm_runs=entry.confirm_runs,
+        usual_runs=usual(
+            cell.evidence.graded for cell in document.cells if cell.comparison and cell.comparison.p is not None
+        ),
         alpha=entry.alpha,
         variants=variants,
         cells=cells,

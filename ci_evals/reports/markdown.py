@@ -9,6 +9,7 @@ from ci_evals.reports.markdown_text import Markdown
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.sections import Room, environment, sections
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.trend import trends
 from ci_evals.reports.variants import variant_reports
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import population_bounds
@@ -43,6 +44,7 @@ def pieces(summary: Summary) -> list[str]:
         settled=report.settled is not None,
         scopes=sorted(verdict.scopes, key=_badness) if len(verdict.scopes) > 1 else (),
         variants=variants,
+        trends=tuple(trends(comparison, variants[:_MAX_ROWS])),
         standings=leaderboard(variants),
         ties=TIES,
         sections=sections(summary, Room(_CELLS_BYTES, _MAX_CELLS)),

@@ -1,10 +1,14 @@
 """The pass rates of the last reports as a line of bars: plain characters, which show in e-mails as well."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ci_evals.model import Variant
 from ci_evals.reports.figures import rate
+from ci_evals.reports.variants import VariantReport
+from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.history import TrendPoint
+from ci_evals.verdict.pairing import VariantKey
 
 POINTS: Final = 20
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -19,6 +23,25 @@ class Trend(NamedTuple):
     lowest: str
     highest: str
     reports: int
+
+
+def trends(
+    comparison: Comparison | NoComparison | None, variants: Iterable[VariantReport]
+) -> Iterator[tuple[VariantReport, Trend]]:
+    """The variants that have a trend, with it; none without a baseline."""
+    if isinstance(comparison, Comparison):
+        for each in variants:
+            if trend := trend_of(comparison.baseline.trend, *base_name(comparison, each.variant), each.pass_rate):
+                yield each, trend
+
+
+def base_name(comparison: Comparison, variant: Variant) -> VariantKey:
+    """What the baseline calls a variant."""
+    key = variant.provider, variant.prompt
+    for each in comparison.variants:
+        if (each.provider, each.prompt) == key:
+            return each.base_provider, each.base_prompt
+    return key
 
 
 def trend_of(points: Sequence[TrendPoint], provider: str, prompt: str | None, here: float | None) -> Trend | None:

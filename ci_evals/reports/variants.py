@@ -19,11 +19,15 @@ from ci_evals.verdict.sentences import rate_change, ratio_change
 
 
 class VariantChange(NamedTuple):
-    """A variant beside its base, in words: pass rate, cost of a run, latency. Empty where a side does not know it."""
+    """A variant beside its base, in words: pass rate, cost of a run, latency. Empty where a side does not know it.
+
+    `compared_with` is the variant of another name that it was compared with, if so.
+    """
 
     pass_rate: str
     cost: str
     latency: str
+    compared_with: Variant | None = None
 
 
 class VariantReport(NamedTuple):
@@ -119,6 +123,7 @@ def _change(summary: Summary, variant: Variant) -> VariantChange | None:
         pass_rate=rate_change(comparison, found) if fair else UNKNOWN,
         cost=ratio_change(found.differences.cost),
         latency=ratio_change(found.differences.latency),
+        compared_with=Variant(found.base_provider, found.base_prompt) if found.renamed else None,
     )
 
 

@@ -53,10 +53,14 @@ class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True, dict=True):
-    """A report beside a baseline: every variant that both have, and every cell that either has."""
+    """A report beside a baseline: every variant that both have, and every cell that either has.
+
+    `usual_runs` is how many planned runs most of the tested cells have, 0 if none was tested.
+    """
 
     baseline: Baseline
     confirm_runs: int
+    usual_runs: int
     alpha: float
     variants: tuple[VariantComparison, ...]
     cells: tuple[CellComparison, ...]
@@ -128,10 +132,16 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
+        usual_runs=usual(pair.counted.planned.graded for pair in pairs),
         alpha=alpha,
         variants=_variant_comparisons(pairs, variants, found, 1 - alpha),
         cells=(*[_comparison(pair, found[pair.counted]) for pair in pairs], *rest),
     )
+
+
+def usual(numbers: Iterable[int]) -> int:
+    """The commonest number, the smallest of several; 0 of none."""
+    return min(Counter(numbers).items(), key=lambda each: (-each[1], each[0]), default=(0, 0))[0]
 
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:

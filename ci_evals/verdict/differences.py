@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 
 from msgspec import Struct
 
@@ -10,6 +11,8 @@ from ci_evals.stats.intervals import Estimate
 from ci_evals.stats.scores import ScoreSums
 from ci_evals.stats.stratified import Counts
 from ci_evals.verdict.history import CellFigures, Totals
+
+_LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
 
 class Difference(Struct, frozen=True, omit_defaults=True):
@@ -24,7 +27,8 @@ class Differences(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Head against base over the cells that both have; None where a side does not know the figure.
 
     `pass_rate` and `score` are differences of fractions, head minus base. The others are ratios, head to base: of the
-    cost and the tokens of a run, and of the cells' median latencies.
+    cost and the tokens of a run, and of the cells' median latencies (None if both sides' mean is below half a
+    millisecond).
     """
 
     pass_rate: Difference | None = None
@@ -58,7 +62,7 @@ def differences(
         score=_difference(score_difference(_score_sums(both_scores), confidence)),
         cost=_ratio(costs, base_costs, confidence),
         tokens=_ratio(tokens, base_tokens, confidence),
-        latency=_difference(ratio_of_totals(medians, confidence)),
+        latency=_latency(medians, confidence),
     )
 
 
@@ -74,6 +78,13 @@ def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) ->
         if runs and base_runs
     ]
     return _difference(ratio_of_totals(means, confidence))
+
+
+def _latency(medians: Sequence[tuple[float, float]], confidence: float) -> Difference | None:
+    """Of the cells' medians in seconds; None where both sides come to 0 ms, of which a ratio would be noise."""
+    if all(fsum(side) < _LEAST_LATENCY_S * len(medians) for side in zip(*medians, strict=True)):
+        return None
+    return _difference(ratio_of_totals(medians, confidence))
 
 
 def _difference(estimate: Estimate | None) -> Difference | None:

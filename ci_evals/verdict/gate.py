@@ -13,7 +13,7 @@ from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import Bounds, population_rate
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.history import Tally
-from ci_evals.verdict.rules import RuleVerdict, lack, rule_verdicts
+from ci_evals.verdict.rules import RuleVerdict, fall_behind, lack, rule_verdicts
 from ci_evals.verdict.scopes import (
     SEVERITY,
     ScopeVerdict,
@@ -62,7 +62,7 @@ def decide(report: Report, gate: Gate | None, comparison: Comparison | NoCompari
     rules = _over_looks(report, gate or Gate())
     bars = _by_bars(report, rules)
     found = sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status])
-    return _combined(bars, tuple(found)) if found else bars
+    return _combined(bars, tuple(found), comparison) if found else bars
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
@@ -88,7 +88,7 @@ def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison
     calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
     rules = _over_looks(report, gate or Gate())
     found = sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status])
-    return _combined(calm, tuple(found)) if found else calm
+    return _combined(calm, tuple(found), comparison) if found else calm
 
 
 def settled(report: Report, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
@@ -207,17 +207,18 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
     return Verdict(status=worst.status, reason=subject(worst, report) + text, scopes=scopes, hint=_hint(worst, rules))
 
 
-def _combined(bars: Verdict, found: tuple[RuleVerdict, ...]) -> Verdict:
+def _combined(bars: Verdict, found: tuple[RuleVerdict, ...], comparison: Comparison | NoComparison | None) -> Verdict:
     """The worst of both; where they are alike, what the comparison says comes first."""
     worst = found[0]
     if bars.status == "fail" and worst.status == "error":  # what the bars say needs no baseline
         return msgspec.structs.replace(bars, rules=found)
     if SEVERITY[worst.status] == 0 or SEVERITY[bars.status] > SEVERITY[worst.status]:
         return msgspec.structs.replace(bars, rules=found)
-    others = sum(rule.status == worst.status for rule in found) - 1
-    parts = [worst.sentence] + ([f"and {number_of(others, 'more reason')}"] if others else [])
-    if bars.status == worst.status:
-        parts.append(f"also, {bars.reason}")
+    same = fall_behind(comparison, worst)
+    others = sum(rule.status == worst.status and rule.sentence != same for rule in found[1:])
+    parts = [worst.sentence] + ([f"also, {bars.reason}"] if bars.status == worst.status else [])
+    if others:
+        parts.append(f"and {number_of(others, 'more reason')}")
     return Verdict(
         status=worst.status,
         reason="; ".join(parts),

@@ -1,6 +1,6 @@
 """What a suite can detect, and what more runs or cases would buy. Pure."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from math import ceil
 from typing import NamedTuple
 
@@ -109,10 +109,8 @@ def detectable_sentence(comparison: Comparison) -> str | None:
     Of several variants it speaks of the one that shows least. Confirm runs take no part.
     """
     tables: dict[VariantKey, list[tuple[int, int, int, int]]] = defaultdict(list)
-    usual = Counter(cell.head.graded for cell in comparison.cells if cell.p is not None)
-    if not usual:
+    if not (runs := comparison.usual_runs):
         return None
-    runs = usual.most_common(1)[0][0]
     for cell in comparison.cells:
         if cell.p is not None:
             tables[cell.provider, cell.prompt].append((0, runs, *cell.base))

@@ -55,6 +55,15 @@ def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleV
     )
 
 
+def fall_behind(comparison: Comparison | NoComparison | None, rule: RuleVerdict) -> str | None:
+    """What is said of the variant whose regression a rule names: its fall is no reason of its own. Else None."""
+    if not isinstance(comparison, Comparison) or rule.rule not in ("critical", "regressions"):
+        return None
+    named = next(cell for cell in comparison.of("regressed") if cell.critical == (rule.rule == "critical"))
+    found = (each for each in comparison.variants if (each.provider, each.prompt) == named.key[1:])
+    return next((variant_sentence(comparison, each) for each in found), None)
+
+
 def lack(comparison: Comparison | NoComparison | None) -> str:
     """Why there is nothing to go by."""
     match comparison:

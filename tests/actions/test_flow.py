@@ -33,6 +33,7 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     red = await repository.pull_request(RED)
     assert red.ended.code == 1
     assert (red.outputs["verdict"], red.outputs["regressions"]) == ("fail", "1")
+    assert red.report["suite"]["revision"] == RED, "the merge commit that was checked out is on no branch"
     lines = red.ended.out.splitlines()
     assert lines[-1].startswith("FAIL: ")
     assert "river" in lines[-1]

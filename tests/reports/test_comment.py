@@ -74,6 +74,23 @@ def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
     assert len(lines) == 6
 
 
+def test_confirm_runs_are_no_part_of_the_size_that_a_comparison_is_said_to_have() -> None:
+    worse = {f"worse {number}": "FFF" for number in range(8)}
+    same = {f"same {number}": "PPP" for number in range(4)}
+    base = report_of(dict.fromkeys((*worse, *same), "P" * 10), started_at=1e9)
+    report = report_of(worse | same, confirming=dict.fromkeys(worse, "FFFFFFF"))
+    text = text_of(summarize(report, None, baseline_of(base), confirm_runs=7))
+    assert "12 cases × 3 runs: this comparison detects drops of" in text
+
+
+def test_a_row_tells_what_a_renamed_variant_was_compared_with() -> None:
+    cells = {"a": "PPP"}
+    base = report_of(cells, variants=(Variant("m"),), started_at=1e9)
+    for name, told in (("m2", True), ("m", False)):
+        text = text_of(summarize(report_of(cells, variants=(Variant(name),)), None, baseline_of(base)))
+        assert ("no change, compared with <code>m</code> |" in text) == told
+
+
 def test_a_regression_shows_what_was_answered_before_and_now() -> None:
     text = text_of(comments.regression())
     assert '-→ refund {"amount":100,"currency":"EUR"}\n+→ refund {"amount":100,"currency":"USD"}\n' in text

@@ -8,10 +8,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
+from ci_evals.model import Variant
 from ci_evals.reports import junit, markdown, terminal
+from ci_evals.reports.changes import rosters
 from ci_evals.reports.sections import Room, sections
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.rules import Gate
+from ci_evals.verdict.comparison import Comparison
 
 SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
 TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)
@@ -63,6 +66,11 @@ def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_fa
     assert "<code>new</code>: 0 of 3 runs passed</summary>" in found["Failing"]
 
 
+def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
+    summary = compared({"a": "FFF"}, {"a": "P" * 10}, asks={"a": "another question"})
+    assert "0 of 3 runs passed; edited, so not compared: 10 of 10 on main" in markdown_of(summary)
+
+
 def test_possible_regressions_are_folded_unless_one_of_them_misses_its_bar() -> None:
     base, head = {"a": "P" * 28 + "FF"}, {"a": "PPF"}
     for bar, folded in ((0.5, True), (0.9, False)):
@@ -86,6 +94,14 @@ def test_what_there_is_no_room_for_is_counted() -> None:
 def test_every_case_of_a_new_variant_is_not_a_new_case(several: Summary) -> None:
     assert "1 variant new: flash · polite\n" in terminal_of(several)
     assert "case new" not in terminal_of(several)
+
+
+def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_of_it_is_told() -> None:
+    base = report_of({"a": "PPP", "gone": "PPP"}, variants=(Variant("m"),), started_at=STARTED_AT - 3600)
+    report = report_of({"a": "PPP"}, variants=(Variant("m2"),))
+    summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+    assert isinstance(summary.comparison, Comparison)
+    assert [(each.counted, each.names) for each in rosters(summary.comparison)] == [("1 case removed", (("gone",),))]
 
 
 def test_suspects_that_could_not_be_confirmed_are_said() -> None:

@@ -10,7 +10,7 @@ from verdict.sides import base_of, compared, head_of
 from ci_evals.rules import Gate, TagRule
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import decide
-from ci_evals.verdict.history import NO_FIGURES
+from ci_evals.verdict.history import NO_FIGURES, CellFigures
 from ci_evals.verdict.rules import rule_verdicts
 
 REPORT = report_of(many((3, "PPP")))
@@ -47,6 +47,20 @@ def test_what_is_red(
 def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
     [rule] = rule_verdicts(REPORT, Gate(max_regressions=1), regressed("a", "b", "c"))
     assert rule.sentence.endswith(" comparisons (2 more cases regressed, and the gate allows 1)")
+
+
+def test_the_fall_of_the_variant_that_a_regression_is_named_of_is_no_further_reason() -> None:
+    report = report_of({"a": "FFF", "b": "FFF"})
+    verdict = decide(report, None, regressed("a", "b"))
+    assert [rule.rule for rule in verdict.rules] == ["regressions", "variant"]
+    assert "comparisons (1 more case regressed); also, 6 of 6 runs failed" in verdict.reason
+    assert "more reason" not in verdict.reason
+
+
+def test_another_rule_is_a_further_reason_and_comes_last() -> None:
+    critical = regressed("a", "b", critical=True)
+    verdict = decide(report_of({"a": "FFF"}), None, critical)
+    assert verdict.reason.endswith("; also, 3 of 3 runs failed, and every run must pass; and 1 more reason")
 
 
 @pytest.mark.parametrize("comparison", [None, NoComparison("no baseline: gone")])
@@ -105,3 +119,19 @@ def test_more_latency_is_told_with_its_bound_and_the_limit() -> None:
     assert rule.sentence == (
         "latency is 2.00 times that of main (at least 2.00 times, 95 % sure), and the gate allows 1.5 times"
     )
+
+
+@pytest.mark.parametrize(("was_s", "rules"), [(0.0001, []), (0.001, [("latency", "fail")])])
+def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
+    was_s: float, rules: list[tuple[str, str]]
+) -> None:
+    cells = {f"case {number}": (3, 3) for number in range(5)}
+    head = [cell._replace(figures=CellFigures(latency_median_s=4 * was_s)) for cell in head_of(cells)]
+    base = base_of(cells)
+    before = {
+        key: msgspec.structs.replace(cell, figures=CellFigures(latency_median_s=was_s))
+        for key, cell in base.cells.items()
+    }
+    comparison = compared(head, msgspec.structs.replace(base, cells=before))
+    assert found(comparison, max_latency_increase=1.5) == rules
+    assert (comparison.variants[0].differences.latency is None) == (not rules)
