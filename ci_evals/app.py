@@ -133,11 +133,20 @@ def look_back(  # noqa: PLR0913  all that looking back depends on
     found = earlier(wanted, suite, context, posting.artifact, folder, continued=continued)
     if job:
         job.say(found.said)
-        for warning in found.warnings:
-            job.warn(warning)
     elif wanted == "auto":
         say(world.stderr, "".join(f"{line}\n" for line in found.said))
+    for warning in found.warnings:
+        warn(warning, suite, job, world)
     return found
+
+
+def warn(text: str, suite: Suite, job: Job | None, world: World) -> None:
+    """Show a warning: on the page of the workflow run, or on stderr."""
+    if job:
+        job.warn(text)
+    else:
+        line = f"warning: {' '.join(text.split())}\n"
+        say(world.stderr, Redactor(suite.secrets).clean_text(without_commands(line)))
 
 
 def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appearance, *, match: str | None) -> int:

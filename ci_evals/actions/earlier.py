@@ -64,6 +64,8 @@ def earlier(
     if isinstance(wanted, tuple):
         baseline = _read(wanted, suite)
         asked = _asked_of_github(None, suite, context, artifact, folder, continued=continued)
+        if isinstance(baseline, NoComparison):
+            return asked._replace(baseline=baseline, warnings=(baseline.reason, *asked.warnings))
         return asked._replace(baseline=baseline, said=(*asked.said, *_said_of(baseline)))
     search = search_for(context, artifact) if context and wanted == "auto" else None
     asked = _asked_of_github(search, suite, context, artifact, folder, continued=continued)
