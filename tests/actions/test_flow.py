@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from aiohttp import web
@@ -241,7 +242,7 @@ async def test_without_a_token_the_evals_decide(
     repository.suite(wrong)
     job = await repository.pull_request(RED, GITHUB_TOKEN="")
     assert job.ended.code == len(wrong)
-    assert "no baseline: GITHUB_TOKEN is not set" in job.ended.out
+    assert "::warning title=ci-evals::no baseline: GITHUB_TOKEN is not set" in job.ended.out
     assert "::warning title=ci-evals::no comment was posted: GITHUB_TOKEN is not set" in job.ended.out
     assert fake.calls == []
 
@@ -252,8 +253,26 @@ async def test_without_a_network_the_evals_decide(repository: Repository, fake: 
     repository.suite()
     job = await repository.pull_request(RED, GITHUB_API_URL="http://127.0.0.1:9")
     assert job.ended.code == 0
-    assert "no baseline: " in job.ended.out
+    assert "::warning title=ci-evals::no baseline: " in job.ended.out
     assert "::warning title=ci-evals::no comment was posted: " in job.ended.out
+
+
+async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    fake.state.tokens[READ_ONLY] = Token(may_read_actions=False)
+    job = await repository.pull_request(RED, "--comment", "off", GITHUB_TOKEN=READ_ONLY)
+    assert job.ended.code == 0
+    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    assert "actions: read" in refused
+
+
+async def test_that_there_is_no_artifact_yet_is_no_warning(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert "the first run on main makes one" in job.ended.out
+    assert "::warning" not in job.ended.out
 
 
 async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repository, fake: FakeGitHub) -> None:
@@ -261,7 +280,8 @@ async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repo
     repository.suite(wrong=("river",))
     job = await repository.pull_request(RED, GITHUB_TOKEN="ghs_wrong0123456789abcdefghijklmnopqr")
     assert job.ended.code == 1
-    assert "Bad credentials" in job.ended.out
+    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    assert "Bad credentials" in refused
     assert "ghs_wrong" not in job.ended.out + job.ended.err
 
 
