@@ -200,6 +200,15 @@ async def test_a_fork_without_any_recording_gets_no_verdict(repository: Reposito
     job = await fork_run(repository, "--comment", "off")
     assert job.ended.code == 3
     assert job.outputs["verdict"] == "error"
+    assert "::warning title=ci-evals::no recording: " in job.ended.out
+    assert "nothing is recorded that could answer" in job.summary
+    assert "is new or has changed" not in job.summary
+
+
+async def test_a_named_recording_that_is_not_there_is_a_warning(repository: Repository) -> None:
+    needs_a_key(repository)
+    job = await fork_run(repository, "--comment", "off", "--record", "gone.jsonl")
+    assert "::warning title=ci-evals::no recording is at gone.jsonl, which --record names; nothing" in job.ended.out
 
 
 async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Repository, fake: FakeGitHub) -> None:
