@@ -217,6 +217,27 @@ async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Rep
     job = await repository.pull_request(RED)
     assert job.ended.code == 2
     assert "AGENT_KEY is not set" in job.ended.err
+    assert re.search(r"^::error title=ci-evals::.*AGENT_KEY is not set", job.ended.err, re.MULTILINE)
+    assert job.outputs["verdict"] == "error"
+
+
+async def test_an_error_that_ends_the_job_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    (repository.folder / "evals.baseline.json").write_text("{")
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 3
+    (error,) = re.findall(r"^::error title=ci-evals::(.*)$", job.ended.err, re.MULTILINE)
+    assert "is no whole report of ci-evals" in error
+    assert job.outputs["verdict"] == "error"
+
+
+async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED, "--fail-on", "100%")
+    assert job.ended.code == 2
+    assert len(re.findall(r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE)) == 1
+    assert job.outputs["verdict"] == "error"
 
 
 # Shards.
