@@ -29,6 +29,7 @@ from ci_evals.report import Report
 from ci_evals.reports.text import without_commands
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite, digest
+from ci_evals.verdict.words import number_of
 from ci_evals.world import Appearance, World
 
 
@@ -71,6 +72,10 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
     with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as folder:
         found = look_back(continuation.baseline, suite, job, posting, Path(folder), world)
         replay = _journals([continuation.replay])[0] if continuation.replay else None
+        if continuation.without_secrets:
+            replay, why = _recording(continuation, found, Path(folder))
+            for warning in why:
+                warn(warning, suite, job, world)
         order = Order(
             suite=suite,
             journal=suite.out / JOURNAL,
@@ -78,7 +83,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
             sources=(*_journals(continuation.resume_from), *found.journals),
             shard=continuation.shard,
             durations_s=known_durations(continuation.balance_by) if continuation.balance_by else {},
-            replay=_recording(continuation, found, Path(folder)) if continuation.without_secrets else replay,
+            replay=replay,
             replay_only=continuation.replay_only or continuation.without_secrets,
             revision=revision(world),
             run_id=uuid4().hex,
@@ -134,11 +139,20 @@ def look_back(  # noqa: PLR0913  all that looking back depends on
     found = earlier(wanted, suite, context, posting.artifact, folder, continued=continued)
     if job:
         job.say(found.said)
-        for warning in found.warnings:
-            job.warn(warning)
     elif wanted == "auto":
         say(world.stderr, "".join(f"{line}\n" for line in found.said))
+    for warning in found.warnings:
+        warn(warning, suite, job, world)
     return found
+
+
+def warn(text: str, suite: Suite, job: Job | None, world: World) -> None:
+    """Show a warning: on the page of the workflow run, or on stderr."""
+    if job:
+        job.warn(text)
+    else:
+        line = f"warning: {' '.join(text.split())}\n"
+        say(world.stderr, Redactor(suite.secrets).clean_text(without_commands(line)))
 
 
 def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appearance, *, match: str | None) -> int:
@@ -156,9 +170,10 @@ def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appeara
 
     found = matched((trace for path in paths for trace in read_traces(path, match)), suite.cases)
     if found.strangers:
-        ids = ", ".join(dict.fromkeys(repr(trace.case_id or trace.asked)[:80] for trace in found.strangers[:5]))
-        text = f"warning: {len(found.strangers)} trace(s) match no case of {suite.file}: {ids}\n"
-        say(world.stderr, Redactor(suite.secrets).clean_text(without_commands(text)))
+        ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.strangers[:5]))
+        number = len(found.strangers)
+        text = f"{number_of(number, 'trace')} {'matches' if number == 1 else 'match'} no case of {suite.file}: {ids}"
+        warn(text, suite, None, world)
     cases = [msgspec.structs.replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases]
     traced = msgspec.structs.replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
     order = Order(
@@ -238,13 +253,18 @@ def _log(world: World, appearance: Appearance) -> TextIO:
     return world.stderr if appearance.output == "json" else world.stdout
 
 
-def _recording(continuation: Continuation, found: Earlier, folder: Path) -> Path:
-    """What answers where nothing can be called: the named recording, or the base side's, or nothing."""
-    if continuation.record and continuation.record.exists():
-        return _journals([continuation.record])[0]
+def _recording(continuation: Continuation, found: Earlier, folder: Path) -> tuple[Path, list[str]]:
+    """What answers where nothing can be called (the named recording, the base side's, or nothing), and warnings."""
+    named = continuation.record
+    if named and named.exists():
+        return _journals([named])[0], []
+    missing = [f"no recording is at {named.as_posix()}, which --record names"] if named else []
+    if found.recording:
+        return found.recording, [f"{text}: the base branch's is taken" for text in missing]
     empty = folder / "nothing.jsonl"
     empty.touch()
-    return found.recording or empty
+    reason = missing[0] if named else "no recording: the base branch has left none that can be used"
+    return empty, [f"{reason}; nothing could be checked, for this job gets no secrets"]
 
 
 def _journals(paths: Iterable[Path]) -> tuple[Path, ...]:

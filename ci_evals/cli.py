@@ -19,6 +19,9 @@ from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 MAX_PROBLEMS_SHOWN = 50
 
 _INTERRUPTED = (130, 143)
+_DECIDING = ("run", "merge", "grade")
+_MAX_PROBLEMS_ANNOTATED = 10
+_MOST_ANNOTATED = 4000  # characters
 _SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -48,6 +51,7 @@ def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:  # n
         return int(command() or 0)
     except click.ClickException as error:
         error.show()
+        _tell_actions(error.format_message(), folders)
         return 2
     except (KeyboardInterrupt, click.Abort):
         return 130
@@ -58,6 +62,7 @@ def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:  # n
         return 2
     except CiEvalsError as error:
         _tell(f"error: {error}", folders)
+        _tell_actions(str(error), folders)
         return 3 if isinstance(error, StorageError) else 2
     except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
         if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in os.environ:
@@ -66,6 +71,7 @@ def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:  # n
 
         text = f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
         _tell(text, folders)
+        _tell_actions(f"{type(raised).__name__}: a bug in ci-evals; the log has the details", folders)
         return 3
 
 
@@ -74,7 +80,9 @@ def _print_problems(error: ConfigError, folders: Iterable[Path]) -> None:
     lines = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
     if count > MAX_PROBLEMS_SHOWN:
         lines.append(f"… and {count - MAX_PROBLEMS_SHOWN} more")
-    _tell("\n".join([*lines, "", f"{count} problem{'s' * (count != 1)}, nothing was run."]), folders)
+    total = f"{count} problem{'s' * (count != 1)}, nothing was run."
+    _tell("\n".join([*lines, "", total]), folders)
+    _tell_actions("\n".join([*lines[:_MAX_PROBLEMS_ANNOTATED], total]), folders)
 
 
 def _tell(text: str, folders: Iterable[Path]) -> None:
@@ -84,6 +92,21 @@ def _tell(text: str, folders: Iterable[Path]) -> None:
 
         text = without_commands(text.replace("\r", "\n"))  # an error may quote a dataset or an answer
     streams.say(sys.stderr, text + "\n")
+
+
+def _tell_actions(text: str, folders: Iterable[Path]) -> None:
+    """In a job of GitHub Actions, show an error on the workflow run's page, and hand on that there is no verdict."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from ci_evals.github.commands import command
+    from ci_evals.github.outputs import write_outputs
+
+    shown = _without_secrets(text, folders)[:_MOST_ANNOTATED]
+    streams.say(sys.stderr, command("error", shown, title="ci-evals"))
+    path = os.environ.get("GITHUB_OUTPUT")
+    if path and sys.argv[1:2] and sys.argv[1] in _DECIDING:
+        with suppress(CiEvalsError):  # the exit code says it, too
+            write_outputs(Path(path), {"verdict": "error"})
 
 
 def _without_secrets(text: str, folders: Iterable[Path]) -> str:

@@ -53,8 +53,8 @@ class Place(NamedTuple):
 class Commented(NamedTuple):
     """What came of it.
 
-    The comment's `url`; or a `warning` in one sentence; or a `note`, where the comment was rightly left to a newer run.
-    None of them without a pull request.
+    The comment's `url`; or a `warning` in one sentence; or a `note`, where there rightly is none of this run: without a
+    pull request, or beside a newer run's. None of them after a dry run.
     """
 
     url: str | None = None
@@ -73,7 +73,7 @@ def post_comment(summary: Summary, context: Context, place: Place = Place()) -> 
         place: where the section goes.
     """
     if context.pull_request is None:
-        return Commented()
+        return Commented(note="no pull request: nothing was posted")
     number, contribution = context.pull_request.number, _own(summary, context, place)
     if contribution is None:
         return _unusable(context)

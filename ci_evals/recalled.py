@@ -16,6 +16,7 @@ from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
+from ci_evals.saved import check_version
 from ci_evals.verdict.comparison import Comparison
 
 MOST_ANSWERS: Final = 100
@@ -34,8 +35,9 @@ def read_summary(path: Path) -> Summary:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
+        check_version(path, content)
         return json_summary.read(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: is no report that this version of ci-evals wrote: {error}") from error
 
 

@@ -14,6 +14,7 @@ from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
 from ci_evals.reports.json_entries import SCHEMA_VERSION, CellComparisonEntry
 from ci_evals.reports.json_report import REPORT
+from ci_evals.reports.text import one_line
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import (
     NO_FIGURES,
@@ -225,9 +226,7 @@ def read_report(path: Path) -> SavedReport:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        version = msgspec.json.decode(content, type=_Version)
-        if version.schema_version > SCHEMA_VERSION:
-            raise _too_new(path, version)
+        check_version(path, content)
         document = msgspec.json.decode(content, type=_Document)
         _check_counts(document)
         return SavedReport(path, document)
@@ -262,10 +261,18 @@ def _possible(sums: Totals) -> bool:
     return sums.total >= 0 and sums.squares >= least * (1 - _ROUNDING)
 
 
-def _too_new(path: Path, version: _Version) -> StorageError:
-    writer = version.suite.get("version", "a newer version")
-    text = f"schema version {version.schema_version}, written by ci-evals {writer}"
-    return StorageError(f"{path}: is of {text}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here")
+def check_version(path: Path, content: bytes) -> None:
+    """Refuse a report.json of a later schema.
+
+    Raises:
+        StorageError: a newer ci-evals wrote it.
+        ValueError: it is no report.json.
+    """
+    version = msgspec.json.decode(content, type=_Version)
+    if version.schema_version > SCHEMA_VERSION:
+        writer = one_line(str(version.suite.get("version", "a newer version")), 40)
+        text = f"schema version {version.schema_version}, written by ci-evals {writer}"
+        raise StorageError(f"{path}: is of {text}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here")
 
 
 def read_baseline(

@@ -150,7 +150,7 @@ async def test_without_a_pull_request_there_is_nothing_to_do(fake: FakeGitHub, t
     results(tmp_path, comments.passing())
     environ = _environment(fake, tmp_path, "push", {"before": "b" * 40}, TOKEN) | {"GITHUB_RUN_ID": "1"}
     ended = await ci_evals(tmp_path, "comment", environ=environ)
-    assert ended == Finished(0, b"", b"")
+    assert ended == Finished(0, b"no pull request: nothing was posted\n", b"")
     assert fake.calls == []
 
 

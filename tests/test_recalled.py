@@ -75,6 +75,13 @@ def test_a_report_that_was_written_by_another_version_is_no_summary(tmp_path: Pa
         read_summary(tmp_path)
 
 
+def test_a_report_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:
+    path = write(tmp_path, base_of())
+    path.write_bytes(path.read_bytes().replace(b'"schema_version": 2', b'"schema_version": 3'))
+    with pytest.raises(StorageError, match=r"this one reads up to 2: upgrade ci-evals here"):
+        read_summary(tmp_path)
+
+
 async def test_a_run_keeps_what_was_answered_before(tmp_path: Path) -> None:
     """From the first run on the base branch to the comment's data, through the command line."""
     case = {"id": "greeting", "input": "hello", "expect": [{"equals": "hello"}]}

@@ -64,6 +64,8 @@ def earlier(
     if isinstance(wanted, tuple):
         baseline = _read(wanted, suite)
         asked = _asked_of_github(None, suite, context, artifact, folder, continued=continued)
+        if isinstance(baseline, NoComparison):
+            return asked._replace(baseline=baseline, warnings=(baseline.reason, *asked.warnings))
         return asked._replace(baseline=baseline, said=(*asked.said, *_said_of(baseline)))
     search = search_for(context, artifact) if context and wanted == "auto" else None
     asked = _asked_of_github(search, suite, context, artifact, folder, continued=continued)
@@ -116,8 +118,8 @@ def _asked_of_github(
         return Earlier()
     if context.unusable:
         none = NoComparison(f"no baseline: {context.unusable}") if search else None
-        warning = (f"attempt {context.attempt} starts anew: {context.unusable}",) if again else ()
-        return Earlier(none, (none.reason,) if none else (), warning)
+        warnings = (f"attempt {context.attempt} starts anew: {context.unusable}",) if again else ()
+        return Earlier(none, warnings=(*([none.reason] if none else []), *warnings))
 
     async def ask() -> Earlier:
         async with connected(context, patience_s=PATIENCE_S) as github:
@@ -125,7 +127,7 @@ def _asked_of_github(
             if not again:
                 return found
             journals, why = await _attempts(github, context, artifact, folder / "attempts")
-            return found._replace(journals=journals, warnings=(why,) if why else ())
+            return found._replace(journals=journals, warnings=(*found.warnings, *([why] if why else [])))
 
     return asyncio.run(ask())
 
@@ -134,9 +136,10 @@ async def _base_side(github: GitHub, search: base_runs.Search, suite: Suite, fol
     try:
         found = await base_runs.find_baseline(github, search, folder, lambda place: unusable(place, suite.name))
     except StorageError as error:
-        found = base_runs.NoBaseline(f"no baseline: {error}")
+        found = base_runs.NoBaseline(f"no baseline: {error}", failed=True)
     if isinstance(found, base_runs.NoBaseline):
-        return Earlier(NoComparison(found.reason), (found.reason,))
+        none, told = Earlier(NoComparison(found.reason)), (found.reason,)
+        return none._replace(warnings=told) if found.failed else none._replace(said=told)
     baseline = _read((_report_in(found.folder),), suite, found.base_ref)
     recording = next(iter(sorted(found.folder.rglob(JOURNAL))), None)
     said = found.sentence(datetime.now(UTC))

@@ -8,7 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal import decode, scan
-from ci_evals.engine.replay import Answers
+from ci_evals.engine.replay import NO_RECORDING, Answers
 from ci_evals.errors import StorageError
 from ci_evals.model import Case, Result, RunError
 from ci_evals.providers.answer import as_response
@@ -33,6 +33,7 @@ class Cassettes:
 
     def __init__(self, cases: Iterable[Case], otherwise: Answers | None) -> None:
         self._otherwise = otherwise
+        self.absence = otherwise.absence if otherwise else NO_RECORDING
         self._tapes: dict[Path, _Journal | _Stored] = {}
         self._files = ExitStack()
         wanted: dict[Path, set[str]] = {}

@@ -14,10 +14,13 @@ from ci_evals.model import Answer, Request, Result, RunError
 NOT_RECORDED = Outcome(
     "errored", error=RunError("not_recorded", "not in the recording: what is asked is new or has changed")
 )
+NO_RECORDING = Outcome("errored", error=RunError("not_recorded", "nothing is recorded that could answer"))
 
 
 class Answers(Protocol):
-    """What answers without a provider being called."""
+    """What answers without a provider being called; `absence` is what becomes of a run that it has no answer for."""
+
+    absence: Outcome
 
     def find(self, cell: PreparedCell, run: int) -> Result | None:
         """One run of a cell, or None if there is no answer for it."""
@@ -37,6 +40,7 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self._offsets: dict[tuple[str, int], int] = {}
         scan(path, self._note)
+        self.absence = NOT_RECORDED if self._offsets else NO_RECORDING
         try:
             self._file = path.open("rb")
         except OSError as error:

@@ -22,7 +22,7 @@ from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
 from ci_evals.engine.players import PlayError
-from ci_evals.engine.replay import NOT_RECORDED, Answers, judged_anew
+from ci_evals.engine.replay import Answers, judged_anew
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.matrix import Matrix
 from ci_evals.model import Answer, Request, Result, RunError, SimulatedUser
@@ -166,7 +166,7 @@ class Run:
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
             elif not self._lanes:
                 attempt = Attempt(slot, 1)
-                self._record(attempt, self._result(cell, attempt, NOT_RECORDED, time.time(), 0.0))
+                self._record(attempt, self._result(cell, attempt, recording.absence, time.time(), 0.0))
             await asyncio.sleep(0)
 
     # Workers.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ci_evals.engine.cells import PreparedCell
+from ci_evals.engine.outcome import Outcome
 from ci_evals.errors import StorageError
 from ci_evals.model import Case, Result, RunError
 from ci_evals.providers.answer import as_response
@@ -16,7 +17,7 @@ CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
 
 
 class Trace(NamedTuple):
-    """One answer from elsewhere; `case_id` and `asked` are what it can be matched by."""
+    """One answer from elsewhere; `case_id` and `asked` are what it can be matched by, `name` what it is called."""
 
     case_id: str | None
     asked: str | None
@@ -24,6 +25,12 @@ class Trace(NamedTuple):
     latency_s: float
     started_at: float
     error: str | None = None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What a person knows it by."""
+        return self.case_id or self.asked or self.name
 
 
 def read_traces(path: Path, match: str | None = None) -> list[Trace]:
@@ -79,8 +86,14 @@ def matched(traces: Iterable[Trace], cases: Iterable[Case]) -> Matched:
     return Matched(by_case, strangers)
 
 
+_REMEDY = f"give it the attribute {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
+NO_TRACE = Outcome("errored", error=RunError("not_recorded", f"no trace belongs to this case: {_REMEDY}"))
+
+
 class TraceAnswers:
     """Answers a case's runs from its traces: the first run from the first one."""
+
+    absence = NO_TRACE
 
     def __init__(self, by_case: Mapping[str, Sequence[Trace]]) -> None:
         self._by_case = by_case
@@ -195,7 +208,8 @@ def _of_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     root = next((span for span in spans if span.parent_id is None), None)
     if response is not None and not response.output and root is not None and root.error is not None:
         response, error = None, root.error
-    return Trace(case_id, asked, response, max(0, end - start) / 1e9, start / 1e9, error)
+    name = f"trace {spans[0].trace_id}" + (f" ({root.name})" if root is not None and root.name else "")
+    return Trace(case_id, asked, response, max(0, end - start) / 1e9, start / 1e9, error, name)
 
 
 # ag2.

@@ -66,9 +66,10 @@ class Baseline(NamedTuple):
 
 
 class NoBaseline(NamedTuple):
-    """There is none. `reason` is a sentence."""
+    """There is none. `reason` is a sentence; `failed` tells that GitHub was in the way, and there may be one."""
 
     reason: str
+    failed: bool = False
 
 
 class _Candidate(NamedTuple):
@@ -91,7 +92,7 @@ async def find_baseline(github: GitHub, search: Search, folder: Path, accept: Ac
         return await _found(github, search, folder, accept)
     except GitHubError as error:
         hint = " (reading artifacts needs `actions: read`)" if error.kind == "forbidden" else ""
-        return NoBaseline(f"no baseline: {error}{hint}")
+        return NoBaseline(f"no baseline: {error}{hint}", failed=True)
 
 
 async def _found(github: GitHub, search: Search, folder: Path, accept: Accept) -> Baseline | NoBaseline:
@@ -102,19 +103,22 @@ async def _found(github: GitHub, search: Search, folder: Path, accept: Accept) -
         return NoBaseline(_why_none(search, every, trusted))
     history = await _history(github, search)
     refused: list[str] = []
+    failed = False
     for number, candidate in enumerate(_in_order(fresh, history, "merge_base" if search.head_sha else "base"), start=1):
         target = folder / str(number)
         outcome = await _tried(github, candidate, target, accept)
         if isinstance(outcome, Run):
             return _baseline(candidate, outcome, target, search)
+        failed |= isinstance(outcome, GitHubError) and outcome.kind != "missing"
         refused.append(f"run {candidate.run.id}: {outcome}")
         if number == MAX_TRIED:
             break
-    return NoBaseline(f"no baseline: none of the last reports of {search.base_ref} can be used ({'; '.join(refused)})")
+    reason = f"no baseline: none of the last reports of {search.base_ref} can be used ({'; '.join(refused)})"
+    return NoBaseline(reason, failed)
 
 
-async def _tried(github: GitHub, candidate: _Candidate, target: Path, accept: Accept) -> Run | str:
-    """The run of a candidate that is taken; else why it is not."""
+async def _tried(github: GitHub, candidate: _Candidate, target: Path, accept: Accept) -> Run | str | GitHubError:
+    """The run of a candidate that is taken; else why it is not, or what GitHub refused."""
     try:
         run = await run_of(github, candidate.run.id)
         if run.status != "completed":
@@ -125,7 +129,7 @@ async def _tried(github: GitHub, candidate: _Candidate, target: Path, accept: Ac
     except GitHubError as error:
         if error.kind in ("rate_limited", "unreachable"):
             raise
-        return str(error)
+        return error
     return accept(target) or run
 
 

@@ -67,9 +67,9 @@ def alternatives(*texts: str) -> Render:
 
 
 def preview(contribution: Contribution) -> str:
-    """The comment as it would be without any other section in it."""
+    """The comment as it would be without any other section in it, which is when no short form is needed beside it."""
     write = uuid4().hex
-    return compose("", write, (rendered(contribution, (), write),))
+    return compose("", write, (rendered(contribution, (), write)._replace(short=""),))
 
 
 async def put_section(

@@ -183,9 +183,16 @@ class Report(counted.Report):
 
 
 def baseline_of(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
-    """A report, or what is saved at a path, as what a suite is compared with."""
+    """A report, or what is saved at a path, as what a suite is compared with.
+
+    Raises:
+        StorageError: nothing is at the path, or it cannot be read.
+    """
     if not isinstance(given, Report):
-        return read_baseline((Path(given),), suite)
+        path = Path(given)
+        if not path.exists():
+            raise StorageError(f"{path}: no baseline is here: name a report.json, or the folder of one or several")
+        return read_baseline((path,), suite)
     with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
         return read_baseline((given.save(folder),), suite)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from aiohttp import web
@@ -200,6 +201,15 @@ async def test_a_fork_without_any_recording_gets_no_verdict(repository: Reposito
     job = await fork_run(repository, "--comment", "off")
     assert job.ended.code == 3
     assert job.outputs["verdict"] == "error"
+    assert "::warning title=ci-evals::no recording: " in job.ended.out
+    assert "nothing is recorded that could answer" in job.summary
+    assert "is new or has changed" not in job.summary
+
+
+async def test_a_named_recording_that_is_not_there_is_a_warning(repository: Repository) -> None:
+    needs_a_key(repository)
+    job = await fork_run(repository, "--comment", "off", "--record", "gone.jsonl")
+    assert "::warning title=ci-evals::no recording is at gone.jsonl, which --record names; nothing" in job.ended.out
 
 
 async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Repository, fake: FakeGitHub) -> None:
@@ -208,6 +218,27 @@ async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Rep
     job = await repository.pull_request(RED)
     assert job.ended.code == 2
     assert "AGENT_KEY is not set" in job.ended.err
+    assert re.search(r"^::error title=ci-evals::.*AGENT_KEY is not set", job.ended.err, re.MULTILINE)
+    assert job.outputs["verdict"] == "error"
+
+
+async def test_an_error_that_ends_the_job_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    (repository.folder / "evals.baseline.json").write_text("{")
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 3
+    (error,) = re.findall(r"^::error title=ci-evals::(.*)$", job.ended.err, re.MULTILINE)
+    assert "is no whole report of ci-evals" in error
+    assert job.outputs["verdict"] == "error"
+
+
+async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED, "--fail-on", "100%")
+    assert job.ended.code == 2
+    assert len(re.findall(r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE)) == 1
+    assert job.outputs["verdict"] == "error"
 
 
 # Shards.
@@ -242,7 +273,7 @@ async def test_without_a_token_the_evals_decide(
     repository.suite(wrong)
     job = await repository.pull_request(RED, GITHUB_TOKEN="")
     assert job.ended.code == len(wrong)
-    assert "no baseline: GITHUB_TOKEN is not set" in job.ended.out
+    assert "::warning title=ci-evals::no baseline: GITHUB_TOKEN is not set" in job.ended.out
     assert "::warning title=ci-evals::no comment was posted: GITHUB_TOKEN is not set" in job.ended.out
     assert fake.calls == []
 
@@ -253,8 +284,26 @@ async def test_without_a_network_the_evals_decide(repository: Repository, fake: 
     repository.suite()
     job = await repository.pull_request(RED, GITHUB_API_URL="http://127.0.0.1:9")
     assert job.ended.code == 0
-    assert "no baseline: " in job.ended.out
+    assert "::warning title=ci-evals::no baseline: " in job.ended.out
     assert "::warning title=ci-evals::no comment was posted: " in job.ended.out
+
+
+async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    fake.state.tokens[READ_ONLY] = Token(may_read_actions=False)
+    job = await repository.pull_request(RED, "--comment", "off", GITHUB_TOKEN=READ_ONLY)
+    assert job.ended.code == 0
+    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    assert "actions: read" in refused
+
+
+async def test_that_there_is_no_artifact_yet_is_no_warning(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert "the first run on main makes one" in job.ended.out
+    assert "::warning" not in job.ended.out
 
 
 async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repository, fake: FakeGitHub) -> None:
@@ -262,7 +311,8 @@ async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repo
     repository.suite(wrong=("river",))
     job = await repository.pull_request(RED, GITHUB_TOKEN="ghs_wrong0123456789abcdefghijklmnopqr")
     assert job.ended.code == 1
-    assert "Bad credentials" in job.ended.out
+    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    assert "Bad credentials" in refused
     assert "ghs_wrong" not in job.ended.out + job.ended.err
 
 
@@ -294,6 +344,13 @@ async def test_a_report_of_another_suite_is_no_baseline(repository: Repository, 
     job = await repository.pull_request(RED, "--comment", "off")
     assert "its report is of another suite, 'geography'" in job.ended.out
     assert job.outputs["regressions"] == ""
+
+
+async def test_a_named_baseline_that_is_not_there_is_a_warning(repository: Repository) -> None:
+    repository.suite()
+    job = await repository.push(BASE, "--baseline", "nowhere.json")
+    assert job.ended.code == 0
+    assert "::warning title=ci-evals::no baseline: there is no report at nowhere.json\n" in job.ended.out
 
 
 async def test_none_of_this_happens_elsewhere(repository: Repository, fake: FakeGitHub) -> None:

@@ -277,6 +277,7 @@ async def test_a_baseline_that_is_required_must_be_there(tmp_path: Path) -> None
     write_suite(tmp_path, gate={"require_baseline": True})
     missing = await run(tmp_path)
     assert missing.code == 3
+    assert "warning: no baseline: there is no report at base\n" in missing.err
     reason = "no baseline: there is no report at base, and the gate requires a comparison"
     assert report_in(tmp_path / "head")["verdict"]["reason"] == reason
     unnamed = await ci_evals(tmp_path, "run", "--out", "head", "--baseline", "")

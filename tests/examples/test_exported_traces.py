@@ -1,5 +1,6 @@
 """The example grades traces from elsewhere, without a provider."""
 
+import json
 from pathlib import Path
 
 from example_runs import EXAMPLES, run_command
@@ -20,5 +21,17 @@ def test_cases_without_a_trace_are_no_verdict_and_strangers_are_told(tmp_path: P
     traces.write_text(f"{lines[0]}\n{lines[1].replace('Rome', 'Oslo')}\n", "utf-8")
     ran = run_command(tmp_path, "grade", str(traces), "--suite", str(FOLDER / "evals.yaml"))
     assert ran.code == 3
-    assert "1 trace(s) match no case" in ran.printed
+    assert "1 trace matches no case" in ran.printed
     assert ran.report["totals"]["errored"] == 1
+    assert "no trace belongs to this case: give it the attribute ci_evals.case.id" in ran.printed
+
+
+def test_traces_that_lack_the_named_attribute_are_told_by_what_is_known_of_them(tmp_path: Path) -> None:
+    spans = [{"traceId": "4bf92f35", "spanId": "1", "name": "invoke_agent"}]
+    traces = tmp_path / "some.json"
+    traces.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}), "utf-8")
+    ran = run_command(
+        tmp_path, "grade", str(traces), "--suite", str(FOLDER / "evals.yaml"), "--match", "nope.attribute"
+    )
+    assert "'trace 4bf92f35 (invoke_agent)'" in ran.printed
+    assert "None" not in ran.printed

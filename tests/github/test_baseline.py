@@ -43,10 +43,11 @@ async def found(client: GitHub, folder: Path, search: Search = SEARCH) -> Baseli
     return baseline
 
 
-async def none(client: GitHub, folder: Path, search: Search = SEARCH) -> str:
+async def none(client: GitHub, folder: Path, search: Search = SEARCH, *, failed: bool = False) -> str:
     baseline = await find_baseline(client, search, folder, incomplete_if_marked)
     assert isinstance(baseline, NoBaseline), baseline
     assert baseline.reason.startswith("no baseline: ")
+    assert baseline.failed is failed
     assert TOKEN not in baseline.reason
     return baseline.reason
 
@@ -163,9 +164,9 @@ async def test_that_all_have_expired_is_said(fake: FakeGitHub, client: GitHub, t
 
 async def test_a_missing_permission_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
-    assert "actions: read" in await none(client, tmp_path)
+    assert "actions: read" in await none(client, tmp_path, failed=True)
 
 
 async def test_a_github_that_is_down_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
-    assert "502" in await none(client, tmp_path)
+    assert "502" in await none(client, tmp_path, failed=True)

@@ -13,7 +13,7 @@ from pulls import BOT, NUMBER, comments, context_of, from_renderer, open_pull, s
 from ci_evals.errors import GitHubError
 from ci_evals.github.client import GitHub, connected
 from ci_evals.github.comment import Contribution, NotPosted, Posted, alternatives, preview, put_section
-from ci_evals.github.comment_body import MAX_BYTES, parse
+from ci_evals.github.comment_body import MAX_BYTES, SHORT_BYTES, parse
 
 ROUNDS = 50
 
@@ -313,6 +313,15 @@ def test_a_preview_is_the_comment_with_one_section() -> None:
     body = parse(preview(says("Just looking.")))
     assert body is not None
     assert [section.text for section in body.sections] == ["Just looking."]
+
+
+def test_a_preview_has_no_short_form_before_its_text() -> None:
+    def render(max_bytes: int) -> str:
+        return "All of it." * 100 if max_bytes > SHORT_BYTES else "In short."
+
+    shown = preview(says("x")._replace(render=render))
+    assert "All of it." in shown
+    assert " short= -->" in shown
 
 
 async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[Posted | NotPosted]:

@@ -111,9 +111,17 @@ def test_an_evaluation_beside_a_baseline_is_judged_by_it(tmp_path: Path) -> None
     assert (before.verdict.status, after.verdict.status) == ("pass", "fail")
     assert json.loads((tmp_path / "report.json").read_bytes())["comparison"]["counts"]["regressed"] == 1
     assert evaluate_sync(suite("Lyon"), baseline=tmp_path).verdict.status == "pass"
+    (tmp_path / "none").mkdir()
     assert evaluate_sync(suite("Lyon"), baseline=tmp_path / "none").comparison == NoComparison(
         f"no baseline: there is no report at {(tmp_path / 'none').as_posix()}"
     )
+
+
+def test_a_baseline_that_is_not_there_is_an_error_before_anything_is_called(tmp_path: Path) -> None:
+    suite = Suite(name="towns", cases=[Case(input="Paris", expect=[Contains("o")])], providers=Mock(name="a"))
+    with pytest.raises(StorageError, match="nowhere: no baseline is here"):
+        evaluate_sync(suite, baseline=tmp_path / "nowhere", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_leaderboard_has_the_best_variant_first(report: Report) -> None:

@@ -365,10 +365,17 @@ def test_beside_a_baseline_like_itself_nothing_is_worse(
     again.assert_outcomes(passed=1)
 
 
+def test_a_baseline_that_is_not_there_fails_the_test(project: pytest.Pytester) -> None:
+    done = run(project, WORSE, "--evals-baseline=nowhere", "-k", "low_bar")
+    done.assert_outcomes(errors=1, deselected=2)
+    done.stdout.fnmatch_lines(["*nowhere: no baseline is here: name a report.json*"])
+
+
 def test_without_a_report_at_the_baseline_the_test_runs_all_the_same(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SAYS", "hello")
-    done = run(project, WORSE, "--evals-baseline=nowhere", "-k", "low_bar")
+    project.mkdir("empty")
+    done = run(project, WORSE, "--evals-baseline=empty", "-k", "low_bar")
     done.assert_outcomes(passed=1, deselected=2)
-    done.stdout.fnmatch_lines(["test_agent.py::test_low_bar:   no baseline: there is no report at *nowhere"])
+    done.stdout.fnmatch_lines(["test_agent.py::test_low_bar:   no baseline: there is no report at *empty"])
