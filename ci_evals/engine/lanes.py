@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from ci_evals.engine.players import Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Stage, Staged, function_identity
+from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.matrix import Matrix
 from ci_evals.prices import pricer
 from ci_evals.providers.base import Provider, ProviderOptions
@@ -50,19 +51,35 @@ async def opened(
     again in the end.
 
     Raises:
-        ConfigError: one of them cannot be opened.
+        ConfigError: one of them cannot be opened; it tells of all that cannot.
     """
     slots = Slots(suite.max_concurrency)
     async with lent(suite.folder, suite.max_concurrency, files) as lend:
-        for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
-            grader.prepare()
+        problems: list[Problem] = []
+        for each in {id(each.grader): each for case in suite.cases for each in case.expect}.values():
+            with collecting(problems, each.place):
+                each.grader.prepare()
         limits = _limits(suite, matrix)
-        yield Ready(
-            open_lanes(suite, matrix, columns, slots, lend, limits) if calls else (),
-            slots,
-            open_players(suite, limits, lend) if calls else None,
-            open_judges(suite, lend, limits) if judges and suite.asked_models else None,
-        )
+        ready = Ready(slots=slots)
+        with collecting(problems):
+            ready = ready._replace(lanes=open_lanes(suite, matrix, columns, slots, lend, limits) if calls else ())
+        with collecting(problems):
+            ready = ready._replace(players=open_players(suite, limits, lend) if calls else None)
+        if judges and suite.asked_models:
+            with collecting(problems):
+                ready = ready._replace(judges=open_judges(suite, lend, limits))
+        if problems:
+            raise ConfigError(dict.fromkeys(problems))
+        yield ready
+
+
+@contextmanager
+def collecting(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
+    """Go on after what cannot be opened, adding to `problems` why; `place` is where the suite asks for it."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += [problem.seen_from(place) if place else problem for problem in error.problems]
 
 
 class _Limits(NamedTuple):
