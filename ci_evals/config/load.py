@@ -162,8 +162,7 @@ class _Loader:
         self.problems.extend(task_misfits(cases, providers))
         self.problems.extend(override_misfits(cases, providers, self.folder))
         stages = stage_options(providers, self.providers.by_name)
-        line = line_of(root, "providers")
-        self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
+        self.problems.extend(stage_problems(providers, stages, self.providers.places, self.folder))
         judges = self.judging(cases, providers, judges)
         check_gate(settings.get("gate"), self.providers, reader, self.decoder)
         check_prices(settings.get("budget"), line_of(root, "budget"), cases, (*providers, *judges), self.decoder)
@@ -196,6 +195,7 @@ class _Loader:
             gate=gate,
             budget=entry.budget,
             stages=stages,
+            places={**self.judges.places, **self.providers.places},
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
             secrets=secret_values(

@@ -127,14 +127,21 @@ def open_lanes(
         ConfigError: a provider cannot be opened.
     """
     clock = asyncio.get_running_loop().time
-    lanes = []
-    stages = open_stages(suite, lend)
+    lanes: list[Lane] = []
+    problems: list[Problem] = []
+    stages: Mapping[str, Stage] = {}
+    with collecting(problems):
+        stages = open_stages(suite, lend)
     for options in suite.providers:
         pace, turn = limits[_group(options)]
+        with collecting(problems, suite.places.get(str(options.name))):
+            provider = opened_provider(options, suite.cases, lend(pace.observe))
+        if problems:
+            continue
         lanes.append(
             Lane(
                 options,
-                staged(options, opened_provider(options, suite.cases, lend(pace.observe)), stages, lend),
+                staged(options, provider, stages, lend),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
                 limit=_workers(options, suite, matrix),
                 retries=_retries(options, suite),
@@ -145,6 +152,8 @@ def open_lanes(
                 clock=clock,
             )
         )
+    if problems:
+        raise ConfigError(problems)
     return lanes
 
 
@@ -155,13 +164,17 @@ def open_stages(suite: Suite, lend: Lend) -> Mapping[str, Stage]:
         ConfigError: a function cannot be imported, or a provider not be opened.
     """
     stages = {}
+    problems: list[Problem] = []
     for name, options in suite.stages.items():
-        if isinstance(options, Python) and options.target == name:
-            provider = options.open(lend(lambda _: None))
-            stages[name] = Stage(name, provider.answer, function_identity(name))
-            continue
-        asked = opened_asked(suite, options, lend)
-        stages[name] = Stage(name, asked.answer, provider_identity(options), asked.price)
+        with collecting(problems, suite.places.get(name)):
+            if isinstance(options, Python) and options.target == name:
+                provider = options.open(lend(lambda _: None))
+                stages[name] = Stage(name, provider.answer, function_identity(name))
+            else:
+                asked = opened_asked(suite, options, lend)
+                stages[name] = Stage(name, asked.answer, provider_identity(options), asked.price)
+    if problems:
+        raise ConfigError(problems)
     return stages
 
 

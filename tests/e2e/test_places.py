@@ -56,3 +56,48 @@ cases:
         f"evals.yaml:8: cases[0].expect[1].python: there is no 'is_polit' {there_is_no}:is_polit)",
         f"evals.yaml:13: cases[1].turns[0].expect[0].python: there is no 'polite' {there_is_no}:polite)",
     ]
+
+
+async def test_every_misspelt_function_is_told_with_its_line(tmp_path: Path, module: str) -> None:
+    suite = f"""\
+name: test
+providers:
+  - name: a
+    type: python
+    target: {module}:answr
+  - type: mock
+    before:
+      - {module}:answer
+      - {module}:anser
+  - {{name: c, type: python, factory: true, target: "{module}:answer"}}
+cases:
+  - id: a
+    input: hi
+    expect: [{{python: "{module}:nope"}}]
+"""
+    called = f"target '{module}:answer': cannot be called with (): missing a required argument: 'text'"
+    assert await problems(tmp_path, suite) == [
+        f"evals.yaml:14: cases[0].expect[0].python: there is no 'nope' in {module} ({module}:nope)",
+        *(
+            f"evals.yaml:{line}: {path}: target '{module}:{name}': there is no {name!r} in {module}, "
+            f"did you mean 'answer'? ({module}.py)"
+            for line, path, name in [(9, "providers[1].before[1]", "anser"), (5, "providers[0].target", "answr")]
+        ),
+        f"evals.yaml:10: providers[2].target: {called} ({module}.py:1)",
+    ]
+
+
+async def test_a_stage_that_is_neither_provider_nor_function_is_told_with_its_line(tmp_path: Path) -> None:
+    suite = """\
+name: test
+providers:
+  - name: x
+    type: mock
+    after:
+      - nowhere:speak
+      - y
+cases: [{id: a, input: hi, expect: [{not_empty: true}]}]
+"""
+    speak, y = await problems(tmp_path, suite)
+    assert speak.startswith("evals.yaml:6: providers[0].after[0]: target: there is no module 'nowhere' in ")
+    assert y.startswith("evals.yaml:7: providers[0].after[1]: unknown provider 'y', known: x; or name a function")
