@@ -243,9 +243,9 @@ class _Loader:
             if name not in selected and any(grader.provider == name for grader, _ in asked)
         ]
         models = (*judges, *(options for options in idle if options is not None))
-        for grader, case in asked:
+        for grader, place in asked:
             if problem := unanswerable(grader, models, (*models, *providers)):
-                self.problems.append(Problem(case.file, case.line, "expect", problem))
+                self.problems.append(Problem(*place, problem))
         return models
 
     def sweeps(self, entries: Any) -> Sweeps:

@@ -101,3 +101,24 @@ cases: [{id: a, input: hi, expect: [{not_empty: true}]}]
     speak, y = await problems(tmp_path, suite)
     assert speak.startswith("evals.yaml:6: providers[0].after[0]: target: there is no module 'nowhere' in ")
     assert y.startswith("evals.yaml:7: providers[0].after[1]: unknown provider 'y', known: x; or name a function")
+
+
+async def test_a_model_that_no_grader_can_ask_is_told_with_its_line(tmp_path: Path) -> None:
+    suite = """\
+name: test
+providers: [{type: mock}]
+judges:
+  - {name: strict, type: mock}
+cases:
+  - id: a
+    input: hi
+    expect:
+      - not_empty: true
+      - judge:
+          rubric: polite
+          provider: strikt
+      - embedding_similar: hello
+"""
+    judge, embeddings = await problems(tmp_path, suite)
+    assert judge.startswith("evals.yaml:12: cases[0].expect[1].judge.provider: unknown judge 'strikt', did you mean")
+    assert embeddings.startswith("evals.yaml:13: cases[0].expect[2].embedding_similar: needs an `embeddings` model")
