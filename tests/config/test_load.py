@@ -165,7 +165,7 @@ def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
 def test_a_report_in_no_format_is_refused(project: Project) -> None:
     project.suite(report={"formats": []})
     (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: report.formats: expected a list of length >= 1")
+    assert problem.startswith("evals.yaml:1: report.formats: expected at least 1 entry, got 0")
 
 
 @pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
