@@ -52,11 +52,13 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
         pattern: a glob for the task.toml files, relative to the folder.
 
     Raises:
-        ConfigError: a task is not complete.
+        ConfigError: a task is not complete, or there is no such folder.
     """
     cases: list[Case] = []
     problems: list[Problem] = []
     root = Path(folder)
+    if not root.is_dir():
+        raise ConfigError([Problem(root.as_posix(), None, "", "there is no such folder to look for tasks in")])
     for path in sorted(root.glob(pattern)):
         try:
             entry, task = read_task(path, path.as_posix(), task_id(path, pattern, root))

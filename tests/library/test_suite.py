@@ -312,3 +312,8 @@ def test_discovered_tasks_are_cases_with_their_verifiers() -> None:
     agent = {"type": "task", "command": [sys.executable, str(folder / "agent.py"), "careful"]}
     report = evaluate_sync(Suite(cases=tasks, providers=agent))
     assert [(run.case, run.status, run.score) for run in report.runs] == [("greeting", "passed", 1.0)]
+
+
+def test_tasks_of_a_folder_that_is_not_there_are_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere: there is no such folder"):
+        discover_tasks(tmp_path / "nowhere")
