@@ -41,6 +41,14 @@ GitHubErrorKind = Literal[
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
 
 
+class Place(NamedTuple):
+    """Where in a suite something is written."""
+
+    file: str
+    line: int | None
+    path: str
+
+
 class Problem(NamedTuple):
     """One thing to mend: where it is, what it is, what to try."""
 
@@ -48,6 +56,11 @@ class Problem(NamedTuple):
     line: int | None
     path: str
     message: str
+
+    def seen_from(self, place: Place) -> "Problem":
+        """The same problem of the entry that leads to it, which is where to look first."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return Problem(*place, f"{self.message} ({where})")
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file

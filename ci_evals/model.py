@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Protocol
 from msgspec import Meta, Struct
 
 from ci_evals.bounds import Filled, Positive
-from ci_evals.errors import ErrorKind
+from ci_evals.errors import ErrorKind, Place
 from ci_evals.response import Message, Response, Role
 from ci_evals.rules import Allowance
 
@@ -112,12 +112,16 @@ class Asking(Protocol):
 
 
 class Expectation(Struct, frozen=True):
-    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for."""
+    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for.
+
+    `place` is where it is written, kept of those graders that need more than an answer.
+    """
 
     name: str
     grader: Grader
     negated: bool = False
     weight: float = USUAL_WEIGHT
+    place: Place | None = None
 
 
 # What is asked.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from ci_evals.errors import Place
 from ci_evals.graders.turn import asker
 from ci_evals.model import NO_OVERRIDES, Case, CaseOverrides, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
@@ -25,7 +26,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
 
     `file` is the config as the user named it, `folder` where its relative paths start, `out` where results go,
     `secrets` values that must not be written anywhere, `stages` what answers for each stage that a provider names,
-    `judges` models that only graders ask.
+    `judges` models that only graders ask, `places` where the file names what each provider and stage opens.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
     secrets: tuple[str, ...] = ()
     stages: Mapping[str, ProviderOptions] = {}
     judges: tuple[ProviderOptions, ...] = ()
+    places: Mapping[str, Place] = {}
 
     @cached_property
     def asked_models(self) -> tuple[ProviderOptions, ...]:

@@ -9,7 +9,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from ci_evals.config.code import Case, entry_of
-from ci_evals.config.decode import Decoder
+from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.file_types import CaseEntry, CaseFiles, TaskFolders
 from ci_evals.config.source import MAX_BYTES, MAX_DEPTH, line_of, parse, plain, read_text
 from ci_evals.config.tasks import read_task, task_id
@@ -67,7 +67,15 @@ class EntryReader:
             self.suite.problem(line, "cases", "expected a list of cases, or `file:` with a path or glob")
 
     def _named(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
-        return (self._tasks if "tasks" in entry else self._files)(entry, path, line)
+        if "tasks" in entry:
+            yield from self._tasks(entry, path, line)
+        elif "file" in entry:
+            yield from self._files(entry, path, line)
+        else:
+            for key in entry:
+                self.suite.problem(line_of(entry, key) or line, path, unknown("key", key, ("file", "tasks")))
+            if not entry:
+                self.suite.problem(line, path, "expected a list of cases, or `file:` or `tasks:` with a path or glob")
 
     def _tasks(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         folders = self.suite.struct(entry, TaskFolders, path, line)

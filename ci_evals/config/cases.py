@@ -27,6 +27,7 @@ class _Template(NamedTuple):
 
     entry: Any
     path: str
+    line: int | None
 
 
 class CaseReader:
@@ -188,10 +189,10 @@ class CaseReader:
         defaults: list[Expectation | _Template] = []
         for index, entry in enumerate(entries):
             path = f"expect[{index}]"
-            if _has_template(entry):
-                defaults.append(_Template(plain(entry), path))
-                continue
             entry_line = line_of(entries, index) or line
+            if _has_template(entry):
+                defaults.append(_Template(plain(entry), path, entry_line))
+                continue
             if expectation := decode_expectation(entry, self.suite, path, entry_line, self.folder):
                 defaults.append(expectation)
         return defaults
@@ -212,7 +213,7 @@ class CaseReader:
         try:
             value = _fill(template.entry, {"input": entry.input, **entry.vars}, self.templates)
             scratch = Decoder(self.suite.file, problems)
-            expectation = decode_expectation(value, scratch, template.path, None, self.folder)
+            expectation = decode_expectation(value, scratch, template.path, template.line, self.folder)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             problems.append(Problem(self.suite.file, None, template.path, str(error)))
         for problem in problems:

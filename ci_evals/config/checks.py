@@ -1,6 +1,6 @@
 """Checks of settings against each other: each of them may be right, and together they are not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ci_evals.config.cases import CaseReader
@@ -8,6 +8,8 @@ from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.file_types import SuiteEntry
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of
+from ci_evals.graders.classify import Classify
+from ci_evals.graders.turn import OfTurn
 from ci_evals.model import Case
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
@@ -15,23 +17,46 @@ from ci_evals.rules import Budget
 from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 
-def check_gate(gate: Any, providers: ProviderReader, cases: CaseReader, decoder: Decoder) -> None:
+def check_gate(
+    gate: Any, providers: ProviderReader, cases: CaseReader, found: Sequence[Case], decoder: Decoder
+) -> None:
     """A bar for a tag or provider that does not exist would never be missed."""
     if not isinstance(gate, Map):
         return
     if decoder.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
         text = "needs `min_pass_rate`, the bar to hold them to"
         decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
-    _check_metrics(gate.get("metrics"), decoder)
+    _check_metrics(gate.get("metrics"), _labels(found) if cases.knows_tags else {}, decoder)
     if providers.knows_names:
         _check_bars("provider", gate.get("providers"), providers.names, decoder)
     if cases.knows_tags:
         _check_bars("tag", gate.get("tags"), sorted(cases.tags), decoder)
 
 
-def _check_metrics(bars: Any, decoder: Decoder) -> None:
+def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
+    """All labels of each classification whose graders list them."""
+    expected = (each.grader for case in cases for each in case.expect)
+    judging = (grader.grader if isinstance(grader, OfTurn) else grader for grader in expected)
+    graders = [grader for grader in judging if isinstance(grader, Classify)]
+    open_ended = {grader.task for grader in graders if not grader.labels}
+    found: dict[str, dict[str, None]] = {}
+    for grader in graders:
+        if grader.task not in open_ended:
+            found.setdefault(grader.task, {}).update(dict.fromkeys(grader.labels))
+    return {task: tuple(labels) for task, labels in found.items()}
+
+
+def _check_metrics(bars: Any, labels: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
     for name in bars if isinstance(bars, Map) else ():
-        if read_metric(name) is None:
+        metric = read_metric(name)
+        if (
+            metric is not None
+            and metric.label is not None
+            and metric.label not in labels.get(metric.task, (metric.label,))
+        ):
+            text = unknown("label", metric.label, labels[metric.task])
+            decoder.problem(line_of(bars, name), f"gate.metrics.{name}", text)
+        if metric is None:
             text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
             decoder.problem(line_of(bars, name), "gate.metrics", text)
 

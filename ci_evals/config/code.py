@@ -12,6 +12,7 @@ from msgspec import Struct
 from ci_evals.config.decode import Decoder
 from ci_evals.config.file_types import CaseEntry
 from ci_evals.config.source import Map, Seq
+from ci_evals.errors import Place
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.function import FunctionGrader, Not, ObjectGrader
@@ -183,7 +184,8 @@ def expectation_of(entry: Any, decoder: Decoder, path: str, line: int | None) ->
             return None
         for message in grader.problems():
             decoder.problem(line, path, message)
-        return Expectation(_NAMES.get(type(entry), type(entry).__name__), grader, weight=grader.weight)
+        place = Place(decoder.file, line, path) if grader.needs_more else None
+        return Expectation(_NAMES.get(type(entry), type(entry).__name__), grader, weight=grader.weight, place=place)
     judge: FunctionGrader | ObjectGrader
     if isinstance(entry, FunctionGrader):
         judge = entry
@@ -207,7 +209,7 @@ def _negated(of: Expectation | None) -> Expectation | None:
     if of is None:
         return None
     grader = of.grader.opposed() if isinstance(of.grader, GraderOptions) else of.grader
-    return Expectation(f"not_{of.name}", grader, negated=not of.negated, weight=of.weight)
+    return msgspec.structs.replace(of, name=f"not_{of.name}", grader=grader, negated=not of.negated)
 
 
 def provider_of(entry: Any, decoder: Decoder, path: str, line: int | None) -> ProviderOptions | None:

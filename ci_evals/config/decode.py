@@ -110,7 +110,8 @@ class Decoder:
             value = msgspec.convert(_typed(data), kind, strict=not isinstance(data, Interpolated))
         except msgspec.ValidationError as error:
             expected = _expected(kind, str(error))
-            self.problem(line, path, f"{expected}, got {_shown(data)}{_hint(expected, data)}")
+            got = str(len(data)) if expected.endswith(_COUNTED) else _shown(data)
+            self.problem(line, path, f"{expected}, got {got}{_hint(expected, data)}")
             return None
         if isinstance(value, float) and not isfinite(value):
             self.problem(line, path, f"expected a number, got {_shown(data)}")
@@ -186,11 +187,18 @@ _PLAIN_WORDS = {
 }
 
 
+_COUNTED = ("entry", "entries")
+
+
 def _expected(kind: Any, error: str) -> str:
     """What msgspec says was expected, in plain words."""
     for option in _options(kind):
         if get_origin(option) is Literal and error.startswith("Invalid enum value"):
-            return f"expected {' or '.join(map(str, get_args(option)))}"
+            words = (_shown(each) if isinstance(each, bool) else str(each) for each in get_args(option))
+            return f"expected {' or '.join(words)}"
+    if counted := re.match(r"Expected `(?:array|object)` of length (>=|<=) (\d+)", error):
+        bound = "at least" if counted[1] == ">=" else "at most"
+        return f"expected {bound} {counted[2]} {_COUNTED[counted[2] != '1']}"
     message = re.sub(r", got `[^`]*`$", "", error)
     message = re.sub(r"`([^`]*)`", lambda found: _names(found[1]), message).replace("Expected", "expected", 1)
     return message.removesuffix(".0")

@@ -11,7 +11,9 @@ import msgspec
 from ci_evals.config.code import expectation_of, is_written_in_code
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.source import line_of, plain
+from ci_evals.errors import Place
 from ci_evals.graders import GRADERS
+from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.base import GraderOptions
 from ci_evals.model import USUAL_WEIGHT, Expectation
 
@@ -60,7 +62,8 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         decoder.problem(line, path, unknown("grader", name, known if _is_close(name, known) else GRADERS))
         return None
-    grader = _grader(cls, options, decoder, f"{path}.{name}", line_of(entry, name) or line)
+    line = line_of(entry, name) or line
+    grader = _grader(cls, options, decoder, f"{path}.{name}", line)
     if grader is None:
         return None
     problems = grader.problems()
@@ -70,7 +73,17 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
         decoder.problem(line, f"{path}.{name}", message)
     judging = grader.opposed() if negated else grader
     weight = USUAL_WEIGHT if grader.weight == USUAL_WEIGHT else grader.weight
-    return Expectation(intern(name), judging, negated, weight)  # a row's text: the same name anew for every case
+    place = _place(grader, options, Place(decoder.file, line, f"{path}.{name}"))
+    return Expectation(intern(name), judging, negated, weight, place)  # a row's name is a new text for every case
+
+
+def _place(grader: GraderOptions, options: Any, entry: Place) -> Place | None:
+    """Where the suite says what a grader needs beside an answer; None if that is nothing."""
+    if not grader.needs_more:
+        return None
+    if isinstance(grader, AskingOptions) and grader.provider is not None:
+        return Place(entry.file, line_of(options, "provider") or entry.line, f"{entry.path}.provider")
+    return entry
 
 
 def _grader(

@@ -3,19 +3,21 @@
 from collections.abc import Iterable, Sequence
 
 from ci_evals.config.decode import unknown
+from ci_evals.errors import Place
 from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.turn import asker
 from ci_evals.model import Case
 from ci_evals.providers.base import ProviderOptions
 
 
-def askers(cases: Iterable[Case]) -> list[tuple[AskingOptions, Case]]:
-    """A grader for each way of naming a model, with the first case that it is in."""
-    found: dict[tuple[str | None, bool], tuple[AskingOptions, Case]] = {}
+def askers(cases: Iterable[Case]) -> list[tuple[AskingOptions, Place]]:
+    """A grader for each way of naming a model, with the place of the first one."""
+    found: dict[tuple[str | None, bool], tuple[AskingOptions, Place]] = {}
     for case in cases:
         for expectation in case.expect:
             if (grader := asker(expectation.grader)) is not None:
-                found.setdefault((grader.provider, grader.embeds), (grader, case))
+                place = expectation.place or Place(case.file, case.line, "expect")
+                found.setdefault((grader.provider, grader.embeds), (grader, place))
     return list(found.values())
 
 

@@ -162,10 +162,9 @@ class _Loader:
         self.problems.extend(task_misfits(cases, providers))
         self.problems.extend(override_misfits(cases, providers, self.folder))
         stages = stage_options(providers, self.providers.by_name)
-        line = line_of(root, "providers")
-        self.problems.extend(stage_problems(providers, stages, self.file, line, self.folder))
+        self.problems.extend(stage_problems(providers, stages, self.providers.places, self.folder))
         judges = self.judging(cases, providers, judges)
-        check_gate(settings.get("gate"), self.providers, reader, self.decoder)
+        check_gate(settings.get("gate"), self.providers, reader, cases, self.decoder)
         check_prices(settings.get("budget"), line_of(root, "budget"), cases, (*providers, *judges), self.decoder)
         check_runs(entry, line_of(root, "max_runs"), self.decoder)
         check_tags(overrides.tags, reader, line_of(root, "cases"), self.decoder)
@@ -196,6 +195,7 @@ class _Loader:
             gate=gate,
             budget=entry.budget,
             stages=stages,
+            places={**self.judges.places, **self.providers.places},
             out=overrides.out or Path(entry.report.out),
             formats=entry.report.formats,
             secrets=secret_values(
@@ -243,9 +243,9 @@ class _Loader:
             if name not in selected and any(grader.provider == name for grader, _ in asked)
         ]
         models = (*judges, *(options for options in idle if options is not None))
-        for grader, case in asked:
+        for grader, place in asked:
             if problem := unanswerable(grader, models, (*models, *providers)):
-                self.problems.append(Problem(case.file, case.line, "expect", problem))
+                self.problems.append(Problem(*place, problem))
         return models
 
     def sweeps(self, entries: Any) -> Sweeps:

@@ -11,7 +11,7 @@ from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.environment import Interpolation
 from ci_evals.config.source import line_of
 from ci_evals.config.sweeps import Sweeps
-from ci_evals.errors import Problem
+from ci_evals.errors import Place, Problem
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions, Secret
 
@@ -19,7 +19,8 @@ from ci_evals.providers.base import ProviderOptions, Secret
 class ProviderReader:
     """Reads `providers`.
 
-    Afterwards `names` has all of them, selected or not, and `knows_names` is whether none of those is a guess.
+    Afterwards `names` has all of them, selected or not, `knows_names` is whether none of those is a guess, and `places`
+    says of each name of a provider or stage where what it stands for is written.
 
     Args:
         folder: where relative paths start.
@@ -36,6 +37,7 @@ class ProviderReader:
         self.interpolation = interpolation
         self.names: list[str] = []
         self.by_name: dict[str, ProviderOptions] = {}
+        self.places: dict[str, Place] = {}
         self.knows_names = False
 
     def read(
@@ -108,7 +110,7 @@ class ProviderReader:
         """Decode one provider; None if it is so wrong that it has no name."""
         if is_written_in_code(entry):
             given = provider_of(entry, self.decoder, path, line)
-            return given and self._named(given, path, line)
+            return given and self._placed(self._named(given, path, line), path, line, None)
         filled = self.interpolation.fill(entry, path, line)
         kind = filled.get("type") if isinstance(filled, dict) else None
         if kind is None:
@@ -120,7 +122,26 @@ class ProviderReader:
             self.decoder.problem(line_of(entry, "type"), f"{path}.type", text)
             return None
         options = self.decoder.struct(filled, cls, path, line, also=("type",))
-        return options and self._named(options, path, line)
+        return options and self._placed(self._named(options, path, line), path, line, filled)
+
+    def _placed(
+        self, options: ProviderOptions | None, path: str, line: int | None, filled: Any
+    ) -> ProviderOptions | None:
+        """Remember where the target and the stages of a provider are written."""
+        if options is None:
+            return None
+        if isinstance(filled, dict) and "target" in filled:
+            self._place(str(options.name), line_of(filled, "target") or line, f"{path}.target")
+        else:
+            self._place(str(options.name), line, path)
+        for key in ("before", "after"):
+            listed = filled.get(key) if isinstance(filled, dict) else None
+            for index, name in enumerate(getattr(options, key)):
+                self._place(name, line_of(listed, index) or line, f"{path}.{key}[{index}]")
+        return options
+
+    def _place(self, name: str, line: int | None, path: str) -> None:
+        self.places.setdefault(name, Place(self.decoder.file, line, path))
 
     def _named(self, options: ProviderOptions, path: str, line: int | None) -> ProviderOptions | None:
         """The options with a name and a key; None if they cannot be named."""

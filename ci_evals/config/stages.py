@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from ci_evals.config.decode import unknown
-from ci_evals.errors import Problem
+from ci_evals.errors import Place, Problem
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.python import Python
 
@@ -23,18 +23,15 @@ def stage_options(
 def stage_problems(
     providers: Sequence[ProviderOptions],
     stages: Mapping[str, ProviderOptions],
-    file: str,
-    line: int | None,
+    places: Mapping[str, Place],
     folder: Path,
 ) -> Iterator[Problem]:
     """Stages that are neither a provider nor a function that can be there."""
-    for options in providers:
-        for key in ("before", "after"):
-            for name in getattr(options, key):
-                stage = stages[name]
-                where = f"provider {options.name!r}: {key}"
-                if isinstance(stage, Python) and stage.target == name and ":" not in name:
-                    text = unknown("provider", name, [str(each.name) for each in providers])
-                    yield Problem(file, line, where, f"{text}; or name a function, as in speech:synthesize")
-                elif isinstance(stage, Python) and stage.target == name:
-                    yield from (Problem(file, line, where, message) for message in stage.problems(folder))
+    for name, stage in stages.items():
+        if not isinstance(stage, Python) or stage.target != name:
+            continue
+        if ":" in name:
+            yield from (Problem(*places[name], message) for message in stage.problems(folder))
+        else:
+            text = unknown("provider", name, [str(each.name) for each in providers])
+            yield Problem(*places[name], f"{text}; or name a function, as in speech:synthesize")

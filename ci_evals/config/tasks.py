@@ -1,7 +1,9 @@
 """Task folders into cases: `task.toml`, `instruction.md`, `tests/test.sh`, perhaps `environment/Dockerfile`."""
 
+import difflib
+import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -9,8 +11,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from ci_evals.config.decode import Decoder
 from ci_evals.config.file_types import CaseEntry
-from ci_evals.config.source import read_text
+from ci_evals.config.source import Map, read_text
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.reward import Reward
 from ci_evals.model import Case, Expectation, Task
@@ -18,6 +21,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.task import TaskAgent
 
 PATTERN = "**/task.toml"
+_CLOSE = 0.85  # `gpus` is no misspelt `cpus`, and `memory` is another tool's
 REWARD = Expectation("reward", Reward())
 
 _Seconds = Annotated[float, Meta(gt=0)]
@@ -52,11 +56,13 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
         pattern: a glob for the task.toml files, relative to the folder.
 
     Raises:
-        ConfigError: a task is not complete.
+        ConfigError: a task is not complete, or there is no such folder.
     """
     cases: list[Case] = []
     problems: list[Problem] = []
     root = Path(folder)
+    if not root.is_dir():
+        raise ConfigError([Problem(root.as_posix(), None, "", "there is no such folder to look for tasks in")])
     for path in sorted(root.glob(pattern)):
         try:
             entry, task = read_task(path, path.as_posix(), task_id(path, pattern, root))
@@ -144,13 +150,47 @@ def task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) ->
 
 
 def _decoded(path: Path, shown: str) -> _TaskFile:
+    text = read_text(path, shown)
     try:
-        return msgspec.convert(tomllib.loads(read_text(path, shown)), _TaskFile)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([Problem(shown, None, "", f"not valid TOML: {error}")]) from None
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$.")
-        raise ConfigError([Problem(shown, None, place.rstrip("`"), message)]) from None
+    problems: list[Problem] = []
+    lines = _lines(text)
+    root = Map(1)
+    for field in msgspec.structs.fields(_TaskFile):
+        if field.name in values:
+            root[field.name] = _own(values[field.name], field.name, field.type, lines)
+            root.lines[field.name] = lines.get((field.name, ""), 1)
+    file = Decoder(shown, problems).struct(root, _TaskFile, "", 1)
+    if file is None:
+        raise ConfigError(problems)
+    return file
+
+
+def _own(section: Any, name: str, kind: Any, lines: Mapping[tuple[str, str], int]) -> Any:
+    """A section without the keys of other tools; what is close to a key that is read stays, to be told."""
+    if not isinstance(section, dict) or kind not in (_Limits, _Environment):
+        return section
+    own = Map(lines.get((name, ""), 1))
+    for key, value in section.items():
+        if difflib.get_close_matches(key, kind.__struct_fields__, n=1, cutoff=_CLOSE):
+            own[key] = value
+            own.lines[key] = lines.get((name, key), own.line)
+    return own
+
+
+def _lines(text: str) -> Mapping[tuple[str, str], int]:
+    """The line of each section and of each key in it, as far as they are written in the usual way."""
+    found: dict[tuple[str, str], int] = {}
+    section = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[\s*(\w+)\s*\]", line):
+            section = header[1]
+            found.setdefault((section, ""), number)
+        elif key := re.match(r"\s*(\w+)\s*=", line):
+            found.setdefault((section, key[1]) if section else (key[1], ""), number)
+    return found
 
 
 def _digest(folder: Path) -> str:

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from ci_evals.engine.players import Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Stage, Staged, function_identity
+from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.matrix import Matrix
 from ci_evals.prices import pricer
 from ci_evals.providers.base import Provider, ProviderOptions
@@ -50,19 +51,35 @@ async def opened(
     again in the end.
 
     Raises:
-        ConfigError: one of them cannot be opened.
+        ConfigError: one of them cannot be opened; it tells of all that cannot.
     """
     slots = Slots(suite.max_concurrency)
     async with lent(suite.folder, suite.max_concurrency, files) as lend:
-        for grader in {id(each.grader): each.grader for case in suite.cases for each in case.expect}.values():
-            grader.prepare()
+        problems: list[Problem] = []
+        for each in {id(each.grader): each for case in suite.cases for each in case.expect}.values():
+            with collecting(problems, each.place):
+                each.grader.prepare()
         limits = _limits(suite, matrix)
-        yield Ready(
-            open_lanes(suite, matrix, columns, slots, lend, limits) if calls else (),
-            slots,
-            open_players(suite, limits, lend) if calls else None,
-            open_judges(suite, lend, limits) if judges and suite.asked_models else None,
-        )
+        ready = Ready(slots=slots)
+        with collecting(problems):
+            ready = ready._replace(lanes=open_lanes(suite, matrix, columns, slots, lend, limits) if calls else ())
+        with collecting(problems):
+            ready = ready._replace(players=open_players(suite, limits, lend) if calls else None)
+        if judges and suite.asked_models:
+            with collecting(problems):
+                ready = ready._replace(judges=open_judges(suite, lend, limits))
+        if problems:
+            raise ConfigError(dict.fromkeys(problems))
+        yield ready
+
+
+@contextmanager
+def collecting(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
+    """Go on after what cannot be opened, adding to `problems` why; `place` is where the suite asks for it."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += [problem.seen_from(place) if place else problem for problem in error.problems]
 
 
 class _Limits(NamedTuple):
@@ -110,14 +127,21 @@ def open_lanes(
         ConfigError: a provider cannot be opened.
     """
     clock = asyncio.get_running_loop().time
-    lanes = []
-    stages = open_stages(suite, lend)
+    lanes: list[Lane] = []
+    problems: list[Problem] = []
+    stages: Mapping[str, Stage] = {}
+    with collecting(problems):
+        stages = open_stages(suite, lend)
     for options in suite.providers:
         pace, turn = limits[_group(options)]
+        with collecting(problems, suite.places.get(str(options.name))):
+            provider = opened_provider(options, suite.cases, lend(pace.observe))
+        if problems:
+            continue
         lanes.append(
             Lane(
                 options,
-                staged(options, opened_provider(options, suite.cases, lend(pace.observe)), stages, lend),
+                staged(options, provider, stages, lend),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
                 limit=_workers(options, suite, matrix),
                 retries=_retries(options, suite),
@@ -128,6 +152,8 @@ def open_lanes(
                 clock=clock,
             )
         )
+    if problems:
+        raise ConfigError(problems)
     return lanes
 
 
@@ -138,13 +164,17 @@ def open_stages(suite: Suite, lend: Lend) -> Mapping[str, Stage]:
         ConfigError: a function cannot be imported, or a provider not be opened.
     """
     stages = {}
+    problems: list[Problem] = []
     for name, options in suite.stages.items():
-        if isinstance(options, Python) and options.target == name:
-            provider = options.open(lend(lambda _: None))
-            stages[name] = Stage(name, provider.answer, function_identity(name))
-            continue
-        asked = opened_asked(suite, options, lend)
-        stages[name] = Stage(name, asked.answer, provider_identity(options), asked.price)
+        with collecting(problems, suite.places.get(name)):
+            if isinstance(options, Python) and options.target == name:
+                provider = options.open(lend(lambda _: None))
+                stages[name] = Stage(name, provider.answer, function_identity(name))
+            else:
+                asked = opened_asked(suite, options, lend)
+                stages[name] = Stage(name, asked.answer, provider_identity(options), asked.price)
+    if problems:
+        raise ConfigError(problems)
     return stages
 
 

@@ -14,7 +14,7 @@ from ci_evals.engine.asked import Asked
 from ci_evals.engine.journal import scan
 from ci_evals.engine.lanes import opened_asked
 from ci_evals.engine.resources import lent
-from ci_evals.errors import ProviderError, StorageError, UsageError
+from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.graders.json_text import unfenced
 from ci_evals.model import Case, Request, Result, Variant
 from ci_evals.providers.answer import one_line
@@ -133,12 +133,19 @@ async def _opened(suite: Suite, judge: Judge) -> AsyncIterator[Prefer]:
         if judge.function is not None:
             threads = DaemonThreads()
             lend(lambda _: None).stack.callback(threads.close)
-            yield _by_function(load_target(judge.function, suite.folder), threads)
+            yield _by_function(_function(judge.function, suite.folder), threads)
             return
         options = judge.provider
         assert options is not None
         asked = opened_asked(suite, options, lend, timeout_s=options.timeout_s or suite.timeout_s)
         yield _by_provider(asked, judge.rubric)
+
+
+def _function(target: str, folder: Path) -> Callable[..., object]:
+    try:
+        return load_target(target, folder)
+    except ConfigError as error:
+        raise ConfigError([each.seen_from(Place("--function", None, "")) for each in error.problems]) from error
 
 
 def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Prefer:

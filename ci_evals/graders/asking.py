@@ -14,6 +14,7 @@ class AskingOptions(GraderOptions, frozen=True, kw_only=True):
         provider: which one, by its name among `judges` or `providers`; may be left out if there is one only.
     """
 
+    needs_more: ClassVar[bool] = True
     embeds: ClassVar[bool] = False  # whether it asks for embeddings instead of text
 
     provider: str | None = None

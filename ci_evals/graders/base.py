@@ -17,6 +17,7 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     short: ClassVar[str] = "value"
+    needs_more: ClassVar[bool] = False  # whether it needs something beside the answer: a function, a model
 
     weight: Annotated[float, Meta(ge=0)] = 1.0
 

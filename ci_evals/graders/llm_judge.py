@@ -1,5 +1,6 @@
 """`judge`: a model grades the answer by a rubric."""
 
+import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
@@ -55,6 +56,8 @@ class LlmJudge(AskingOptions, frozen=True):
         found = []
         if self.choices is not None and self.scale is not None:
             found.append("give either `choices` or a `scale`")
+        if close := _ready_name(self.rubric):
+            found.append(f"unknown rubric {quote(self.rubric)}, did you mean {quote(close)}? Else say it in a sentence")
         needs = RUBRICS[self.rubric].needs if self.rubric in RUBRICS else ()
         lacks = (option for option in needs if getattr(self, option) is None)
         found.extend(f"the rubric `{self.rubric}` needs `{option}`" for option in lacks)
@@ -126,6 +129,13 @@ class LlmJudge(AskingOptions, frozen=True):
             f"{count} × {clip(str(each), 60)}" for each, count in counted.most_common() if each != verdict
         )
         return f"{counted[verdict]} of {len(opinions)} judged {shown}" + (f" ({others})" if others else "")
+
+
+def _ready_name(rubric: str) -> str | None:
+    """The ready rubric that a single word was probably meant to name; None for what is one, or says something."""
+    if rubric in RUBRICS or len(rubric.split()) != 1:
+        return None
+    return next(iter(difflib.get_close_matches(rubric.strip().lower(), RUBRICS, n=1, cutoff=0.7)), None)
 
 
 def _order_in(response: Response) -> str | None:

@@ -31,6 +31,7 @@ class Python(GraderOptions, frozen=True):
     """
 
     short: ClassVar[str] = "target"
+    needs_more: ClassVar[bool] = True
 
     target: str
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -46,11 +47,17 @@ class Python(GraderOptions, frozen=True):
         return module_problem(self.target.partition(":")[0], folder)
 
     def prepare(self) -> None:
+        from importlib import import_module
+
+        try:
+            import_module(self.target.partition(":")[0])
+        except (Exception, SystemExit) as error:  # importing runs the user's module, which can raise anything
+            text = f"importing it raised {type(error).__name__}: {' '.join(str(error).split())}"
+            raise ConfigError([Problem(self.target, None, "", text)]) from error
         try:
             _load(self.target)
-        except (Exception, SystemExit) as error:  # importing runs the user's module, which can raise anything
-            text = f"cannot be used: {type(error).__name__}: {error}"
-            raise ConfigError([Problem("expect", None, f"python: {self.target}", text)]) from error
+        except Exception as error:  # so can a `__getattr__` of it
+            raise ConfigError([Problem(self.target, None, "", str(error))]) from error
 
     async def grade(self, answer: Answer) -> Finding:
         import asyncio

@@ -311,3 +311,10 @@ def test_a_case_that_asks_nothing_is_checked_further(project: Project) -> None:
         ["cases[0].expect[0]", "unknown grader 'contians', did you mean 'contains'?"],
         ["cases[0]", "nothing is asked"],
     ]
+
+
+def test_a_misspelt_way_to_name_cases_is_told_with_all_that_there_are(project: Project) -> None:
+    project.suite(cases={"taks": "tasks/**/task.toml"})
+    assert project.problems() == ["evals.yaml:1: cases: unknown key 'taks', did you mean 'tasks'?"]
+    project.suite(cases={"zzz": "x"})
+    assert project.problems() == ["evals.yaml:1: cases: unknown key 'zzz', known: file, tasks"]

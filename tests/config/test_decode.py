@@ -66,7 +66,7 @@ def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer |
         ("table: {k: 5}", 'table.k: expected text or a mapping, got 5: put quotes round it, as in "5"'),
         ("table: {k: {x: a}}", "table.k.x: expected a whole number, got 'a'"),
         ("rates: {k: high}", "rates.k: expected a number, got 'high'"),
-        ("words: []", "words: expected a list of length >= 1, got a list"),
+        ("words: []", "words: expected at least 1 entry, got 0"),
         ("words: [a, 5]", 'words[1]: expected text, got 5: put quotes round it, as in "5"'),
         ("either: [a, 5]", 'either[1]: expected text, got 5: put quotes round it, as in "5"'),
         ("key: sk-123", "key: a key does not belong in the file: name its environment variable, as in ${MY_API_KEY}"),

@@ -139,6 +139,15 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[not_contians: x]", "expect[0]: unknown grader 'not_contians', did you mean 'not_contains'?"),
         ("[not_not_empty: {valeu: true}]", "expect[0].not_not_empty: unknown key 'valeu', did you mean 'value'?"),
         ("[contains: ]", "expect[0].contains: expected text, got nothing"),
+        ("[no_tool_errors: false]", "expect[0].no_tool_errors: expected true, got false"),
+        (
+            "[judge: {rubric: Is it kind?, choices: {a: 1}}]",
+            "expect[0].judge.choices: expected at least 2 entries, got 1",
+        ),
+        (
+            "[judge: pollite]",
+            "expect[0].judge: unknown rubric 'pollite', did you mean 'polite'? Else say it in a sentence",
+        ),
         ("[contains: '']", "expect[0].contains: expected text of length >= 1, got ''"),
         ("[contains: {ignore_case: true}]", "expect[0].contains: the key 'value' is missing"),
         (

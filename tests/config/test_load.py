@@ -165,7 +165,7 @@ def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
 def test_a_report_in_no_format_is_refused(project: Project) -> None:
     project.suite(report={"formats": []})
     (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: report.formats: expected a list of length >= 1")
+    assert problem.startswith("evals.yaml:1: report.formats: expected at least 1 entry, got 0")
 
 
 @pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
@@ -308,3 +308,15 @@ def test_a_bar_is_not_called_unknown_where_a_provider_has_no_name_yet(project: P
         providers=[{"type": "python", "targte": "agent:answer"}], gate={"providers": {"python:agent:answer": 1}}
     )
     assert not [problem for problem in project.problems() if "gate" in problem]
+
+
+def test_a_bar_for_a_label_that_no_classification_lists_is_told(project: Project) -> None:
+    graders = {"label": "refund", "labels": ["refund", "other"]}
+    cases = [{"id": "a", "input": "q", "expect": [{"classify": graders}]}]
+    project.suite(cases=cases, gate={"metrics": {"recall.refnud": 0.9, "recall.other": 0.9, "language/f1.de": 0.9}})
+    assert project.problems() == [
+        "evals.yaml:1: gate.metrics.recall.refnud: unknown label 'refnud', did you mean 'refund'?"
+    ]
+    open_ended = {"id": "b", "turns": [{"user": "q", "expect": [{"classify": "else"}]}]}
+    project.suite(cases=[*cases, open_ended], gate={"metrics": {"recall.refnud": 0.9}})
+    assert project.load().gate is not None

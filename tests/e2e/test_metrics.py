@@ -36,7 +36,7 @@ async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[Repo
         ({"recall.b": 0.99}, "fail", "metric recall.b: 75 % is below the bar of 99 % (95 % sure: at most "),
         ({"recall.a": 1.0}, "pass", "metric recall.a: 100 % meets the bar of 100 %"),
         ({"recall.b": 1.0}, "fail", "metric recall.b: 75 % is below the bar of 100 %"),
-        ({"recall.c": 0.5}, "error", "metric recall.c"),
+        ({"topic/recall.c": 0.5}, "error", "metric topic/recall.c"),
     ],
 )
 async def test_a_metric_is_held_to_its_bar(tmp_path: Path, bars: dict[str, float], status: str, reason: str) -> None:

@@ -184,5 +184,5 @@ def test_a_stage_that_cannot_be_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         project.load()
     first, second = project.problems()
-    assert "provider 'x': before: unknown provider 'y'" in first
-    assert "provider 'x': after: target: there is no module 'nowhere'" in second
+    assert "providers[0].before[0]: unknown provider 'y'" in first
+    assert "providers[0].after[0]: target: there is no module 'nowhere'" in second

@@ -129,15 +129,15 @@ def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        ("own_graders:is_pari", "AttributeError: there is no 'is_pari' in own_graders, did you mean 'is_paris'?"),
-        ("leaving_graders:check", "SystemExit: bye"),
+        ("own_graders:is_pari", "there is no 'is_pari' in own_graders, did you mean 'is_paris'?"),
+        ("leaving_graders:check", "importing it raised SystemExit: bye"),
     ],
 )
 def test_a_function_that_cannot_be_used_names_its_expectation(target: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "leaving_graders.py").write_text("raise SystemExit('bye')")
     with pytest.raises(ConfigError) as caught:
         Python(target=target).prepare()
-    assert str(caught.value) == f"expect: python: {target}: cannot be used: {why}"
+    assert str(caught.value) == f"{target}: {why}"
 
 
 FLAKY = """

@@ -312,3 +312,26 @@ def test_discovered_tasks_are_cases_with_their_verifiers() -> None:
     agent = {"type": "task", "command": [sys.executable, str(folder / "agent.py"), "careful"]}
     report = evaluate_sync(Suite(cases=tasks, providers=agent))
     assert [(run.case, run.status, run.score) for run in report.runs] == [("greeting", "passed", 1.0)]
+
+
+def test_tasks_of_a_folder_that_is_not_there_are_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere: there is no such folder"):
+        discover_tasks(tmp_path / "nowhere")
+
+
+def test_what_is_wrong_in_a_task_file_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_text(
+        "version = '1.0'\n[agent]\ntimout_sec = 5\n[verifier]\ntimeout_sec = 'long'\n"
+        "[environment]\ngpus = 1\nstorage_mb = 5\nmemory = '2G'\ncpus = 0\nsetup_commands = 'make'\n",
+        "utf-8",
+    )
+    with pytest.raises(ConfigError) as caught:
+        discover_tasks(tmp_path)
+    assert [
+        str(problem).partition("task.toml:")[2].partition(", got 'make'")[0] for problem in caught.value.problems
+    ] == [
+        "3: agent: unknown key 'timout_sec', did you mean 'timeout_sec'?",
+        "5: verifier.timeout_sec: expected a number, got 'long'",
+        "10: environment.cpus: expected a number > 0, got 0",
+        "11: environment.setup_commands: expected a list",
+    ]

@@ -239,7 +239,7 @@ def problems(folder: Path, cases: Any = TASKS, **settings: Any) -> str:
 
 def test_what_is_missing_or_wrong_in_a_task_is_told(tmp_path: Path) -> None:
     task = write_task(tmp_path, toml="[agent]\ntimeout_sec = -1\n")
-    assert "tasks/add/task.toml: agent.timeout_sec: Expected `float` > 0.0" in problems(tmp_path)
+    assert "tasks/add/task.toml:3: agent.timeout_sec: expected a number > 0, got -1" in problems(tmp_path)
     (task / "task.toml").write_text("version =")
     assert "tasks/add/task.toml: not valid TOML: Invalid value (at end of document)" in problems(tmp_path)
     (task / "task.toml").write_text("")
