@@ -11,6 +11,7 @@ from ci_evals.config.load import load_suite, suite_of
 from ci_evals.errors import UsageError
 from ci_evals.model import Case as DiscoveredTask
 from ci_evals.rules import Budget, Gate
+from ci_evals.verdict.words import number_of
 
 UNLIMITED = 2**31 - 1
 
@@ -139,7 +140,8 @@ class Suite:
         return self._suite.variants
 
     def __repr__(self) -> str:
-        return f"<Suite {self.name!r}: {len(self.cases)} cases × {len(self.variants)} variants × {self.runs} runs>"
+        sizes = (len(self.cases), "case"), (len(self.variants), "variant"), (self.runs, "run")
+        return f"<Suite {self.name!r}: {' × '.join(number_of(*size) for size in sizes)}>"
 
 
 def _listed(given: Sequence[Answering] | Answering) -> list[Answering]:

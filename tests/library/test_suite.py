@@ -63,6 +63,11 @@ async def test_texts_are_cases_and_run_times_each_in_one_call() -> None:
     assert [(run.case, run.run) for run in report.runs] == [(case, run) for case in ("one", "two") for run in (1, 2, 3)]
 
 
+def test_a_suite_is_shown_with_its_sizes() -> None:
+    suite = Suite(name="s", cases=["one"], providers=[echo, Mock(name="mock")], expect=[Contains("o")], runs=1)
+    assert repr(suite) == "<Suite 's': 1 case × 2 variants × 1 run>"
+
+
 def test_ids_are_made_of_the_input_and_stay_apart() -> None:
     cases = [
         *(Case(input="first line\nsecond", expect=[Contains("x")]) for _ in range(2)),
