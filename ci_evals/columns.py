@@ -30,6 +30,7 @@ class Columns:
         self.budget_violations = 0
         self.judging = Judging()
         self.labelled: dict[tuple[str, str | None, str], Labelled] = {}  # by variant and task
+        self.orders_to_judges: dict[str, int] = {}  # runs by case
         self.grader_scores: dict[tuple[str, str | None, str], list[float]] = {}  # by variant and grader: count, total
 
     def record(self, slot: int, result: Result, offset: int) -> None:
@@ -50,6 +51,8 @@ class Columns:
             self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
         if result.judging is not None:
             self.judging = _sum(self.judging, result.judging)
+        if any(grade.orders_judge for grade in result.grades):
+            self.orders_to_judges[result.case] = self.orders_to_judges.get(result.case, 0) + 1
         for grade in result.grades:
             sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
             sums[0] += 1
@@ -63,6 +66,7 @@ class Columns:
         columns = Columns(new.total)
         columns.budget_violations, columns.grader_scores = self.budget_violations, self.grader_scores
         columns.judging, columns.labelled = self.judging, self.labelled
+        columns.orders_to_judges = self.orders_to_judges
         for cell in range(len(old)):
             start, end, target = old.first_slots[cell], old.first_slots[cell + 1], new.first_slots[cell]
             for name in _PER_SLOT:

@@ -91,7 +91,11 @@ def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: st
     show_envvar=True,
     help="What is printed on stdout.",
 )
-@click.option("--fail-if-worse", is_flag=True, help="Exit 1 if A is preferred beyond what luck explains.")
+@click.option(
+    "--fail-if-worse",
+    is_flag=True,
+    help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
+)
 def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse: bool, **others: Any) -> int:
     """Ask which of two variants is preferred, case by case.
 
@@ -120,4 +124,6 @@ def pairwise(a: str, b: str, config: Path | None, output: str, *, fail_if_worse:
     else:
         suite, prefers = options.suite_named(config, offline=True), Judge(function)
     found = measuring.pairwise(suite, (a, b), others["report"], prefers, world.here(), output)
-    return int(fail_if_worse and found.preference.side == "a")
+    if not fail_if_worse:
+        return 0
+    return int(found.preference.side == "a") if found.preference.has_verdict else 3

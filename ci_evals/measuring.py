@@ -34,7 +34,7 @@ def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, ou
     if output == "json":
         text = render_json(*counted, found.fit)
     else:
-        text = render(*counted, sentence(found.fit, judge_check.BAR, judge_check.FEWEST_LABELS))
+        text = render(*counted, sentence(found.fit, found.table, judge_check.BAR, judge_check.FEWEST_LABELS))
     redactor = Redactor(suite.secrets)
     for told in dict.fromkeys(found.unanswered[:3]):
         say(world.stderr, redactor.clean_text(without_commands(f"no verdict: {told}\n")))

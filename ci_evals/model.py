@@ -62,7 +62,10 @@ class Classified(Struct, frozen=True, omit_defaults=True):
 
 
 class Grade(Struct, frozen=True, omit_defaults=True):
-    """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there."""
+    """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there.
+
+    `orders_judge` is whether the answer seems to give orders to the model that judged it.
+    """
 
     grader: str
     passed: bool
@@ -70,6 +73,7 @@ class Grade(Struct, frozen=True, omit_defaults=True):
     reason: str
     weight: float = USUAL_WEIGHT
     classified: Classified | None = None
+    orders_judge: bool = False
 
 
 class Finding(Struct, frozen=True):
@@ -79,6 +83,7 @@ class Finding(Struct, frozen=True):
     score: float
     reason: str
     classified: Classified | None = None
+    orders_judge: bool = False
 
 
 class Grader(Protocol):

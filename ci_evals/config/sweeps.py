@@ -31,6 +31,9 @@ class Sweeps:
     def points(self, entry: Any, name: str) -> list[Any]:
         """The entries that stand in place of one entry of `providers`; that entry itself if nothing sweeps it."""
         if not isinstance(entry, Map):
+            for index in (index for index, sweep in enumerate(self.entries) if sweep.provider == name):
+                text = f"{name} is an object: write this provider as the mapping of the YAML, or each variant by itself"
+                self.decoder.problem(line_of(self._raw(index), "provider"), f"variants[{index}].provider", text)
             return [entry]
         points = [
             point

@@ -1,6 +1,8 @@
 """Files that answers are made of: kept beside the reports by their content, and out of the journal."""
 
 import mimetypes
+import os
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,13 +33,28 @@ def keep_file(content: Content, folder: Path | None) -> Content:
     path = folder / name
     try:
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(f"{path.suffix}.partial")
-            partial.write_bytes(content.data)
-            partial.replace(path)
+            write_whole(path, content.data)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     return msgspec.structs.replace(content, sha256=digest, size=len(content.data), path=name)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is named after what it is made of: nobody ever sees a part of it, whoever else writes it.
+
+    Raises:
+        OSError: it is not there and cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.urandom(8).hex()}.partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if not path.exists():  # Windows replaces no file that another writer has open; it is the same one
+            raise
 
 
 def keep_files(response: Response, folder: Path | None) -> Response:

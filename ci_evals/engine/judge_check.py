@@ -52,11 +52,13 @@ class Checked(NamedTuple):
         """Whether it is fit to gate; None if there is too little to tell.
 
         It is with at least `FEWEST_LABELS` labels, both verdicts among them, and a kappa whose interval lies from `BAR`
-        on; it is not if the interval lies below.
+        on; it is not if the interval lies below, or if it gave one verdict to everything.
         """
         interval = self.kappa.interval if self.kappa else None
-        if self.table.size < FEWEST_LABELS or interval is None:
+        if self.table.size < FEWEST_LABELS:
             return None
+        if interval is None:
+            return False if self.table.is_one_sided else None
         if interval.lower >= BAR:
             return True
         return False if interval.upper < BAR else None

@@ -252,6 +252,8 @@ class Run:
         started_at, start = time.time(), time.perf_counter()
         try:
             response = await lane.provider.answer(request)
+        except StorageError:
+            raise
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
             latency_s = time.perf_counter() - start
             error = raised if isinstance(raised, ProviderError) else crash(raised)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from ci_evals.engine.files import digest_of, keep_file
+from ci_evals.engine.files import digest_of, keep_file, write_whole
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.base import Provider, ProviderOptions
@@ -154,10 +154,7 @@ def _write(path: Path, made: str | Content) -> None:
     """Note what a stage made; a cache that cannot be written costs time and nothing else."""
     cached = _Cached(made) if isinstance(made, str) else _Cached("", msgspec.structs.replace(made, data=b""))
     with suppress(OSError, UnicodeEncodeError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(msgspec.json.encode(cached))
-        partial.replace(path)
+        write_whole(path, msgspec.json.encode(cached))
 
 
 def function_identity(target: str) -> list[str]:

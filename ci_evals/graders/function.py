@@ -10,6 +10,8 @@ from ci_evals.graders.quoting import clip, show
 from ci_evals.model import Answer, Finding
 
 _TOLERANCE = 1e-9
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 10.0
 
 Judging = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or a mapping."""
@@ -22,19 +24,31 @@ class Judge(NamedTuple):
         name: how reasons and errors call it.
         function: takes the output, and the `Answer` too if it asks for one.
         threshold: the lowest score that passes; 1 when None.
+        retries: how often it is called again after it raised.
     """
 
     name: str
     function: Judging
     threshold: float | None = None
+    retries: int = 0
 
     async def grade(self, answer: Answer) -> Finding:
-        """Call the function, a sync one in a thread.
+        """Call the function, a sync one in a thread, and again while it raises and may be called again.
 
         Raises:
             TypeError: it returned something else than a judgement.
             ValueError: its score is not in [0, 1].
         """
+        import asyncio
+
+        for attempt in range(self.retries):
+            try:
+                return await self._asked(answer)
+            except Exception:  # noqa: BLE001  the user's own: the last one is told
+                await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
+        return await self._asked(answer)
+
+    async def _asked(self, answer: Answer) -> Finding:
         import asyncio
 
         function = self.function
@@ -99,16 +113,24 @@ class FunctionGrader:
         name: the grader's name in reports; the function's own unless given.
         threshold: the lowest score that passes; 1 when None.
         weight: what it counts for in a score.
+        retries: how often it is called again after it raised.
     """
 
     def __init__(
-        self, function: Judging, *, name: str | None = None, threshold: float | None = None, weight: float = 1.0
+        self,
+        function: Judging,
+        *,
+        name: str | None = None,
+        threshold: float | None = None,
+        weight: float = 1.0,
+        retries: int = 0,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or getattr(function, "__name__", None) or type(function).__name__
         self.threshold = threshold
         self.weight = weight
+        self.retries = retries
 
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
@@ -121,7 +143,7 @@ class FunctionGrader:
         """Nothing needs to be made ready."""
 
     async def grade(self, answer: Answer) -> Finding:
-        return await Judge(self.name, self.function, self.threshold).grade(answer)
+        return await Judge(self.name, self.function, self.threshold, self.retries).grade(answer)
 
 
 class ObjectGrader:
@@ -158,7 +180,7 @@ class Not:
 def grader(function: Judging) -> FunctionGrader: ...
 @overload
 def grader(
-    *, name: str | None = None, threshold: float | None = None, weight: float = 1.0
+    *, name: str | None = None, threshold: float | None = None, weight: float = 1.0, retries: int = 0
 ) -> Callable[[Judging], FunctionGrader]: ...
 def grader(function: Judging | None = None, **options: Any) -> FunctionGrader | Callable[[Judging], FunctionGrader]:
     """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or async.
@@ -168,7 +190,7 @@ def grader(function: Judging | None = None, **options: Any) -> FunctionGrader | 
 
     Args:
         function: the function, where `@grader` stands without parentheses.
-        options: `name` in reports, `threshold` for scores, `weight`.
+        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised.
 
     >>> @grader(threshold=0.5)
     ... def is_brief(output: str) -> float:

@@ -31,7 +31,9 @@ async def grade(expectation: Expectation, answer: Answer, models: Models | None 
     if not isinstance(finding, Finding):
         finding = await finding
     passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)
-    return Grade(expectation.name, passed, score, finding.reason, expectation.weight, finding.classified)
+    return Grade(
+        expectation.name, passed, score, finding.reason, expectation.weight, finding.classified, finding.orders_judge
+    )
 
 
 async def grade_all(

@@ -10,7 +10,6 @@ from msgspec import Meta
 from ci_evals.bounds import Fraction
 from ci_evals.errors import GradingError
 from ci_evals.graders.asking import AskingOptions
-from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.injection import talks_to_a_judge
 from ci_evals.graders.judge_request import Brief, judge_request, material_of
 from ci_evals.graders.judge_verdict import Opinion, read_opinion
@@ -107,7 +106,7 @@ class LlmJudge(AskingOptions, frozen=True):
         told = f"{self._tally(opinions, verdict)}: {clip(why, _REASON_CHARACTERS) or 'no reason given'}"
         if order is not None:
             told += f" [the answer seems to give orders to its judge: {quote(order, 100)}]"
-        return holds(told, score) if score >= self.threshold - _TOLERANCE else fails(told, score)
+        return Finding(score >= self.threshold - _TOLERANCE, score, told, orders_judge=order is not None)
 
     def _majority(self, opinions: Sequence[Opinion]) -> str | int:
         """The verdict of most, the lower score where as many say otherwise; on a scale the (lower) median."""

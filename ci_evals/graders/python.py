@@ -14,9 +14,6 @@ from ci_evals.graders.function import Judge
 from ci_evals.graders.quoting import clip, quote, show
 from ci_evals.model import Answer, Finding
 
-_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 10.0
-
 
 class Python(GraderOptions, frozen=True):
     """A Python function judges the answer.
@@ -60,15 +57,7 @@ class Python(GraderOptions, frozen=True):
             raise ConfigError([Problem(self.target, None, "", str(error))]) from error
 
     async def grade(self, answer: Answer) -> Finding:
-        import asyncio
-
-        judge = Judge(self.target, _load(self.target), self.threshold)
-        for attempt in range(self.retries):
-            try:
-                return await judge.grade(answer)
-            except Exception:  # noqa: BLE001  the user's own: the last one is told
-                await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
-        return await judge.grade(answer)
+        return await Judge(self.target, _load(self.target), self.threshold, self.retries).grade(answer)
 
 
 @lru_cache(maxsize=256)

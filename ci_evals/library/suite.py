@@ -11,6 +11,7 @@ from ci_evals.config.load import load_suite, suite_of
 from ci_evals.errors import UsageError
 from ci_evals.model import Case as DiscoveredTask
 from ci_evals.rules import Budget, Gate
+from ci_evals.verdict.words import number_of
 
 UNLIMITED = 2**31 - 1
 
@@ -25,6 +26,7 @@ class Suite:
         name: how the suite is called in reports; its folder's name unless given.
         expect: graders of every case: those of `ci_evals.graders`, functions, or objects with `grade(answer)`.
         judges: models that only graders ask; they are no columns of the matrix.
+        variants: sweeps, each with a `grid` of settings and the name of a `provider` that is given as a mapping.
         prompts: templates to compare, each a text or a mapping with `name`, `system`, `user`; none: the input is sent.
         runs: executions of every cell.
         max_runs: go on up to so many while the verdict is open.
@@ -39,6 +41,7 @@ class Suite:
         label: kept in reports, to group them by.
         confirm_runs: further runs of a case that looks worse than a baseline.
         description: for a reader.
+        report: `formats` of the files in the `out` of `evaluate`; its own `out` is for the command line.
         folder: where relative paths start and `.env` is looked for; the working directory unless given.
         place: the file and line to name in messages; where this is called unless given.
 
@@ -54,6 +57,7 @@ class Suite:
         name: str | None = None,
         expect: Sequence[Expected] = (),
         judges: Sequence[Answering] | Answering = (),
+        variants: Sequence[Mapping[str, Any]] = (),
         prompts: Sequence[str | Mapping[str, Any]] = (),
         runs: int | None = None,
         max_runs: int | None = None,
@@ -68,6 +72,7 @@ class Suite:
         label: str | None = None,
         confirm_runs: int | None = None,
         description: str | None = None,
+        report: Mapping[str, Any] | None = None,
         folder: Path | str | None = None,
         place: tuple[str, int] | None = None,
     ) -> None:
@@ -86,12 +91,14 @@ class Suite:
             "seed": seed,
             "providers": _listed(providers),
             "judges": _listed(judges) or None,
+            "variants": list(variants) or None,
             "prompts": list(prompts) or None,
             "cases": _cases(cases, self._place),
             "expect": list(expect) or None,
             "threshold": threshold,
             "gate": gate,
             "budget": budget,
+            "report": report,
         }
         self._values = {key: value for key, value in given.items() if value is not None}
         self._folder = Path(folder or Path()).resolve()
@@ -139,7 +146,8 @@ class Suite:
         return self._suite.variants
 
     def __repr__(self) -> str:
-        return f"<Suite {self.name!r}: {len(self.cases)} cases × {len(self.variants)} variants × {self.runs} runs>"
+        sizes = (len(self.cases), "case"), (len(self.variants), "variant"), (self.runs, "run")
+        return f"<Suite {self.name!r}: {' × '.join(number_of(*size) for size in sizes)}>"
 
 
 def _listed(given: Sequence[Answering] | Answering) -> list[Answering]:

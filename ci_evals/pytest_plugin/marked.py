@@ -18,12 +18,14 @@ from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
 from ci_evals.reports import terminal
+from ci_evals.reports.text import one_line, without_commands
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import exit_code
 from ci_evals.verdict.pairing import CellKind
 from ci_evals.verdict.sentences import cell_sentence, variant_sentence
 
 _WIDTH = 100
+_LINE_CHARACTERS = 1000
 _SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
 _KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
 
@@ -32,7 +34,7 @@ class Checked(NamedTuple):
     """What became of a test's evaluation.
 
     `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what differs from the
-    baseline, `text` what the command line prints.
+    baseline, `text` the verdict and what the command line prints: pytest's short summary shows its first line.
     """
 
     report: Report
@@ -84,6 +86,7 @@ def checked(report: Report, item: pytest.Item) -> Checked:
     text = terminal.render(summary, width=_WIDTH, color=False)
     figures, _, _ = report.summary().partition("\n")
     line = f"{word}  {verdict.reason}"
+    text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{text}"
     return Checked(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
 
 

@@ -9,12 +9,17 @@ from ci_evals.stats.classification import accuracy
 from ci_evals.stats.intervals import Estimate
 
 
-def sentence(fit: bool | None, bar: float, fewest: int) -> str:  # noqa: FBT001  three answers: yes, no, unknown
+def sentence(fit: bool | None, table: Confusion, bar: float, fewest: int) -> str:  # noqa: FBT001  yes, no, unknown
     """Whether a judge is fit to gate, and why."""
     if fit:
         return f"fit to gate: kappa is at least {bar:g}, beyond doubt"
+    missing = [label for label, count in zip(table.labels, table.true_counts, strict=True) if not count]
+    if fit is None and table.size and missing:
+        return f"too little to tell: people labelled no answer `{missing[0]}`; label some of these too"
     if fit is None:
         return f"too little to tell: label more answers, at least {fewest}, passing and failing ones"
+    if table.is_one_sided:
+        return "not fit to gate: it gave one verdict to everything"
     return f"not fit to gate: kappa is below {bar:g}, beyond doubt"
 
 

@@ -1,6 +1,7 @@
 """What a reader must know of a report beside its verdict: what ended it early, and what is not of this invocation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from ci_evals.model import Judging
@@ -9,6 +10,9 @@ from ci_evals.reports.figures import number_of, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.sentences import baseline_sentence
+from ci_evals.verdict.words import name_of
+
+_MOST_CASES = 5
 
 
 class Note(NamedTuple):
@@ -31,6 +35,8 @@ def notes(report: Report) -> Iterator[Note]:
         yield Note("Recorded", f"{report.columns.recorded:,} of {of} were recorded, no provider was called for them")
     if report.columns.judging.calls:
         yield Note("Judged", _judged(report.columns.judging))
+    if report.columns.orders_to_judges:
+        yield Note("Suspicious", _orders(report.columns.orders_to_judges))
 
 
 def _judged(judging: Judging) -> str:
@@ -40,6 +46,15 @@ def _judged(judging: Judging) -> str:
     cost = usd(judging.cost_usd if priced else None, "cost unknown")
     of = f" for {priced:,} of them" if priced and judging.unpriced else ""
     return f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}"
+
+
+def _orders(runs: Mapping[str, int]) -> str:
+    """`2 answers seem to give orders to their judge: capital`."""
+    count = sum(runs.values())
+    does = "seems to give orders to its judge" if count == 1 else "seem to give orders to their judge"
+    cases = [name_of(case) for case in islice(runs, _MOST_CASES)]
+    cases += [number_of(more, "more case")] if (more := len(runs) - len(cases)) else []
+    return f"{number_of(count, 'answer')} {does}: {', '.join(cases)}"
 
 
 def comparison_notes(summary: Summary) -> Iterator[Note]:

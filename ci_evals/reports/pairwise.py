@@ -9,7 +9,8 @@ from ci_evals.reports.figures import number_of, rate_with_interval
 from ci_evals.reports.json_entries import encode
 from ci_evals.reports.markdown_text import code
 from ci_evals.reports.text import one_line, without_commands
-from ci_evals.verdict.pairwise import CasePreference, Pair, Preference
+from ci_evals.verdict.pairwise import MOST_UNJUDGED, CasePreference, Pair, Preference
+from ci_evals.verdict.words import percent
 
 MAX_CASES = 50
 _NAME_CHARACTERS = 100
@@ -27,13 +28,23 @@ class Comparison(NamedTuple):
     def sentence(self) -> str:
         """What was found, in a line."""
         found = self.preference
+        if not found.has_verdict:
+            return self._no_verdict
         if found.share is None or found.interval is None:
-            return f"no case prefers {self.a} or {self.b}"
+            return f"no case prefers {self.a} or {self.b}: every one is a tie"
         share = rate_with_interval(found.share, found.interval.lower, found.interval.upper)
         told = f"{self.b} is preferred in {share} of the cases that prefer one"
         if found.side == "tie":
             return f"{told}: these cases cannot tell the two apart"
         return f"{told}: {self.a if found.side == 'a' else self.b} is better"
+
+    @property
+    def _no_verdict(self) -> str:
+        pairs = number_of(self.preference.pairs, "pair")
+        if self.preference.unjudged == self.preference.pairs:
+            return f"NO VERDICT: none of {pairs} was judged"
+        judged = self.preference.pairs - self.preference.unjudged
+        return f"NO VERDICT: only {judged:,} of {pairs} were judged, {percent(MOST_UNJUDGED)} may go without"
 
     @property
     def rows(self) -> Sequence[tuple[str, str]]:
@@ -91,7 +102,7 @@ def render_json(comparison: Comparison) -> str:
     document = {
         "a": comparison.a,
         "b": comparison.b,
-        "preferred": found.side,
+        "preferred": found.side if found.has_verdict else None,
         "sentence": comparison.sentence,
         "cases": {"a": found.a, "b": found.b, "ties": found.ties},
         "pairs": found.pairs,

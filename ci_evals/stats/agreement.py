@@ -36,6 +36,11 @@ class Confusion(NamedTuple):
         """How often each label was predicted."""
         return tuple(map(sum, zip(*self.counts, strict=True)))
 
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether one label was predicted for everything although several were true."""
+        return self.size in self.predicted_counts and self.size not in self.true_counts
+
 
 def confusion(pairs: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> Confusion:
     """Count (truth, predicted) pairs. `labels` come first, in their order; others that occur follow sorted."""

@@ -95,10 +95,10 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
         """How many cells were tested."""
         return sum(cell.p is not None for cell in self.cells)
 
-    def of(self, *kinds: CellKind) -> Iterator[CellComparison]:
+    def of(self, *kinds: CellKind) -> Sequence[CellComparison]:
         """The cells of some kinds, the surest first."""
         chosen = [cell for cell in self.cells if cell.kind in kinds]
-        return iter(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
+        return tuple(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
 
     def fallen(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
         """The variants that are worse as a whole; or that are so even without the cells that regressed."""

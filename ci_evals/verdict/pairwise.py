@@ -9,6 +9,10 @@ Side = Literal["a", "b", "tie"]
 Preferred = Literal["first", "second", "tie"]
 
 
+MOST_UNJUDGED = 0.05
+"""The share of pairs that may go without a judgement; with more of them nothing is concluded from the others."""
+
+
 class Pair(NamedTuple):
     """One run of each variant, shown in both orders; None where that order has no preference to be had."""
 
@@ -63,6 +67,11 @@ class Preference(NamedTuple):
     first_unjudged: Pair | None
     share: float | None
     interval: Interval | None
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether enough pairs were judged to conclude anything, be it a tie."""
+        return self.unjudged < self.pairs and self.unjudged <= MOST_UNJUDGED * self.pairs
 
     @property
     def side(self) -> Side:

@@ -251,6 +251,7 @@ async def test_a_judge_of_the_whole_is_shown_the_conversation_of_which_a_turn_ma
         shown = server.seen[0].json["messages"][-1]["content"]
     assert result.status == "failed"
     assert "seems to give orders to its judge" in result.grades[0].reason
+    assert result.grades[0].orders_judge
     material = json.loads(shown.split("\n", 1)[1].rsplit("\n", 1)[0])
     assert material == {
         "conversation": [{"user": "one", "assistant": order}, {"user": "two", "assistant": "Bye."}],

@@ -34,6 +34,8 @@ def check(tmp_path: Path, wrong: int, count: int = 60, *words: str) -> tuple[int
     [
         (1, 60, 0, "fit to gate"),
         (28, 60, 1, "not fit to gate"),
+        (20, 40, 1, "not fit to gate: it gave one verdict to everything"),
+        (10, 20, 3, "too little to tell"),
         (8, 60, 3, "too little to tell"),
         (0, 20, 3, "too little to tell"),
     ],
@@ -44,6 +46,16 @@ def test_a_judge_is_fit_when_it_agrees_beyond_doubt(
     found, printed = check(tmp_path, wrong, count)
     assert found == code, printed
     assert told in printed
+
+
+def test_where_people_gave_one_label_the_other_is_asked_for(tmp_path: Path) -> None:
+    check(tmp_path, 0, 2)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"output": "x", "label": "pass", "case": "c0"}\n' * 40, "utf-8")
+    command = [sys.executable, "-m", "ci_evals", "judge", "check", str(labels), "--suite", str(tmp_path / "evals.yaml")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[-1].startswith("too little to tell: people labelled no answer `fail`")
 
 
 def test_the_figures_are_there_for_scripts(tmp_path: Path) -> None:

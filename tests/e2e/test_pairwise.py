@@ -17,6 +17,11 @@ FUNCTIONS = """\
 def shorter(case, first, second):
     return "first" if len(first.output) < len(second.output) else "second"
 
+def moody(case, first, second):
+    if case.id == "case-0":
+        raise ValueError("not today")
+    return shorter(case, first, second)
+
 async def first(case, first, second):
     return "first"
 
@@ -66,6 +71,9 @@ async def test_a_preference_for_whoever_comes_first_is_nothing_but_flips(tmp_pat
     await recorded(tmp_path)
     document = await found(tmp_path, "short", "long", "--function", "taste_of_tests:first")
     assert (document["flips"], document["cases"]["ties"], document["preferred"]) == (6, 6, "tie")
+    assert document["sentence"] == "no case prefers short or long: every one is a tie"
+    tied = ("short", "long", "--function", "taste_of_tests:first", "--fail-if-worse")
+    assert (await pairwise(tmp_path, *tied)).code == 0
 
 
 async def test_two_reports_are_compared_by_their_paths(tmp_path: Path) -> None:
@@ -86,6 +94,19 @@ async def test_a_function_that_fails_leaves_pairs_without_a_judgement(tmp_path: 
     assert done.code == 0, done.err
     assert "not judged              6 pairs" in done.out
     assert "not judged: case-0: ValueError: no taste" in done.out
+    assert done.out.splitlines()[-1] == "NO VERDICT: none of 6 pairs was judged"
+    gate = ("short", "long", "--function", "taste_of_tests:broken", "--fail-if-worse")
+    assert (await pairwise(tmp_path, *gate)).code == 3
+
+
+async def test_a_function_that_fails_too_often_leaves_no_verdict(tmp_path: Path) -> None:
+    await recorded(tmp_path)
+    gate = ("short", "long", "--function", "taste_of_tests:moody", "--fail-if-worse")
+    done = await pairwise(tmp_path, *gate)
+    assert (done.code, done.out.splitlines()[-1]) == (
+        3,
+        "NO VERDICT: only 5 of 6 pairs were judged, 5 % may go without",
+    )
 
 
 async def judging(request: web.Request) -> web.StreamResponse:
@@ -122,7 +143,7 @@ async def test_a_judge_that_does_not_choose_leaves_the_pair_unjudged(tmp_path: P
         server.answers(Scripted({"choices": [{"message": {"content": "both are fine"}}]}))
         await recorded(tmp_path, providers=[SHORT, LONG, chat(server.url, name="judge")])
         document = await found(tmp_path, "short", "long", "--judge", "judge")
-    assert document["unjudged"] == 6
+    assert (document["unjudged"], document["preferred"]) == (6, None)
 
 
 @pytest.mark.parametrize(

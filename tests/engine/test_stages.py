@@ -12,7 +12,7 @@ from suites import chat, write_suite
 
 from ci_evals.config.load import load_suite
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.errors import ConfigError
+from ci_evals.errors import ConfigError, StorageError
 from ci_evals.execution import execute
 from ci_evals.model import Result
 from ci_evals.order import Order
@@ -161,6 +161,13 @@ async def test_a_stage_that_breaks_is_named(tmp_path: Path, module: str) -> None
     lost = await one(tmp_path, {"type": "python", "target": f"{module}:louder", "before": ["down"]}, down)
     assert lost.error is not None
     assert (lost.status, lost.error.kind) == ("errored", "environment")
+
+
+async def test_a_folder_that_takes_no_files_is_not_the_systems_failure(tmp_path: Path, module: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "files").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot be written"):
+        await one(tmp_path, {"type": "python", "target": f"{module}:agent", "before": [f"{module}:speak"]})
 
 
 async def test_a_model_api_is_not_given_what_it_cannot_read(tmp_path: Path, module: str) -> None:

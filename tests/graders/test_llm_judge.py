@@ -122,6 +122,7 @@ async def test_an_answer_that_gives_orders_changes_nothing_in_the_request_and_is
     assert mark not in injection
     assert "give orders to its judge" in flagged.reason
     assert "give orders" not in plain.reason
+    assert (flagged.orders_judge, plain.orders_judge) == (True, False)
     assert (flagged.passed, flagged.score) == (plain.passed, plain.score)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ci_evals.errors import ConfigError
+from ci_evals.graders.function import grader as graded
 from ci_evals.graders.python import Python
 from ci_evals.model import Answer, Finding
 
@@ -165,3 +166,17 @@ async def test_a_function_that_raises_is_called_again_as_often_as_allowed(
         with pytest.raises(ConnectionError, match=f"lost {calls}"):
             await grader.grade(answer_of())
     assert len(sys.modules[name].calls) == calls
+
+
+async def test_a_decorated_function_that_raises_is_called_again_too(answer_of: AnswerOf) -> None:
+    calls: list[str] = []
+
+    @graded(retries=2)
+    def lost_twice(output: str) -> bool:
+        calls.append(output)
+        if len(calls) < 3:
+            raise ConnectionError
+        return True
+
+    assert (await lost_twice.grade(answer_of())).passed
+    assert len(calls) == 3

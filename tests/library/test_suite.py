@@ -1,6 +1,7 @@
 """A suite written in Python: objects in, the same checks as for a file."""
 
 import asyncio
+import inspect
 import math
 import sys
 from dataclasses import dataclass
@@ -25,9 +26,11 @@ from ci_evals import (
     evaluate,
     evaluate_sync,
     grader,
+    graders,
     provider,
 )
 from ci_evals.config.file_types import CaseEntry
+from ci_evals.config.schema import suite_schema
 from ci_evals.graders import GRADERS, Contains, ContainsAll, Equals, Latency
 from ci_evals.providers import Mock, OpenAI
 
@@ -61,6 +64,39 @@ async def test_cases_graders_and_providers_are_objects() -> None:
 async def test_texts_are_cases_and_run_times_each_in_one_call() -> None:
     report = await evaluate(Suite(cases=["one", "two"], providers=echo, expect=[Contains("o")]), runs=3)
     assert [(run.case, run.run) for run in report.runs] == [(case, run) for case in ("one", "two") for run in (1, 2, 3)]
+
+
+def test_a_sweep_over_an_object_is_told() -> None:
+    (told,) = problems(variants=[{"provider": "echo", "grid": {"retries": [0, 1]}}])
+    assert told.startswith("variants[0].provider: echo is an object: write this provider as the mapping")
+
+
+def test_every_grader_is_public() -> None:
+    assert {cls.__name__ for cls in GRADERS.values()} <= set(graders.__all__)
+
+
+def test_a_suite_takes_every_key_of_a_file() -> None:
+    arguments = inspect.signature(Suite).parameters.keys() - {"folder", "place"}
+    assert arguments == suite_schema()["properties"].keys()
+
+
+async def test_variants_and_formats_are_those_of_a_file(tmp_path: Path) -> None:
+    suite = Suite(
+        cases=["one"],
+        providers=[{"name": "mock", "type": "mock"}],
+        variants=[{"provider": "mock", "grid": {"default": ["a one", "a two"]}}],
+        expect=[Contains("one")],
+        report={"formats": ["junit"]},
+    )
+    report = await evaluate(suite, out=tmp_path)
+    assert sorted(counts.passed for counts in report.by_variant.values()) == [0, 1]
+    assert (tmp_path / "junit.xml").exists()
+    assert not (tmp_path / "summary.md").exists()
+
+
+def test_a_suite_is_shown_with_its_sizes() -> None:
+    suite = Suite(name="s", cases=["one"], providers=[echo, Mock(name="mock")], expect=[Contains("o")], runs=1)
+    assert repr(suite) == "<Suite 's': 1 case × 2 variants × 1 run>"
 
 
 def test_ids_are_made_of_the_input_and_stay_apart() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from factories import report_of
+from factories import grade_of, report_of
 
 from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import markdown
@@ -160,3 +160,12 @@ def test_code_holds_in_a_table_and_in_html() -> None:
 def test_plain_text_notifies_nobody_and_links_to_nothing() -> None:
     assert plain("by @octocat in #12, GH-7") == "by @\u200boctocat in #\u200b12, GH-\u200b7"
     assert plain("https://x.y at deadbeef1") == "https:\u200b//x.y at d\u200beadbee\u200bf1"
+
+
+def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
+    def flagged(result: Result) -> Result:
+        return msgspec.structs.replace(result, grades=(grade_of(orders_judge=result.case == "capital"),))
+
+    shown = text_of(summary_of({"capital": "PP", "river": "P"}, edit=flagged))
+    assert "2 answers seem to give orders to their judge: capital" in shown
+    assert "give orders" not in text_of(summary_of({"capital": "PP"}))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from factories import report_of
+from factories import grade_of, report_of
 from rich.cells import cell_len
 
 from ci_evals.model import Result, RunError, Variant
@@ -150,3 +150,12 @@ def test_the_verdict_comes_last_with_what_to_do(flights: Summary) -> None:
     *_, verdict, hint = text_of(summary_of({"capital": "PF"}), 120).rstrip().split("\n")
     assert verdict.startswith("FAIL  1 of 2 runs failed")
     assert hint.strip().startswith("to let some runs fail")
+
+
+def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
+    def flagged(result: Result) -> Result:
+        return msgspec.structs.replace(result, grades=(grade_of(orders_judge=result.case == "capital"),))
+
+    shown = text_of(summary_of({"capital": "PP", "river": "P"}, edit=flagged))
+    assert "2 answers seem to give orders to their judge: capital" in shown
+    assert "give orders" not in text_of(summary_of({"capital": "PP"}))
