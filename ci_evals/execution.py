@@ -84,8 +84,8 @@ async def execute(
             there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
             journal = (Journal if there else Journal.new)(order.journal, redactor)
             open_files.callback(journal.close)
-            if there:
-                order = msgspec.structs.replace(order, run_id=first_header(order.journal).suite.run_id or order.run_id)
+            if there and (first := first_header(order.journal)) is not None:
+                order = msgspec.structs.replace(order, run_id=first.suite.run_id or order.run_id)
             ledger = Ledger(order, named, journal, matrix, columns, redactor, continued=there)
             stop.report_so_far = lambda: ledger.report(stop.reason)
             phases = Phases(order, ledger, tell, on_result)

@@ -191,14 +191,14 @@ def headers(path: Path) -> tuple[Header, ...]:
     return tuple(_header(line, path, number) for number, line in starting)
 
 
-def first_header(path: Path) -> Header:
-    """The header that a journal starts with.
+def first_header(path: Path) -> Header | None:
+    """The header that a journal starts with; None if a crash cut it off.
 
     Raises:
         StorageError: there is no such file, or it is not a journal.
     """
     number, line = next(_lines(path), (1, b""))
-    return _header(line, path, number)
+    return _header(line, path, number) if line.endswith(b"\n") else None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
