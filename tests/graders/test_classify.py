@@ -111,7 +111,6 @@ async def test_metrics_of_all_runs_are_in_every_report(tmp_path: Path) -> None:
         (5, {"accuracy": 0.9}, "borderline"),
         (15, {"recall.spam": 0.8}, "fail"),
         (15, {"recall.ham": 0.9}, "pass"),
-        (5, {"recall.eggs": 0.5}, "error"),
         (5, {"language/accuracy": 0.5}, "error"),
         (1, {"accuracy": 1.0}, "fail"),
     ],
