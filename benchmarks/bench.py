@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     leave_the_servers_core()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(options.sizes or FULL, Path(folder), without_uvloop(Path(folder)))
+        bench = Bench(options.sizes or FULL, Path(folder), without_extras(Path(folder)))
         warm_up(bench)
         print(f"{machine()}\n\n{HEAD}", flush=True)
         for name in options.rows or ROWS:
@@ -76,11 +76,15 @@ def machine() -> str:
     return f"{version} on {python}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
 
 
-def without_uvloop(folder: Path) -> dict[str, str]:
-    """An environment in which `import uvloop` fails as if it were not installed."""
-    hidden = folder / "without_uvloop"
+EXTRAS = ("uvloop", "opentelemetry")
+
+
+def without_extras(folder: Path) -> dict[str, str]:
+    """An environment in which the extras cannot be imported, as if they were not installed."""
+    hidden = folder / "without_extras"
     hidden.mkdir()
-    (hidden / "uvloop.py").write_text("raise ModuleNotFoundError(name='uvloop')\n")
+    for name in EXTRAS:
+        (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})\n")
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(hidden), os.environ.get("PYTHONPATH"))))}
 
 
