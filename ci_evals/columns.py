@@ -51,15 +51,17 @@ class Columns:
             self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
         if result.judging is not None:
             self.judging = _sum(self.judging, result.judging)
-        if any(grade.orders_judge for grade in result.grades):
-            self.orders_to_judges[result.case] = self.orders_to_judges.get(result.case, 0) + 1
+        orders_judge = False
         for grade in result.grades:
+            orders_judge |= grade.orders_judge
             sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
             sums[0] += 1
             sums[1] += grade.score
             if (found := grade.classified) is not None:
                 key = (result.provider, result.prompt, found.task)
                 self.labelled.setdefault(key, Labelled()).add(result.case, found)
+        if orders_judge:
+            self.orders_to_judges[result.case] = self.orders_to_judges.get(result.case, 0) + 1
 
     def extended(self, old: Matrix, new: Matrix) -> "Columns":
         """The same results in a plan of the same cells with as many runs or more."""

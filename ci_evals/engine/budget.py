@@ -13,6 +13,7 @@ class Spending:
         self.tokens = 0
         self._budget = budget
         self._counts_tokens = budget.max_tokens is not None or budget.per_run.max_tokens is not None
+        self._is_bounded = budget.counts_cost or self._counts_tokens
 
     def add(self, result: Result) -> str | None:
         """Count one finished run; returns why no further run may start, or None."""
@@ -26,7 +27,7 @@ class Spending:
         usage = result.response.usage if result.response else None
         if usage is not None:
             self.tokens += usage.total_tokens
-        return self._reached(result)
+        return self._reached(result) if self._is_bounded else None
 
     def _reached(self, result: Result) -> str | None:
         budget = self._budget

@@ -19,6 +19,7 @@ from ci_evals.errors import ConfigError, Problem, ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, one_line
 from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.deadlines import Deadlines
 from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Response
 
@@ -49,11 +50,11 @@ def open_function(function: _Function, target: str, resources: Resources, *, fac
     resources.stack.callback(threads.close)
     if factory:
         _check_signature(function, target, ())
-        return _Callee(_factory_call(function, threads))
+        return _Callee(_factory_call(function, threads), resources.deadlines)
     if inspect.isclass(function):
         raise _wrong(target, function, "is a class: set `factory: true` for a fresh instance per run")
     _check_signature(function, target, ("input", "request") if _takes_request(function) else ("input",))
-    return _Callee(_call(function, threads))
+    return _Callee(_call(function, threads), resources.deadlines)
 
 
 def open_object(agent: Any, resources: Resources) -> Provider:
@@ -66,14 +67,15 @@ def open_object(agent: Any, resources: Resources) -> Provider:
         value = method(request) if inspect.iscoroutinefunction(method) else await threads.run(lambda: method(request))
         return await value if inspect.isawaitable(value) else value
 
-    return _Callee(call)
+    return _Callee(call, resources.deadlines)
 
 
 class _Callee:
     """Calls the team's code; where opentelemetry-sdk is installed, spans of that code tell steps that it does not."""
 
-    def __init__(self, call: _Call) -> None:
+    def __init__(self, call: _Call, deadlines: Deadlines) -> None:
         self._call = call
+        self._deadlines = deadlines
         self._telemetry = _telemetry()
         if self._telemetry is not None:
             self._telemetry.attach()
@@ -93,9 +95,9 @@ class _Callee:
     async def _answer(self, request: Request) -> Response:
         error: BaseException | None = None
         value: object = None
-        scope = asyncio.timeout(request.timeout_s)
+        deadline = self._deadlines.within(request.timeout_s)
         try:
-            async with scope:
+            with deadline:
                 value = await self._call(request)
         except (KeyboardInterrupt, GeneratorExit):
             raise
@@ -105,7 +107,7 @@ class _Callee:
             error = cancelled
         except BaseException as raised:  # noqa: BLE001  the team's code may raise anything, SystemExit too
             error = raised
-        if scope.expired():
+        if deadline.expired:
             raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
         if isinstance(error, ProviderError):  # it says itself what kind of failure this is
             raise error
