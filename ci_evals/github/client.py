@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from ci_evals.errors import GitHubError, GitHubErrorKind
 from ci_evals.github.answers import read
 from ci_evals.github.context import Context
-from ci_evals.github.patience import Clock, Patience, Refusal, Sleep
+from ci_evals.github.patience import Clock, Patience, Sleep
 from ci_evals.providers.base import Secret
 from ci_evals.providers.wire import readable
 
@@ -74,18 +74,14 @@ class GitHub:
 
     async def create(self, path: str, data: Mapping[str, Any], kind: type[T], what: str) -> T:
         """Post `data`. After an `unreachable` it is not known whether it was created."""
-        attempt = 0
-        while True:
-            attempt += 1
+
+        async def post(_attempt: int) -> T:
             await self.patience.space_writes()
-            try:
-                with self._errors():
-                    answer = await self._api.post(self._url(path), data=data)
-                return read(answer, kind, what)
-            except Refusal as refusal:
-                if not refusal.undone:
-                    raise refusal.final() from refusal
-                await self.patience.wait(refusal, attempt)
+            with self._errors():
+                answer = await self._api.post(self._url(path), data=data)
+            return read(answer, kind, what)
+
+        return await self.patience.insist(post, only_undone=True)
 
     async def edit(
         self, path: str, make: Callable[[], Awaitable[Mapping[str, Any] | None]], kind: type[T], what: str
@@ -94,19 +90,17 @@ class GitHub:
 
         Before each attempt `make` is called anew and directly before the request, so that what it has read is fresh.
         """
-        attempt = 0
-        while True:
-            attempt += 1
+
+        async def patch(_attempt: int) -> T | None:
             await self.patience.space_writes()
             data = await make()
             if data is None:
                 return None
-            try:
-                with self._errors():
-                    answer = await self._api.patch(self._url(path), data=data)
-                return read(answer, kind, what)
-            except Refusal as refusal:
-                await self.patience.wait(refusal, attempt)
+            with self._errors():
+                answer = await self._api.patch(self._url(path), data=data)
+            return read(answer, kind, what)
+
+        return await self.patience.insist(patch)
 
     async def delete(self, path: str) -> None:
         """Delete; what is gone already is no error."""
@@ -133,18 +127,13 @@ class GitHub:
         """Save what `path` redirects to, at most `max_bytes`, into an empty `file`. The token stays with the API."""
         from ci_evals.github import transport
 
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                location = await self._location(path)
-                file.seek(0)
-                file.truncate()
-                await transport.download(self._session, location, file, max_bytes, https=self._https)
-            except Refusal as refusal:
-                await self.patience.wait(refusal, attempt)
-            else:
-                return
+        async def save(_attempt: int) -> None:
+            location = await self._location(path)
+            file.seek(0)
+            file.truncate()
+            await transport.download(self._session, location, file, max_bytes, https=self._https)
+
+        await self.patience.insist(save)
 
     async def _location(self, path: str) -> str:
         """Where `path` redirects to: an address that is valid for a minute only."""

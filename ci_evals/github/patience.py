@@ -4,10 +4,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ci_evals.errors import GitHubError, GitHubErrorKind
 from ci_evals.providers.headers import date_in, number_in, retry_after_s
+
+T = TypeVar("T")
 
 Sleep = Callable[[float], Awaitable[None]]
 Clock = Callable[[], float]
@@ -88,8 +90,27 @@ class Patience:
         self._wrote_at: float | None = None
         self._writing = asyncio.Lock()
 
-    async def wait(self, refusal: Refusal, attempt: int) -> None:
-        """Wait before the next attempt, or raise `GitHubError`: too many attempts, or more waiting than is left."""
+    async def insist(self, call: Callable[[int], Awaitable[T]], *, only_undone: bool = False) -> T:
+        """What `call` returns, which is repeated as long as it raises `Refusal`.
+
+        Args:
+            call: is given the number of the attempt, from 1.
+            only_undone: whether a refused call may have had an effect that is not to be had twice.
+
+        Raises:
+            GitHubError: the last refusal: there were too many, or it asks for more waiting than is left.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await call(attempt)
+            except Refusal as refusal:
+                if only_undone and not refusal.undone:
+                    raise refusal.final() from refusal
+                await self._wait(refusal, attempt)
+
+    async def _wait(self, refusal: Refusal, attempt: int) -> None:
         wait_s = refusal.wait_s if refusal.wait_s is not None else _FIRST_RETRY_S * 2.0 ** (attempt - 1)
         if attempt >= MAX_ATTEMPTS:
             raise refusal.final() from refusal

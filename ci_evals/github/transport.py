@@ -38,19 +38,12 @@ class Transport(GitHubAPI):
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return await self._followed(method, URL(url, encoded=True), headers, body, attempt)
-            except Refusal as refusal:
-                if method not in _REPEATABLE:
-                    raise
-                await self._patience.wait(refusal, attempt)
+        async def ask(attempt: int) -> Reply:
+            return await self._followed(method, URL(url, encoded=True), headers, body, attempt)
 
-    async def _followed(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes, attempt: int
-    ) -> tuple[int, Mapping[str, str], bytes]:
+        return await (self._patience.insist(ask) if method in _REPEATABLE else ask(1))
+
+    async def _followed(self, method: str, url: URL, headers: Mapping[str, str], body: bytes, attempt: int) -> Reply:
         """One attempt; a moved resource is followed, but never to another host."""
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._exchange(method, url, headers, body)
