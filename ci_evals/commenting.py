@@ -254,7 +254,7 @@ def _stamp(context: Context) -> Stamp | None:
     pull = context.pull_request
     if pull is None or context.run_id is None or context.unusable:
         return None
-    return Stamp(context.run_id, context.attempt, pull.head_sha)
+    return Stamp(context.run_id, context.attempt, pull.head.sha)
 
 
 def _unusable(context: Context) -> Commented:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,10 +60,7 @@ class Repository:
         """A push to the pull request that is open on the fake."""
         pull = self.fake.state.pulls[NUMBER]
         run = run or self.fake.state.add_run(sha, head_branch=pull.head_ref, event="pull_request")
-        repo = {"full_name": pull.head_repository} if pull.head_repository else None
-        head = {"sha": sha, "ref": pull.head_ref, "repo": repo}
-        base = {"sha": pull.base_sha, "ref": pull.base_ref, "repo": {"full_name": REPOSITORY}}
-        event = {"pull_request": {"number": NUMBER, "head": head, "base": base}}
+        event = {"pull_request": self.fake.state.pull_answer(replace(pull, head_sha=sha))}
         return await self.job("pull_request", event, run, *arguments, **changes)
 
     async def job(self, name: str, event: Mapping[str, Any], run: StoredRun, *arguments: str, **changes: str) -> Job:

@@ -9,7 +9,7 @@ import comments
 import pytest
 from archives import archive
 from fakes.github import TOKEN, FakeGitHub, github
-from fakes.github_state import FORK, REPOSITORY, Token
+from fakes.github_state import FORK, REPOSITORY, REPOSITORY_ID, Token
 from processes import Finished, ci_evals
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
@@ -41,15 +41,14 @@ def results(folder: Path, summary: Summary) -> Path:
 
 def job(fake: FakeGitHub, folder: Path, *, token: str = TOKEN, run_id: int = 100) -> dict[str, str]:
     """The environment of a job of pull request 7."""
-    side = {"ref": "main", "sha": "b" * 40, "repo": {"full_name": REPOSITORY}}
+    side = {"ref": "main", "sha": "b" * 40, "repo": {"id": REPOSITORY_ID, "full_name": REPOSITORY}}
     event = {"pull_request": {"number": NUMBER, "head": {**side, "ref": "fix", "sha": HEAD}, "base": side}}
     return _environment(fake, folder, "pull_request", event, token) | {"GITHUB_RUN_ID": str(run_id)}
 
 
-def follower(fake: FakeGitHub, folder: Path, run_id: int) -> dict[str, str]:
+def follower(fake: FakeGitHub, folder: Path) -> dict[str, str]:
     """That of a job which follows a run of a fork's pull request."""
-    event = {"workflow_run": {"id": run_id, "event": "pull_request", "head_sha": HEAD, "head_branch": "main"}}
-    return _environment(fake, folder, "workflow_run", event, TOKEN) | {"GITHUB_RUN_ID": "200"}
+    return _environment(fake, folder, "workflow_run", {}, TOKEN) | {"GITHUB_RUN_ID": "200"}
 
 
 def _environment(fake: FakeGitHub, folder: Path, name: str, event: object, token: str) -> dict[str, str]:
@@ -169,7 +168,7 @@ async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
     fake.state.add_artifact(run, archive(files), "ci-evals-results")
     fake.state.add_artifact(run, archive({"report.json": b'{"cells": 7}'}), "ci-evals-broken")
     fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "coverage")
-    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path, run.id))
+    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
 
     (comment,) = posted(fake)
     assert "Owned" not in comment.body
@@ -186,7 +185,7 @@ async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> No
     run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
     fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "flights")
     options = ("--from-run", str(run.id), "--artifact", "fl*", "--dry-run")
-    ended = await ci_evals(tmp_path, "comment", *options, environ=follower(fake, tmp_path, run.id))
+    ended = await ci_evals(tmp_path, "comment", *options, environ=follower(fake, tmp_path))
     assert ended.code == 0, ended.err
     assert "### ✅ Pass · <code>flight agent</code>" in ended.out
     assert posted(fake) == []
@@ -194,7 +193,7 @@ async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> No
 
 async def test_a_run_without_a_pull_request_or_results_says_so(fake: FakeGitHub, tmp_path: Path) -> None:
     run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
-    environ = follower(fake, tmp_path, run.id)
+    environ = follower(fake, tmp_path)
     ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=environ)
     assert (ended.code, "no open pull request" in ended.err) == (1, True)
     open_pull(fake, head_repository=FORK, head_ref="main")

@@ -1,4 +1,4 @@
-"""GitHub's answers, as far as they are read: what is not in this shape is an error and never half believed."""
+"""GitHub's answers and events, as far as they are read: another shape is an error and never half believed."""
 
 from datetime import datetime
 from typing import Any, TypeVar
@@ -20,7 +20,6 @@ class Comment(Struct, frozen=True):
 
     id: int
     html_url: str
-    updated_at: str
     user: User | None = None
     body: str | None = None
 
@@ -40,7 +39,6 @@ class Side(Struct, frozen=True):
 
 class Pull(Struct, frozen=True):
     number: int
-    state: str
     head: Side
     base: Side
 
@@ -67,15 +65,13 @@ class Artifact(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A workflow run. `conclusion` is None until it has concluded; `name` is that of the workflow."""
+    """A workflow run. `name` is that of the workflow."""
 
     id: int
     event: str
     head_sha: str
     html_url: str
-    repository: Repository
     status: str | None = None
-    conclusion: str | None = None
     head_branch: str | None = None
     head_repository: Repository | None = None
     run_attempt: int = 1

@@ -7,38 +7,17 @@ from typing import Any, Final, Literal, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from ci_evals.github.answers import Pull
 from ci_evals.providers.base import Secret
 
 T = TypeVar("T", bound=Struct)
 
-EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "workflow_run", "other"]
+EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "other"]
 
 MAX_EVENT_BYTES: Final = 50 * 1024 * 1024
-_KINDS: Final = frozenset(("pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "workflow_run"))
+_KINDS: Final = frozenset(("pull_request", "push", "merge_group", "schedule", "workflow_dispatch"))
 _TOKENS: Final = ("GITHUB_TOKEN", "GH_TOKEN")
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
-
-
-class PullRequest(Struct, frozen=True, kw_only=True):
-    """A pull request as the event has it. `head_repository` is `owner/name`, None when the fork was deleted."""
-
-    number: int
-    head_sha: str
-    head_ref: str
-    head_repository: str | None
-    base_sha: str
-    base_ref: str
-
-
-class TriggeringRun(Struct, frozen=True, kw_only=True):
-    """The workflow run whose end started a `workflow_run` event."""
-
-    id: int
-    attempt: int
-    event: str
-    head_sha: str
-    head_branch: str | None
-    head_repository: str | None
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -46,33 +25,28 @@ class Context(Struct, frozen=True, kw_only=True):
 
     Args:
         event: what started the workflow; `other` for anything that ci-evals treats as a plain run.
-        event_name: the same as GitHub writes it.
         repository: `owner/name`; None outside of GitHub.
         sha: the commit under test. Of a pull request its head, and not the merge commit that is checked out.
         branch: the branch that a push, schedule or dispatch ran on.
         base_sha: the commit to compare with: of a pull request or merge group its base, of a push the commit before.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
-        job: the job's id, the same for every job of a matrix.
         problem: why the event is not known, in a sentence.
     """
 
     event: EventKind = "other"
-    event_name: str = ""
     repository: str | None = None
     default_branch: str | None = None
     api_url: str = "https://api.github.com"
     server_url: str = "https://github.com"
     run_id: int | None = None
     attempt: int = 1
-    job: str = ""
     workflow: str = ""
     actor: str = ""
     sha: str | None = None
     branch: str | None = None
     base_sha: str | None = None
     base_ref: str | None = None
-    pull_request: PullRequest | None = None
-    triggering_run: TriggeringRun | None = None
+    pull_request: Pull | None = None
     output_path: Path | None = None
     step_summary_path: Path | None = None
     token: Secret | None = None
@@ -83,8 +57,8 @@ class Context(Struct, frozen=True, kw_only=True):
         """Whether the code under test comes from another repository. A deleted one is another, too."""
         if self.pull_request is None or self.repository is None:
             return False
-        head = self.pull_request.head_repository
-        return head is None or head.casefold() != self.repository.casefold()
+        head = self.pull_request.head.repo
+        return head is None or head.full_name.casefold() != self.repository.casefold()
 
     @property
     def is_dependabot(self) -> bool:
@@ -152,23 +126,21 @@ def _event_in(path: str) -> tuple[Mapping[str, Any], str | None]:
 
 def _context_of(environ: Mapping[str, str], name: str, event: Mapping[str, Any], problem: str | None) -> Context:
     usable = name in _KINDS and problem is None
-    facts: dict[str, Any] = _FACTS.get(name, _plain_facts)(event) if usable else {}
+    facts: Mapping[str, Any] = _FACTS[name](event) if usable and name in _FACTS else {}
     ref = environ.get("GITHUB_REF", "")
     on_branch = name in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/")
     repository = environ.get("GITHUB_REPOSITORY", "")
     # A push to the branch is compared with what was there before.
     branch = _branch(ref) if on_branch else None
     return Context(
-        **{"sha": environ.get("GITHUB_SHA") or None, "base_ref": branch} | facts,
+        **{"sha": environ.get("GITHUB_SHA") or None, "base_ref": branch, **facts},
         event=cast("EventKind", name) if usable else "other",
-        event_name=environ.get("GITHUB_EVENT_NAME", ""),
         repository=repository if _is_repository(repository) else None,
         default_branch=_default_branch(event),
         api_url=_url(environ, "GITHUB_API_URL", "https://api.github.com"),
         server_url=_url(environ, "GITHUB_SERVER_URL", "https://github.com"),
         run_id=_number(environ.get("GITHUB_RUN_ID")),
         attempt=_number(environ.get("GITHUB_RUN_ATTEMPT")) or 1,
-        job=environ.get("GITHUB_JOB", ""),
         workflow=environ.get("GITHUB_WORKFLOW", ""),
         actor=environ.get("GITHUB_ACTOR", ""),
         branch=branch,
@@ -179,52 +151,15 @@ def _context_of(environ: Mapping[str, str], name: str, event: Mapping[str, Any],
     )
 
 
-class _Repository(Struct, frozen=True):
-    full_name: str
-
-
-class _Side(Struct, frozen=True):
-    sha: str
-    ref: str
-    repo: _Repository | None = None
-
-
-class _PullRequest(Struct, frozen=True):
-    number: int
-    head: _Side
-    base: _Side
-
-
 class _MergeGroup(Struct, frozen=True):
     head_sha: str
     base_sha: str
     base_ref: str
 
 
-class _WorkflowRun(Struct, frozen=True):
-    id: int
-    event: str
-    head_sha: str
-    head_branch: str | None = None
-    head_repository: _Repository | None = None
-    run_attempt: int = 1
-
-
 def _pull_request_facts(event: Mapping[str, Any]) -> dict[str, Any]:
-    found = _read(event, "pull_request", _PullRequest)
-    return {
-        "sha": found.head.sha,
-        "base_sha": found.base.sha,
-        "base_ref": found.base.ref,
-        "pull_request": PullRequest(
-            number=found.number,
-            head_sha=found.head.sha,
-            head_ref=found.head.ref,
-            head_repository=found.head.repo.full_name if found.head.repo else None,
-            base_sha=found.base.sha,
-            base_ref=found.base.ref,
-        ),
-    }
+    found = _read(event, "pull_request", Pull)
+    return {"sha": found.head.sha, "base_sha": found.base.sha, "base_ref": found.base.ref, "pull_request": found}
 
 
 def _push_facts(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,30 +172,7 @@ def _merge_group_facts(event: Mapping[str, Any]) -> dict[str, Any]:
     return {"sha": found.head_sha, "base_sha": found.base_sha, "base_ref": _branch(found.base_ref)}
 
 
-def _workflow_run_facts(event: Mapping[str, Any]) -> dict[str, Any]:
-    found = _read(event, "workflow_run", _WorkflowRun)
-    head = found.head_repository
-    run = TriggeringRun(
-        id=found.id,
-        attempt=found.run_attempt,
-        event=found.event,
-        head_sha=found.head_sha,
-        head_branch=found.head_branch,
-        head_repository=head.full_name if head else None,
-    )
-    return {"triggering_run": run}
-
-
-def _plain_facts(_event: Mapping[str, Any]) -> dict[str, Any]:
-    return {}
-
-
-_FACTS = {
-    "pull_request": _pull_request_facts,
-    "push": _push_facts,
-    "merge_group": _merge_group_facts,
-    "workflow_run": _workflow_run_facts,
-}
+_FACTS = {"pull_request": _pull_request_facts, "push": _push_facts, "merge_group": _merge_group_facts}
 
 
 def _read(event: Mapping[str, Any], key: str, kind: type[T]) -> T:
