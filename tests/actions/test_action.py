@@ -136,6 +136,29 @@ async def test_the_run_step_does_what_its_inputs_say(repository: Repository, fak
 
 
 @posix
+@pytest.mark.parametrize(("there", "said"), [((1, 2), ""), ((1,), "missing: shard 2/2: its runs are run now\n")])
+async def test_the_merge_step_puts_together_what_shards_have_left(
+    there: tuple[int, ...], said: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    repository.suite()
+    run, event = fake.state.add_run("a" * 40), {"before": "b" * 40}
+    temporary = tmp_path / "runner's temp"
+    downloaded = temporary / "ci-evals-shards"
+    downloaded.mkdir(parents=True)
+    for number in there:
+        shard = await repository.job("push", event, run, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}")
+        shard.results.rename(downloaded / f"ci-evals-shard-{number}")
+    environ = repository.environment("push", event, run, tmp_path) | {"RUNNER_TEMP": str(temporary)}
+    given = inputs_of("merge", **{"extra-args": "--quiet --out merged"})
+    command = as_runner(step("merge", "run")["run"], tmp_path)
+    ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
+    assert (ended.code, ended.err) == (0, said)
+    handed_on = outputs_in(tmp_path / "output")
+    assert (handed_on["verdict"], handed_on["report-path"]) == ("pass", str(tmp_path / "merged" / "report.json"))
+    assert json.loads((tmp_path / "merged" / "report.json").read_bytes())["totals"]["passed"] == 20
+
+
+@posix
 async def test_an_interrupt_of_the_steps_process_leaves_a_report(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from aiohttp import web
-from fakes.github import FakeGitHub
+from fakes.github import FakeGitHub, Fault
 from fakes.github_state import FORK, Token
 from fakes.http_server import serving
 from jobs import Job, Repository
@@ -279,13 +279,24 @@ async def test_without_a_token_the_evals_decide(
 
 
 @pytest.mark.slow  # waits for GitHub to come back, twice
-async def test_without_a_network_the_evals_decide(repository: Repository, fake: FakeGitHub) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "changes", "reason"),
+    [
+        ((), {"GITHUB_API_URL": "http://127.0.0.1:9"}, "no answer from 127.0.0.1"),
+        (("river",), {}, '127.0.0.1 answered 503: {"message": "Unicorn!"'),
+    ],
+)
+async def test_while_github_is_down_the_evals_decide(
+    wrong: tuple[str, ...], changes: dict[str, str], reason: str, repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
-    repository.suite()
-    job = await repository.pull_request(RED, GITHUB_API_URL="http://127.0.0.1:9")
-    assert job.ended.code == 0
-    assert "::warning title=ci-evals::no baseline: " in job.ended.out
-    assert "::warning title=ci-evals::no comment was posted: " in job.ended.out
+    repository.suite(wrong)
+    fake.fails(*[Fault(lambda _method, _path: True, 503, message="Unicorn!")] * 100)
+    job = await repository.pull_request(RED, **changes)
+    assert job.ended.code == len(wrong)
+    for what in ("no baseline", "no comment was posted"):
+        assert f"::warning title=ci-evals::{what}: {reason}" in job.ended.out
+    assert (job.results / "comment.md").exists()
 
 
 async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:
