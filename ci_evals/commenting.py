@@ -2,18 +2,17 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from ci_evals.errors import GitHubError, StorageError
-from ci_evals.github.answers import Run
+from ci_evals.github.answers import Artifact, Run
 from ci_evals.github.archive import FORK_LIMITS
-from ci_evals.github.artifacts import Fetched, NotFetched, fetch_from_run, pull_requests_of, run_of
+from ci_evals.github.artifacts import NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
 from ci_evals.github.client import GitHub, connected
 from ci_evals.github.comment import Contribution, NotPosted, preview, put_section
-from ci_evals.github.comment_body import SectionId, Stamp
+from ci_evals.github.comment_body import MAX_BYTES, SectionId, Stamp
 from ci_evals.github.context import Context
 from ci_evals.recalled import read_summary
 from ci_evals.reports.comment import Comment, Links, progress_text
@@ -23,7 +22,6 @@ from ci_evals.reports.summary import Summary
 Mode = Literal["auto", "new"]
 
 FILE: Final = "comment.md"
-MAX_BYTES: Final = 65_000
 ARTIFACT: Final = "ci-evals-results"
 ARTIFACTS: Final = "ci-evals*"
 """Artifacts with such a name are taken for results."""
@@ -35,19 +33,15 @@ _NOT_POSTED: Final = "no comment was posted"
 
 
 class Place(NamedTuple):
-    """Where a section goes, and what it links to.
+    """Where a section goes.
 
     Args:
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: `auto` keeps one comment for the pull request, `new` makes one for each workflow run.
-        artifact_url: where the results are.
-        report_url: where the report can be read.
     """
 
     part: str = ARTIFACT
     mode: Mode = "auto"
-    artifact_url: str | None = None
-    report_url: str | None = None
 
 
 class Commented(NamedTuple):
@@ -62,7 +56,7 @@ class Commented(NamedTuple):
     note: str | None = None
 
 
-def post_comment(summary: Summary, context: Context, place: Place = Place()) -> Commented:  # noqa: B008  immutable
+def post_comment(summary: Summary, context: Context, place: Place) -> Commented:
     """Put a suite's section into the comment on the pull request that this job is for.
 
     Whatever GitHub or the network do ends in a warning. Without a pull request, nothing is done.
@@ -72,19 +66,10 @@ def post_comment(summary: Summary, context: Context, place: Place = Place()) -> 
         context: the job.
         place: where the section goes.
     """
-    if context.pull_request is None:
-        return Commented(note="no pull request: nothing was posted")
-    number, contribution = context.pull_request.number, _own(summary, context, place)
-    if contribution is None:
-        return _unusable(context)
-
-    async def post(github: GitHub) -> Commented:
-        return await _put(github, number, contribution, place.mode)
-
-    return _asked(context, post)
+    return _post(_own(summary, context, place), context, place.mode)
 
 
-def post_progress(suite: str, context: Context, place: Place = Place()) -> Commented:  # noqa: B008  immutable
+def post_progress(suite: str, context: Context, place: Place) -> Commented:
     """Say in the comment that a run is under way; `post_comment` puts its section in the place of this one.
 
     Args:
@@ -92,18 +77,9 @@ def post_progress(suite: str, context: Context, place: Place = Place()) -> Comme
         context: the job.
         place: where the section goes.
     """
-    if context.pull_request is None:
-        return Commented()
-    number, stamp = context.pull_request.number, _stamp(context)
-    if stamp is None:
-        return _unusable(context)
     text = progress_text(suite, context.run_url)
-    contribution = Contribution(SectionId(suite, context.workflow, place.part), stamp, lambda _max_bytes: text)
-
-    async def post(github: GitHub) -> Commented:
-        return await _put(github, number, contribution, place.mode)
-
-    return _asked(context, post)
+    section = Contribution(SectionId(suite, context.workflow, place.part), _stamp(context), lambda _max_bytes: text)
+    return _post(section, context, place.mode)
 
 
 def comment_on(folder: Path, context: Context, place: Place, dry_run: Callable[[str], None] | None) -> Commented:
@@ -113,47 +89,33 @@ def comment_on(folder: Path, context: Context, place: Place, dry_run: Callable[[
         folder: where report.json is.
         context: the job.
         place: where the section goes.
-        dry_run: told what would be posted, instead of posting it.
+        dry_run: told what would be posted, as far as that is known without asking GitHub, instead of posting it.
 
     Raises:
         StorageError: there is no report, or it is damaged.
     """
     summary = read_summary(folder)
     if dry_run is not None:
-        dry_run(preview_comment(summary, context, place))
+        dry_run(preview(_own(summary, context, place)))
         return Commented()
     if context.problem is not None:
         return Commented(warning=f"{_NOT_POSTED}: {context.problem}")
     return post_comment(summary, context, place)
 
 
-def comment_text(
-    summary: Summary,
-    context: Context,
-    place: Place = Place(),  # noqa: B008  immutable
-    max_bytes: int = MAX_BYTES,
-) -> str:
-    """The section as Markdown, without the hidden markers."""
-    return Comment(summary, _links(context, place)).render(max_bytes)
-
-
-def write_comment(summary: Summary, context: Context, folder: Path, place: Place = Place()) -> Path:  # noqa: B008
+def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
     """Write comment.md for a reader; what posts it elsewhere goes by report.json.
 
     Raises:
         StorageError: it cannot be written.
     """
     path = folder / FILE
+    text = Comment(summary, Links(context.run_url)).render(MAX_BYTES)
     try:
-        path.write_text(comment_text(summary, context, place) + "\n", encoding="utf-8", newline="\n")
+        path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     return path
-
-
-def preview_comment(summary: Summary, context: Context, place: Place = Place()) -> str:  # noqa: B008  immutable
-    """What `post_comment` would post, as far as that can be known without asking GitHub."""
-    return preview(_own(summary, context, place) or _contribution(summary, "", place, Stamp(0, 1, ""), Links()))
 
 
 def comment_from_run(
@@ -177,7 +139,7 @@ def comment_from_run(
         pulls = await pull_requests_of(github, run)
         if not pulls:
             return Commented(warning=f"{_NOT_POSTED}: no open pull request has the commit of run {run_id} as its head")
-        contributions, problems = await _contributions(github, run, artifact)
+        contributions, problems = await _contributions(github, run, artifact or ARTIFACTS)
         outcome = Commented()
         for contribution in contributions:
             if dry_run is not None:
@@ -192,43 +154,32 @@ def comment_from_run(
     return _asked(context, post)
 
 
-async def _contributions(github: GitHub, run: Run, artifact: str | None) -> tuple[list[Contribution], list[str]]:
-    """A section for each report that a run has uploaded, and a sentence for each that cannot be one."""
+async def _contributions(github: GitHub, run: Run, pattern: str) -> tuple[list[Contribution], list[str]]:
+    """A section for each report that a run has uploaded, and a sentence for each artifact that cannot be believed."""
     contributions: list[Contribution] = []
     problems: list[str] = []
+    uploaded = await artifacts_of_run(github, run.id, pattern)
+    if isinstance(uploaded, NothingLeft):
+        return [], [f"{_NOT_POSTED}: {uploaded.reason}"]
     with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
-        found = await fetch_from_run(
-            github, run.id, _first_results(artifact or ARTIFACTS), Path(folder), {REPORT}, FORK_LIMITS
-        )
-        if isinstance(found, NotFetched):
-            return [], [f"{_NOT_POSTED}: {found.reason}"]
-        for fetched in found:
+        for number, artifact in enumerate(uploaded[:MOST_ARTIFACTS]):
             try:
-                contributions.append(_of_artifact(fetched, run))
-            except StorageError as error:
-                problems.append(f"artifact {fetched.artifact.name!r} was left out: {error}")
+                reports = await fetch(github, artifact, Path(folder, str(number)), {REPORT}, FORK_LIMITS)
+                if reports:  # a shard's has none: what it found is in that of the merge
+                    contributions.append(_of_artifact(artifact, reports, run))
+            except (GitHubError, StorageError) as error:
+                problems.append(f"artifact {artifact.name!r} was left out: {error}")
+    if not contributions and not problems:
+        problems.append(f"{_NOT_POSTED}: no artifact {pattern!r} of run {run.id} has a {REPORT}")
     return contributions, problems
 
 
-def _first_results(pattern: str) -> Callable[[str], bool]:
-    """Artifacts with a name of this pattern, up to a number that a workflow may well have."""
-    seen: set[str] = set()
-
-    def wanted(name: str) -> bool:
-        if fnmatchcase(name, pattern) and len(seen) < MOST_ARTIFACTS:
-            seen.add(name)
-        return name in seen
-
-    return wanted
-
-
-def _of_artifact(fetched: Fetched, run: Run) -> Contribution:
+def _of_artifact(artifact: Artifact, reports: Sequence[Path], run: Run) -> Contribution:
     """The section that the report of an artifact makes.
 
     Raises:
-        StorageError: it has no report, or a damaged one.
+        StorageError: it is one of several, or damaged.
     """
-    reports = [file for file in fetched.files if file.name == REPORT]
     if len(reports) != 1:
         raise StorageError(f"it has {len(reports)} files named {REPORT}, and one is needed")
     if (size := reports[0].stat().st_size) > MOST_REPORT_BYTES:
@@ -238,36 +189,33 @@ def _of_artifact(fetched: Fetched, run: Run) -> Contribution:
     except StorageError as error:
         reason = str(error).removeprefix(f"{reports[0]}: ")
         raise StorageError(f"{REPORT} {reason}") from error
-    place = Place(fetched.artifact.name, artifact_url=f"{run.html_url}/artifacts/{fetched.artifact.id}")
-    stamp = Stamp(run.id, run.run_attempt, run.head_sha)
-    return _contribution(summary, run.name or "", place, stamp, Links(run.html_url, place.artifact_url))
+    links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}")
+    section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
+    return Contribution(section, Stamp(run.id, run.run_attempt, run.head_sha), Comment(summary, links).render)
 
 
-def _own(summary: Summary, context: Context, place: Place) -> Contribution | None:
-    """This job's section; None if it cannot be posted."""
-    stamp = _stamp(context)
-    return stamp and _contribution(summary, context.workflow, place, stamp, _links(context, place))
+def _own(summary: Summary, context: Context, place: Place) -> Contribution:
+    """This job's section."""
+    section = SectionId(summary.report.suite.name, context.workflow, place.part)
+    return Contribution(section, _stamp(context), Comment(summary, Links(context.run_url)).render)
 
 
-def _stamp(context: Context) -> Stamp | None:
-    """Which run this is, if it can post."""
+def _stamp(context: Context) -> Stamp:
     pull = context.pull_request
-    if pull is None or context.run_id is None or context.unusable:
-        return None
-    return Stamp(context.run_id, context.attempt, pull.head.sha)
+    return Stamp(context.run_id or 0, context.attempt, pull.head.sha if pull else "")
 
 
-def _unusable(context: Context) -> Commented:
-    return Commented(warning=f"{_NOT_POSTED}: {context.unusable or 'GITHUB_RUN_ID is not set'}")
+def _post(contribution: Contribution, context: Context, mode: Mode) -> Commented:
+    pull = context.pull_request
+    if pull is None:
+        return Commented(note="no pull request: nothing was posted")
+    if reason := context.unusable or (None if context.run_id else "GITHUB_RUN_ID is not set"):
+        return Commented(warning=f"{_NOT_POSTED}: {reason}")
 
+    async def put(github: GitHub) -> Commented:
+        return await _put(github, pull.number, contribution, mode)
 
-def _contribution(summary: Summary, workflow: str, place: Place, stamp: Stamp, links: Links) -> Contribution:
-    id_ = SectionId(summary.report.suite.name, workflow, place.part)
-    return Contribution(id_, stamp, Comment(summary, links).render)
-
-
-def _links(context: Context, place: Place) -> Links:
-    return Links(context.run_url, place.artifact_url, place.report_url)
+    return _asked(context, put)
 
 
 async def _put(github: GitHub, number: int, contribution: Contribution, mode: Mode) -> Commented:

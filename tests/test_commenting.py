@@ -14,7 +14,8 @@ from processes import Finished, ci_evals
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
 
-from ci_evals.commenting import post_progress
+from ci_evals.commenting import Place, post_progress
+from ci_evals.github.archive import FORK_LIMITS
 from ci_evals.github.context import read_context
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import Summary
@@ -88,7 +89,7 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
 async def test_a_section_in_progress_gives_way_to_what_was_found(fake: FakeGitHub, tmp_path: Path) -> None:
     open_pull(fake)
     environ = job(fake, tmp_path)
-    begun = await asyncio.to_thread(post_progress, "flight agent", read_context(environ))
+    begun = await asyncio.to_thread(post_progress, "flight agent", read_context(environ), Place())
     (comment,) = posted(fake)
     assert begun.url == f"https://github.com/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}"
     run = f"https://github.com/{REPOSITORY}/actions/runs/100"
@@ -178,6 +179,30 @@ async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
     assert list(sections(comment)) == ["flight agent"]
     assert ended.code == 1
     assert ended.err.startswith("warning: artifact 'ci-evals-broken' was left out: report.json is no report that")
+
+
+async def test_of_a_matrix_only_the_merged_report_is_posted(fake: FakeGitHub, tmp_path: Path) -> None:
+    open_pull(fake, head_repository=FORK, head_ref="main")
+    run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
+    fake.state.add_artifact(run, archive({"results.jsonl": b"{}"}), "ci-evals-shard-1")
+    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
+    assert (ended.code, f"no artifact 'ci-evals*' of run {run.id} has a report.json" in ended.err) == (1, True)
+    fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "ci-evals-results")
+    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
+    assert (ended.code, ended.err) == (0, "")
+    (comment,) = posted(fake)
+    assert sections(comment)["flight agent"].id.part == "ci-evals-results"
+
+
+async def test_an_artifact_that_is_too_large_keeps_no_other_from_being_posted(fake: FakeGitHub, tmp_path: Path) -> None:
+    open_pull(fake, head_repository=FORK, head_ref="main")
+    run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
+    fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "ci-evals-results")
+    fake.state.add_artifact(run, b"\0" * (FORK_LIMITS.max_archive_bytes + 1), "ci-evals-large")
+    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
+    assert ended.code == 1
+    assert ended.err.startswith("warning: artifact 'ci-evals-large' was left out: the artifact has more than ")
+    assert len(posted(fake)) == 1
 
 
 async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> None:

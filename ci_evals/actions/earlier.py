@@ -1,6 +1,7 @@
 """What earlier runs left behind for this one: the base side of the comparison, a recording, earlier attempts."""
 
 import asyncio
+import glob
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Literal, NamedTuple
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import CiEvalsError, GitHubError, StorageError
 from ci_evals.github import baseline as base_runs
-from ci_evals.github.artifacts import NotFetched, fetch_from_run
+from ci_evals.github.artifacts import NothingLeft, artifacts_of_run, fetch
 from ci_evals.github.client import GitHub, connected
 from ci_evals.github.context import Context
 from ci_evals.redaction import Redactor
@@ -153,14 +154,15 @@ async def _attempts(
 ) -> tuple[tuple[Path, ...], str | None]:
     """The journals of the attempts before, and why there are none."""
     assert context.run_id is not None
+    anew = f"attempt {context.attempt} starts anew"
     try:
-        found = await fetch_from_run(github, context.run_id, artifact, folder)
+        found = await artifacts_of_run(github, context.run_id, glob.escape(artifact))
+        if isinstance(found, NothingLeft):
+            return (), f"{anew}: {found.reason}"
+        journals = tuple(file for file in await fetch(github, found[0], folder) if file.name == JOURNAL)
     except (GitHubError, StorageError) as error:
-        return (), f"attempt {context.attempt} starts anew: {error}"
-    if isinstance(found, NotFetched):
-        return (), f"attempt {context.attempt} starts anew: {found.reason}"
-    journals = tuple(file for each in found for file in each.files if file.name == JOURNAL)
-    return journals, None if journals else f"attempt {context.attempt} starts anew: {artifact} has no {JOURNAL}"
+        return (), f"{anew}: {error}"
+    return journals, None if journals else f"{anew}: {artifact} has no {JOURNAL}"
 
 
 def unusable(folder: Path, suite: str) -> str | None:

@@ -139,7 +139,7 @@ class Job:
         if posted.warning:
             self.warn(posted.warning)
             try:
-                yield f"the comment is left in {write_comment(summary, self.context, self._out, place).name}"
+                yield f"the comment is left in {write_comment(summary, self.context, self._out).name}"
             except CiEvalsError as error:
                 self.warn(str(error))
 

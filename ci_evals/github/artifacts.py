@@ -1,7 +1,8 @@
 """Artifacts of workflow runs: found, downloaded without the token, unpacked without trust."""
 
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,24 +11,14 @@ from ci_evals.github.answers import Artifact, Pull, Run
 from ci_evals.github.archive import OWN_LIMITS, ArchiveLimits, unpack
 from ci_evals.github.client import GitHub
 
-NAMES: Final = frozenset(
-    ("report.json", "results.jsonl", "junit.xml", "summary.md", "report.html", "comment.md", "comment.json")
-)
-"""The files that ci-evals writes; nothing else is taken out of an artifact."""
+NAMES: Final = frozenset(("report.json", "results.jsonl"))
+"""The files that a later run goes by; nothing else is taken out of an artifact."""
 
 MAX_LISTED: Final = 1_000
 
 
-class Fetched(NamedTuple):
-    """An artifact, unpacked into `folder`."""
-
-    artifact: Artifact
-    folder: Path
-    files: tuple[Path, ...]
-
-
-class NotFetched(NamedTuple):
-    """There is nothing to be had. `reason` is a sentence."""
+class NothingLeft(NamedTuple):
+    """A run has left nothing that is still there. `reason` is a sentence."""
 
     reason: str
 
@@ -37,11 +28,24 @@ async def artifacts_named(github: GitHub, name: str) -> tuple[Artifact, ...]:
     return await github.every("actions/artifacts", Artifact, "artifact", key="artifacts", limit=MAX_LISTED, name=name)
 
 
-async def artifacts_of_run(github: GitHub, run_id: int) -> tuple[Artifact, ...]:
-    """Everything that a run has uploaded, in all its attempts, the newest first."""
+async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...] | NothingLeft:
+    """What a run has uploaded under such names, in all its attempts; of each name the newest, and the newest first.
+
+    Args:
+        github: with a token that has `actions: read`.
+        run_id: the workflow run, of this repository.
+        pattern: of the names, as `fnmatch` has it.
+    """
     path = f"actions/runs/{run_id}/artifacts"
-    found = await github.every(path, Artifact, "artifact", key="artifacts", limit=MAX_LISTED)
-    return tuple(sorted(found, key=lambda artifact: -artifact.id))
+    every = await github.every(path, Artifact, "artifact", key="artifacts", limit=MAX_LISTED)
+    matching = [artifact for artifact in every if fnmatchcase(artifact.name, pattern)]
+    newest: dict[str, Artifact] = {}
+    for artifact in sorted(matching, key=lambda artifact: -artifact.id):
+        if not artifact.expired:
+            newest.setdefault(artifact.name, artifact)
+    if newest:
+        return tuple(newest.values())
+    return NothingLeft(f"the artifact {pattern!r} of run {run_id} {'has expired' if matching else 'is not there'}")
 
 
 async def fetch(
@@ -50,8 +54,8 @@ async def fetch(
     folder: Path,
     names: Collection[str] = NAMES,
     limits: ArchiveLimits = OWN_LIMITS,
-) -> Fetched:
-    """Download an artifact and unpack its files of known names into `folder`.
+) -> tuple[Path, ...]:
+    """Download an artifact and unpack its files of known names into `folder`; returns where they are.
 
     Raises:
         GitHubError: it has expired, is too large, or is not what an artifact should be.
@@ -62,48 +66,9 @@ async def fetch(
     try:
         with tempfile.TemporaryFile() as file:
             await github.download(f"actions/artifacts/{artifact.id}/zip", file, limits.max_archive_bytes)
-            files = unpack(file, folder, names, limits)
+            return unpack(file, folder, names, limits)
     except OSError as error:
         raise StorageError(f"{folder}: the artifact cannot be unpacked: {error.strerror}") from error
-    return Fetched(artifact, folder, files)
-
-
-async def fetch_from_run(
-    github: GitHub,
-    run_id: int,
-    wanted: str | Callable[[str], bool],
-    folder: Path,
-    names: Collection[str] = NAMES,
-    limits: ArchiveLimits = OWN_LIMITS,
-) -> tuple[Fetched, ...] | NotFetched:
-    """What a run has uploaded, each artifact in a folder of its own below `folder`.
-
-    In a later attempt of a run this finds what the attempts before have left. Of several with one name the newest
-    is taken.
-
-    Args:
-        github: with a token that has `actions: read`.
-        run_id: the workflow run, of this repository.
-        wanted: the artifact's name, or which names to take.
-        folder: where to; its own folders are numbered from 1.
-        names, limits: what is taken out of them; `FORK_LIMITS` for a run of a pull request.
-
-    Raises:
-        GitHubError, StorageError: as `fetch`.
-    """
-    matches = wanted if callable(wanted) else wanted.__eq__
-    every = [artifact for artifact in await artifacts_of_run(github, run_id) if matches(artifact.name)]
-    newest = {artifact.name: artifact for artifact in reversed(every) if not artifact.expired}
-    if not newest:
-        state = "has expired" if every else "is not there"
-        called = f" {wanted!r}" if isinstance(wanted, str) else ""
-        return NotFetched(f"the artifact{called} of run {run_id} {state}")
-    return tuple(
-        [
-            await fetch(github, newest[name], folder / str(number), names, limits)
-            for number, name in enumerate(sorted(newest), start=1)
-        ]
-    )
 
 
 async def run_of(github: GitHub, run_id: int) -> Run:

@@ -61,11 +61,6 @@ class NotPosted(NamedTuple):
     reason: str
 
 
-def alternatives(*texts: str) -> Render:
-    """Renders by picking the first text that fits, the last one if none does: give the longest first."""
-    return lambda max_bytes: next((text for text in texts if fits(text, max_bytes)), texts[-1])
-
-
 def preview(contribution: Contribution) -> str:
     """The comment as it would be without any other section in it, which is when no short form is needed beside it."""
     write = uuid4().hex
@@ -78,7 +73,6 @@ async def put_section(
     contribution: Contribution,
     *,
     mode: Literal["auto", "new"] = "auto",
-    author: str | None = None,
 ) -> Posted | NotPosted:
     """Put a section into the pull request's comment, which is created if there is none.
 
@@ -87,14 +81,13 @@ async def put_section(
         pull_request: its number.
         contribution: the section.
         mode: `auto` keeps one comment for the pull request, `new` makes one for each workflow run.
-        author: the login that comments are made under, where it is neither the token's user nor GitHub Actions.
 
     Raises:
         GitHubError: anything else that keeps the comment from being written.
     """
     scope = "" if mode == "auto" else f"run {contribution.stamp.run_id}"
     try:
-        login = author or await github.login() or ACTIONS_LOGIN
+        login = await github.login() or ACTIONS_LOGIN
         thread = _Thread(github, pull_request, scope, login, contribution)
         return await thread.put()
     except GitHubError as error:
@@ -176,7 +169,7 @@ class _Thread:
         path = f"issues/{self._number}/comments"
         every = await self._github.every(path, Comment, "comment")
         every += await self._unlisted(every)
-        own = [comment for comment in every if comment.user and _same_login(comment.user.login, self._login)]
+        own = [comment for comment in every if comment.user and comment.user.login == self._login]
         found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
         return sorted((each for each in found if each.body.scope == self._scope), key=lambda each: each.comment.id)
 
@@ -213,7 +206,7 @@ class _Thread:
         self._seen = write
         self._created.add(comment.id)
         if comment.user:
-            self._login = comment.user.login  # other GitHub Apps have other names
+            self._login = comment.user.login  # other GitHub Apps have other names: now older ones are found, too
 
     async def _edit(self, id: int) -> None:  # noqa: A002  the field's own name
         path = f"issues/comments/{id}"
@@ -267,7 +260,3 @@ def rendered(contribution: Contribution, others: Sequence[Section], write: str) 
 
 def _section_in(body: Body, id: SectionId) -> Section | None:  # noqa: A002  the field's own name
     return next((section for section in body.sections if section.id == id), None)
-
-
-def _same_login(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold()

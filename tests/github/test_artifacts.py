@@ -9,28 +9,28 @@ from fakes.github_state import FORK, Token
 from pulls import HEAD, open_pull
 
 from ci_evals.errors import GitHubError, StorageError
-from ci_evals.github.archive import ArchiveLimits
-from ci_evals.github.artifacts import Fetched, NotFetched, fetch, fetch_from_run, pull_requests_of, run_of
+from ci_evals.github.archive import OWN_LIMITS, ArchiveLimits
+from ci_evals.github.artifacts import NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
 from ci_evals.github.client import GitHub
 
 
-async def fetched(client: GitHub, run_id: int, folder: Path, wanted: str = "evals") -> tuple[Fetched, ...]:
-    found = await fetch_from_run(client, run_id, wanted, folder)
-    assert not isinstance(found, NotFetched), found
-    return found
+async def fetched(client: GitHub, run_id: int, folder: Path, limits: ArchiveLimits = OWN_LIMITS) -> tuple[Path, ...]:
+    """The files of a run's newest artifact called evals."""
+    found = await artifacts_of_run(client, run_id, "evals")
+    assert not isinstance(found, NothingLeft), found
+    return await fetch(client, found[0], folder, limits=limits)
 
 
 async def test_a_download_leaves_the_token_behind(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive())
-    (found,) = await fetched(client, run.id, tmp_path)
-    assert [path.read_bytes() for path in found.files] == [REPORT]
+    assert [path.read_bytes() for path in await fetched(client, run.id, tmp_path)] == [REPORT]
     (headers,) = fake.storage_requests
     assert "Authorization" not in headers
     assert TOKEN not in str(headers)
 
 
-async def test_the_newest_of_a_name_is_taken_and_each_name_has_its_own_folder(
+async def test_the_newest_of_each_name_that_matches_is_taken_the_newest_first(
     fake: FakeGitHub, client: GitHub, tmp_path: Path
 ) -> None:
     run = fake.state.add_run(HEAD)
@@ -38,25 +38,25 @@ async def test_the_newest_of_a_name_is_taken_and_each_name_has_its_own_folder(
     fake.state.add_artifact(run, archive({"results.jsonl": b"attempt 2"}), "shard-1")
     fake.state.add_artifact(run, archive({"results.jsonl": b"other"}), "shard-2")
     fake.state.add_artifact(run, archive({"results.jsonl": b"unrelated"}), "logs")
-    found = await fetch_from_run(client, run.id, lambda name: name.startswith("shard-"), tmp_path)
-    assert not isinstance(found, NotFetched)
-    assert [each.artifact.name for each in found] == ["shard-1", "shard-2"]
-    assert [each.files[0].read_bytes() for each in found] == [b"attempt 2", b"other"]
-    assert len({each.folder for each in found}) == 2
+    found = await artifacts_of_run(client, run.id, "shard-*")
+    assert not isinstance(found, NothingLeft)
+    assert [artifact.name for artifact in found] == ["shard-2", "shard-1"]
+    files = [file for artifact in found for file in await fetch(client, artifact, tmp_path / artifact.name)]
+    assert [file.read_bytes() for file in files] == [b"other", b"attempt 2"]
 
 
-async def test_an_artifact_of_another_run_is_not_taken(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_an_artifact_of_another_run_is_not_taken(fake: FakeGitHub, client: GitHub) -> None:
     run, other = fake.state.add_run(HEAD), fake.state.add_run(HEAD)
     fake.state.add_artifact(other, archive())
-    found = await fetch_from_run(client, run.id, "evals", tmp_path)
-    assert found == NotFetched(f"the artifact 'evals' of run {run.id} is not there")
+    found = await artifacts_of_run(client, run.id, "evals")
+    assert found == NothingLeft(f"the artifact 'evals' of run {run.id} is not there")
 
 
-async def test_an_expired_artifact_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_an_expired_artifact_is_a_reason(fake: FakeGitHub, client: GitHub) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive(), expired=True)
-    found = await fetch_from_run(client, run.id, "evals", tmp_path)
-    assert isinstance(found, NotFetched)
+    found = await artifacts_of_run(client, run.id, "evals")
+    assert isinstance(found, NothingLeft)
     assert "expired" in found.reason
 
 
@@ -86,7 +86,7 @@ async def test_an_artifact_over_the_limit_is_not_downloaded(fake: FakeGitHub, cl
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive({"report.json": bytes(range(256)) * 20}, method=0))
     with pytest.raises(GitHubError) as caught:
-        await fetch_from_run(client, run.id, "evals", tmp_path, limits=ArchiveLimits(1_000, 1_000, 10))
+        await fetched(client, run.id, tmp_path, ArchiveLimits(1_000, 1_000, 10))
     assert caught.value.kind == "too_large"
     assert not fake.storage_requests
 
