@@ -280,19 +280,19 @@ async def test_without_a_token_the_evals_decide(
 
 @pytest.mark.slow  # waits for GitHub to come back, twice
 @pytest.mark.parametrize(
-    ("wrong", "changes", "reason"),
+    ("wrong", "url", "reason"),
     [
-        ((), {"GITHUB_API_URL": "http://127.0.0.1:9"}, "no answer from 127.0.0.1"),
-        (("river",), {}, '127.0.0.1 answered 503: {"message": "Unicorn!"'),
+        ((), "http://127.0.0.1:9", "no answer from 127.0.0.1"),
+        (("river",), "", '127.0.0.1 answered 503: {"message": "Unicorn!"'),
     ],
 )
 async def test_while_github_is_down_the_evals_decide(
-    wrong: tuple[str, ...], changes: dict[str, str], reason: str, repository: Repository, fake: FakeGitHub
+    wrong: tuple[str, ...], url: str, reason: str, repository: Repository, fake: FakeGitHub
 ) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite(wrong)
     fake.fails(*[Fault(lambda _method, _path: True, 503, message="Unicorn!")] * 100)
-    job = await repository.pull_request(RED, **changes)
+    job = await repository.pull_request(RED, GITHUB_API_URL=url or fake.api_url)
     assert job.ended.code == len(wrong)
     for what in ("no baseline", "no comment was posted"):
         assert f"::warning title=ci-evals::{what}: {reason}" in job.ended.out
