@@ -16,4 +16,5 @@ class Latency(GraderOptions, frozen=True):
     def grade(self, answer: Answer) -> Finding:
         passed = answer.latency_s <= self.value
         relation = "within" if passed else "more than"
-        return all_or_nothing(passed, f"took {answer.latency_s:.3g} s, {relation} the {self.value:g} s allowed")
+        took = f"{round(answer.latency_s, 3):g} s"
+        return all_or_nothing(passed, f"took {took}, {relation} the {self.value:g} s allowed")

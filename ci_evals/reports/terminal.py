@@ -208,19 +208,17 @@ def _failed(mark: str, style: str, summary: Summary) -> Shown:
     return shown
 
 
-def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Text:
-    """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`."""
+def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> RenderableType:
+    """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`; further lines stand below the name."""
     case = cell.judged.case
     several = len(summary.report.matrix.variants) > 1
     of = f" on {one_line(str(cell.judged.variant), _NAME_CHARACTERS)}" if several else ""
     was = f" (was {one_line(cell.renamed_from, _NAME_CHARACTERS)})" if cell.renamed_from else ""
     told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
-    return Text.assemble(
-        (f"{mark} ", style),
-        (one_line(case.id, _NAME_CHARACTERS), "bold"),
-        f"{of}{was}: {told}",
-        (f"  {_place(case)}", "dim"),
-    )
+    name, place = one_line(case.id, _NAME_CHARACTERS), _place(case)
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_row(Text(mark, style=style), Text.assemble((name, "bold"), f"{of}{was}: {told}", (f"  {place}", "dim")))
+    return line
 
 
 def _rosters(lists: Sequence[Roster]) -> Iterator[RenderableType]:

@@ -14,7 +14,12 @@ AnswerOf = Callable[..., Answer]
 
 @pytest.mark.parametrize(
     ("latency_s", "passed", "reason"),
-    [(5.0, True, "took 5 s, within the 5 s allowed"), (7.25, False, "took 7.25 s, more than the 5 s allowed")],
+    [
+        (5.0, True, "took 5 s, within the 5 s allowed"),
+        (7.25, False, "took 7.25 s, more than the 5 s allowed"),
+        (0.00123456, True, "took 0.001 s, within the 5 s allowed"),
+        (1234.5, False, "took 1234.5 s, more than the 5 s allowed"),
+    ],
 )
 def test_latency_is_held_to_seconds(latency_s: float, passed: bool, reason: str, answer_of: AnswerOf) -> None:
     finding = Latency(value=5).grade(answer_of(latency_s=latency_s))
