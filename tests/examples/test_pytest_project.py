@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2] / "examples" / "pytest_project"
 
 @pytest.mark.parametrize(("arguments", "passed"), [((), 3), (("test_agent.py", "evals.yaml"), 5), (("evals.yaml",), 2)])
 def test_the_project_passes(arguments: tuple[str, ...], passed: int, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(PROJECT)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *arguments, f"--evals-report={tmp_path}"],
         cwd=PROJECT,
