@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from ci_evals.errors import GitHubError
-from ci_evals.github.answers import Artifact, ArtifactRun, Commit, Comparison, Run
+from ci_evals.github.answers import Artifact, ArtifactRun, Commit, Comparison
 from ci_evals.github.artifacts import MAX_LISTED, artifacts_named, fetch, run_of
 from ci_evals.github.client import GitHub
+from ci_evals.verdict.words import duration, number_of
 
 Accept = Callable[[Path], str | None]
 """From the folder of an unpacked artifact to why it is no use as a baseline; None if it is."""
@@ -45,8 +46,6 @@ class Baseline(NamedTuple):
     """
 
     folder: Path
-    run_id: int
-    run_url: str
     sha: str
     base_ref: str
     how: How
@@ -54,14 +53,14 @@ class Baseline(NamedTuple):
     created_at: datetime | None
 
     def sentence(self, now: datetime) -> str:
-        """What was taken and how old it is: `compared with main at 1a2b3c4 (the merge base), 3 hours old`."""
-        age = f", {_age((now - self.created_at).total_seconds())} old" if self.created_at else ""
+        """What was taken and how old it is: `compared with main at 1a2b3c4 (the merge base), 3 h old`."""
+        age = f", {duration(max(0.0, (now - self.created_at).total_seconds()))} old" if self.created_at else ""
         return f"compared with {self.base_ref} at {self.sha[:7]} ({self._place}){age}"
 
     @property
     def _place(self) -> str:
         if self.how == "history":
-            return f"{self.behind} {'commit' if self.behind == 1 else 'commits'} before the one it is based on"
+            return f"{number_of(self.behind or 0, 'commit')} before the one it is based on"
         return {"merge_base": "the merge base", "base": "its base"}.get(self.how, "the newest there is")
 
 
@@ -106,19 +105,19 @@ async def _found(github: GitHub, search: Search, folder: Path, accept: Accept) -
     failed = False
     for number, candidate in enumerate(_in_order(fresh, history, "merge_base" if search.head_sha else "base"), start=1):
         target = folder / str(number)
-        outcome = await _tried(github, candidate, target, accept)
-        if isinstance(outcome, Run):
-            return _baseline(candidate, outcome, target, search)
-        failed |= isinstance(outcome, GitHubError) and outcome.kind != "missing"
-        refused.append(f"run {candidate.run.id}: {outcome}")
+        refusal = await _tried(github, candidate, target, accept)
+        if refusal is None:
+            return _baseline(candidate, target, search)
+        failed |= isinstance(refusal, GitHubError) and refusal.kind != "missing"
+        refused.append(f"run {candidate.run.id}: {refusal}")
         if number == MAX_TRIED:
             break
     reason = f"no baseline: none of the last reports of {search.base_ref} can be used ({'; '.join(refused)})"
     return NoBaseline(reason, failed)
 
 
-async def _tried(github: GitHub, candidate: _Candidate, target: Path, accept: Accept) -> Run | str | GitHubError:
-    """The run of a candidate that is taken; else why it is not, or what GitHub refused."""
+async def _tried(github: GitHub, candidate: _Candidate, target: Path, accept: Accept) -> str | GitHubError | None:
+    """Why a candidate is not taken, or what GitHub refused; None if it is taken."""
     try:
         run = await run_of(github, candidate.run.id)
         if run.status != "completed":
@@ -130,7 +129,7 @@ async def _tried(github: GitHub, candidate: _Candidate, target: Path, accept: Ac
         if error.kind in ("rate_limited", "unreachable"):
             raise
         return error
-    return accept(target) or run
+    return accept(target)
 
 
 def _is_of_branch(artifact: Artifact, branch: str) -> bool:
@@ -179,22 +178,12 @@ def _why_none(search: Search, every: Sequence[Artifact], trusted: Sequence[Artif
     return f"no baseline: there is no artifact {search.artifact!r} yet; the first run on {search.base_ref} makes one"
 
 
-def _baseline(candidate: _Candidate, run: Run, folder: Path, search: Search) -> Baseline:
+def _baseline(candidate: _Candidate, folder: Path, search: Search) -> Baseline:
     return Baseline(
         folder=folder,
-        run_id=run.id,
-        run_url=run.html_url,
         sha=candidate.run.head_sha,
         base_ref=search.base_ref,
         how=candidate.how,
         behind=candidate.behind,
         created_at=candidate.artifact.created_at,
     )
-
-
-def _age(seconds: float) -> str:
-    """The largest whole unit: `3 hours`."""
-    for unit, length_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if (number := int(seconds // length_s)) >= 1:
-            return f"{number} {unit if number == 1 else unit + 's'}"
-    return "less than a minute"

@@ -61,7 +61,7 @@ class TestOfAPullRequest:
         assert (baseline.sha, baseline.how, baseline.behind) == (BASE, "merge_base", 0)
         assert baseline.created_at is not None
         later = baseline.created_at + timedelta(hours=3, minutes=5)
-        assert baseline.sentence(later) == f"compared with main at {BASE[:7]} (the merge base), 3 hours old"
+        assert baseline.sentence(later) == f"compared with main at {BASE[:7]} (the merge base), 3 h old"
 
     async def test_else_the_nearest_before_it(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
         for sha in (MAIN[60], MAIN[67], MAIN[75]):
