@@ -195,7 +195,7 @@ def carry_out(order: Order, world: World, appearance: Appearance, posting: Posti
 
     def clean(printed: str) -> str:
         text = conclusion.redactor.clean_text(printed)
-        return without_commands(text.replace("\r", "\n")) if job else text
+        return without_commands(text) if job else text
 
     async def phase(stop: Stop) -> Report:
         if appearance.quiet:

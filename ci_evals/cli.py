@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from ci_evals import __version__, judging_commands, report_commands, run_commands, streams, suite_commands
+from ci_evals import __version__, judging_commands, report_commands, run_commands, streams, suite_commands, world
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 
 MAX_PROBLEMS_SHOWN = 50
@@ -87,16 +87,16 @@ def _print_problems(error: ConfigError, folders: Iterable[Path]) -> None:
 
 def _tell(text: str, folders: Iterable[Path]) -> None:
     text = _without_secrets(text, folders)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
+    if world.in_actions(os.environ):
         from ci_evals.reports.text import without_commands
 
-        text = without_commands(text.replace("\r", "\n"))  # an error may quote a dataset or an answer
+        text = without_commands(text)  # an error may quote a dataset or an answer
     streams.say(sys.stderr, text + "\n")
 
 
 def _tell_actions(text: str, folders: Iterable[Path]) -> None:
     """In a job of GitHub Actions, show an error on the workflow run's page, and hand on that there is no verdict."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
+    if not world.in_actions(os.environ):
         return
     from ci_evals.github.commands import command
     from ci_evals.github.outputs import write_outputs

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ci_evals import world
+
 if TYPE_CHECKING:
     from ci_evals.actions.earlier import Wanted
     from ci_evals.engine.shards import Shard
@@ -45,7 +47,7 @@ def to_wanted(_context: click.Context, _option: click.Parameter, value: tuple[st
     """`auto`, `none`, or paths; where none is given, what is usual here."""
     value = tuple(filter(None, value))
     if not value:
-        return "auto" if os.environ.get("GITHUB_ACTIONS") == "true" else "none"
+        return "auto" if world.in_actions(os.environ) else "none"
     for word in ("auto", "none"):
         if word in value:
             if len(value) > 1:

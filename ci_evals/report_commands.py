@@ -166,11 +166,11 @@ def _print(text: str, output: "ReportFormat") -> None:
 
 def _inert(text: str) -> str:
     """In a log of GitHub Actions nothing in it is taken for a workflow command."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
+    if not world.in_actions(os.environ):
         return text
     from ci_evals.reports.text import without_commands
 
-    return without_commands(text.replace("\r", "\n"))
+    return without_commands(text)
 
 
 def _appearance() -> tuple[int, bool]:

@@ -158,7 +158,7 @@ def _suite_of_job(config: Path | None, overrides: Mapping[str, Any], *, offline:
 
 
 def _without_secrets_here() -> bool:
-    if os.environ.get("GITHUB_ACTIONS") != "true":
+    if not world.in_actions(os.environ):
         return False
     from ci_evals.github.context import read_context
 

@@ -23,6 +23,11 @@ class Appearance(NamedTuple):
     quiet: bool = False
 
 
+def in_actions(environ: Mapping[str, str]) -> bool:
+    """Whether this is a job of GitHub Actions."""
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
 def here() -> World:
     """This process, with what its streams and its environment are now."""
     return World(os.environ, Path(), sys.stdout, sys.stderr)

@@ -10,7 +10,7 @@ from ci_evals.actions.remarks import remarks
 from ci_evals.errors import CiEvalsError
 from ci_evals.github.annotations import annotation_commands
 from ci_evals.github.commands import command
-from ci_evals.github.context import in_actions, read_context
+from ci_evals.github.context import read_context
 from ci_evals.github.outputs import append_summary, write_outputs
 from ci_evals.redaction import Redactor
 from ci_evals.report import Report
@@ -20,10 +20,11 @@ from ci_evals.reports.summary import Summary
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import FailOn
+from ci_evals.verdict.scopes import STATUS_WORDS
+from ci_evals.world import in_actions
 
 ARTIFACT = "ci-evals-results"
 _SIGNALS = frozenset(("SIGINT", "SIGTERM"))
-_WORDS = {"pass": "PASS", "borderline": "BORDERLINE", "fail": "FAIL", "error": "NO VERDICT"}
 
 CommentMode = Literal["auto", "off", "new"]
 
@@ -114,7 +115,7 @@ class Job:
         if summary.report.interrupted not in _SIGNALS:
             lines.extend(self._post(summary))
         verdict = summary.verdict
-        lines.append(f"{_WORDS[verdict.status]}: {verdict.reason}")
+        lines.append(f"{STATUS_WORDS[verdict.status]}: {verdict.reason}")
         self.say(lines)
 
     def say(self, lines: Iterable[str]) -> None:

@@ -37,7 +37,7 @@ class Log:
     def say(self, lines: Iterable[str]) -> None:
         """Print lines that the runner takes for nothing but text."""
         text = "".join(f"{line}\n" for line in lines)
-        say(self._stream, without_commands(text.replace("\r", "\n")))
+        say(self._stream, without_commands(text))
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

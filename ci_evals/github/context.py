@@ -91,10 +91,6 @@ class Context(Struct, frozen=True, kw_only=True):
         return None
 
 
-def in_actions(environ: Mapping[str, str]) -> bool:
-    return environ.get("GITHUB_ACTIONS") == "true"
-
-
 def read_context(environ: Mapping[str, str]) -> Context:
     """Read the environment and the event file it names. Never raises: what is missing is None, `problem` says why."""
     name = environ.get("GITHUB_EVENT_NAME", "")

@@ -22,6 +22,7 @@ from ci_evals.reports.text import one_line, without_commands
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import exit_code
 from ci_evals.verdict.pairing import CellKind
+from ci_evals.verdict.scopes import STATUS_WORDS
 from ci_evals.verdict.sentences import cell_sentence, variant_sentence
 
 _WIDTH = 100
@@ -82,10 +83,9 @@ def checked(report: Report, item: pytest.Item) -> Checked:
     summary = report.judged
     write_page(report, folder_of(item))
     verdict = report.verdict
-    word = {"pass": "PASS", "borderline": "BORDERLINE", "fail": "FAIL", "error": "NO VERDICT"}[verdict.status]
     text = terminal.render(summary, width=_WIDTH, color=False)
     figures, _, _ = report.summary().partition("\n")
-    line = f"{word}  {verdict.reason}"
+    line = f"{STATUS_WORDS[verdict.status]}  {verdict.reason}"
     text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{text}"
     return Checked(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
 

@@ -31,7 +31,7 @@ from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
+from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label
 
 __all__ = ["render", "render_json"]
 
@@ -46,11 +46,11 @@ _MAX_REASONS = 3
 _NAME_CHARACTERS = 100
 _ANSWER_CHARACTERS = 200
 _SENTENCE_CHARACTERS = 1000
-_WORDS: Mapping[VerdictStatus, tuple[str, str]] = {
-    "pass": ("PASS", "bold green"),
-    "borderline": ("BORDERLINE", "bold yellow"),
-    "fail": ("FAIL", "bold red"),
-    "error": ("NO VERDICT", "bold magenta"),
+_STYLES: Mapping[VerdictStatus, str] = {
+    "pass": "bold green",
+    "borderline": "bold yellow",
+    "fail": "bold red",
+    "error": "bold magenta",
 }
 Shown = Callable[[ComparedCell], Iterator[RenderableType]]
 
@@ -148,12 +148,11 @@ def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Renderable
     fair = report.settled is None
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for scope in barred[:MAX_SCOPES]:
-        word, style = _WORDS[scope.status]
         label = scope_label(scope, report)
         name = label if scope.kind == "suite" else f"{label} {scope.name}"
         found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar) if fair else UNKNOWN
         table.add_row(
-            Text(word, style=style),
+            _word(scope.status),
             Text(one_line(name, _NAME_CHARACTERS)),
             Text(found),
             Text(f"bar {rate(scope.bar, scope.bar)}"),
@@ -261,12 +260,15 @@ def _ending(summary: Summary) -> Iterator[RenderableType]:
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
     if population := population_bounds(report, summary.gate):
         yield Text(f"would new cases like these pass? {between(*population)}", style="dim")
-    word, style = _WORDS[verdict.status]
     sentence = Table.grid(padding=(0, 2, 0, 0))
-    for mark, text in ((word, verdict.reason), ("", verdict.hint)):
+    for word, text in ((_word(verdict.status), verdict.reason), ("", verdict.hint)):
         if text:
-            sentence.add_row(Text(mark, style=style, no_wrap=True), Text(one_line(text, _SENTENCE_CHARACTERS)))
+            sentence.add_row(word, Text(one_line(text, _SENTENCE_CHARACTERS)))
     yield sentence
+
+
+def _word(status: VerdictStatus) -> Text:
+    return Text(STATUS_WORDS[status], style=_STYLES[status], no_wrap=True)
 
 
 def _badness(scope: ScopeVerdict) -> int:

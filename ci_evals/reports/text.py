@@ -42,9 +42,9 @@ def one_line(text: str, limit: int) -> str:
 def without_commands(text: str) -> str:
     """Break what a CI runner would obey in a log, `::error::` at the start of a line and `##[error]` anywhere.
 
-    The text stays as wide as it was.
+    The text stays as wide as it was. A carriage return, which may start a line too, becomes a line feed.
     """
-    return _OLD_COMMAND.sub(" ", _COMMAND.sub(r"\1.", text))
+    return _OLD_COMMAND.sub(" ", _COMMAND.sub(r"\1.", text.replace("\r", "\n")))
 
 
 def _escape(found: re.Match[str]) -> str:

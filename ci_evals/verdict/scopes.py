@@ -19,6 +19,12 @@ ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
 
 SEVERITY: Mapping[VerdictStatus, int] = {"pass": 0, "borderline": 1, "fail": 2, "error": 3}
+STATUS_WORDS: Mapping[VerdictStatus, str] = {
+    "pass": "PASS",
+    "borderline": "BORDERLINE",
+    "fail": "FAIL",
+    "error": "NO VERDICT",
+}
 MOST_RUNS = 100
 """Nobody is told to run a case more often."""
 

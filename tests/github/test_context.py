@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_evals.github.context import Context, in_actions, read_context
+from ci_evals.github.context import Context, read_context
+from ci_evals.world import in_actions
 
 PULL = {
     "number": 7,

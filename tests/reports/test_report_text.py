@@ -40,6 +40,7 @@ def test_commands_of_a_runner_are_broken_without_moving_anything() -> None:
     log = "::error::x\n  ::warning::y ##[error]z std::vector #\u200b#\ufeff[error] \n\x1b[1m \u200b:\u200b:a"
     broken = ".:error::x\n  .:warning::y # [error]z std::vector #\u200b \ufeff[error] \n\x1b[1m \u200b.\u200b:a"
     assert without_commands(log) == broken
+    assert without_commands("50 %\r::error::x") == "50 %\n.:error::x"
 
 
 @pytest.mark.parametrize(
