@@ -119,9 +119,16 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
     return max(0, max(MAX_BYTES - used, MAX_BYTES // number) - frame)
 
 
-def with_section(sections: Iterable[Section], own: Section) -> tuple[Section, ...]:
-    """`sections` with `own` in the place of what it had before."""
-    return (*(section for section in sections if section.id != own.id), own)
+def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ...]:
+    """`sections` with `own` in the place of what it had before.
+
+    What the same workflow wrote before the run of that has missed a whole run since: its suite or its job is gone. So
+    it goes, when a newer run writes.
+    """
+    last = max((section.stamp.run_id for section in sections if section.id == own.id), default=0)
+    oldest = last if last < own.stamp.run_id else 0
+    others = (section for section in sections if section.id != own.id)
+    return (*(each for each in others if each.id.job != own.id.job or each.stamp.run_id >= oldest), own)
 
 
 def fits(text: str, max_bytes: int) -> bool:

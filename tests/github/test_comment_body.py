@@ -99,6 +99,18 @@ def test_sections_within_their_fair_share_keep_their_text(number: int, long: int
     assert all(len(each.text) == 500 for index, each in enumerate(sections) if index != long)
 
 
+def test_what_a_whole_run_of_its_workflow_left_out_goes_with_the_next() -> None:
+    def at(run_id: int, suite: str, job: str = "evals", attempt: int = 1) -> Section:
+        return Section(SectionId(suite, job), Stamp(run_id, attempt, "a" * 40), "text")
+
+    first = (at(1, "gone"), at(1, "lakes"), at(1, "other", "nightly"))
+    second = with_section(first, at(2, "lakes"))
+    assert second == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes")), "its job may still be at work"
+    again = with_section(second, at(2, "lakes", attempt=2))
+    assert again == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes", attempt=2)), "the run is no newer one"
+    assert with_section(again, at(3, "lakes")) == (at(1, "other", "nightly"), at(3, "lakes"))
+
+
 def test_the_longest_give_way_to_their_short_form() -> None:
     sections = [
         Section(SectionId("long"), STAMP, "l" * 60_000, "short of long"),
