@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.github.answers import Artifact, Run
 from ci_evals.github.archive import FORK_LIMITS
-from ci_evals.github.artifacts import NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
+from ci_evals.github.artifacts import RESULTS, NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
 from ci_evals.github.client import GitHub, connected
 from ci_evals.github.comment import Contribution, NotPosted, preview, put_section
 from ci_evals.github.comment_body import MAX_BYTES, SectionId, Stamp
@@ -22,7 +22,6 @@ from ci_evals.reports.summary import Summary
 Mode = Literal["auto", "new"]
 
 FILE: Final = "comment.md"
-ARTIFACT: Final = "ci-evals-results"
 ARTIFACTS: Final = "ci-evals*"
 """Artifacts with such a name are taken for results."""
 MOST_ARTIFACTS: Final = 20
@@ -40,7 +39,7 @@ class Place(NamedTuple):
         mode: `auto` keeps one comment for the pull request, `new` makes one for each workflow run.
     """
 
-    part: str = ARTIFACT
+    part: str = RESULTS
     mode: Mode = "auto"
 
 

@@ -134,6 +134,7 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
 
     from ci_evals import commenting
+    from ci_evals.github.artifacts import RESULTS
     from ci_evals.github.context import read_context
 
     context = read_context(os.environ)
@@ -141,7 +142,7 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
     if from_run is not None:
         outcome = commenting.comment_from_run(context, from_run, artifact, mode, show)
     else:
-        place = commenting.Place(artifact or commenting.ARTIFACT, mode)
+        place = commenting.Place(artifact or RESULTS, mode)
         outcome = commenting.comment_on(results or Path("ci-evals-results"), context, place, show)
     if outcome.warning:
         _say_on(sys.stderr)(f"warning: {outcome.warning}")

@@ -9,6 +9,7 @@ from ci_evals.actions.log import Log
 from ci_evals.actions.remarks import remarks
 from ci_evals.errors import CiEvalsError
 from ci_evals.github.annotations import annotation_commands
+from ci_evals.github.artifacts import RESULTS
 from ci_evals.github.commands import command
 from ci_evals.github.context import read_context
 from ci_evals.github.outputs import append_summary, write_outputs
@@ -23,7 +24,6 @@ from ci_evals.verdict.gate import FailOn
 from ci_evals.verdict.scopes import STATUS_WORDS
 from ci_evals.world import in_actions
 
-ARTIFACT = "ci-evals-results"
 _SIGNALS = frozenset(("SIGINT", "SIGTERM"))
 
 CommentMode = Literal["auto", "off", "new"]
@@ -39,7 +39,7 @@ class Posting(NamedTuple):
         fail_on: which verdicts end in a failure; None leaves that to the suite.
     """
 
-    artifact: str = ARTIFACT
+    artifact: str = RESULTS
     comment: CommentMode = "auto"
     comment_progress: bool = False
     fail_on: FailOn | None = None
