@@ -14,7 +14,7 @@ _CHUNK_BYTES = 256 * 1024
 _ENTRY_MARK = b"PK\x01\x02"  # starts each entry of a zip's directory
 _METHODS = frozenset((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
 _ENCRYPTED = 0x1
-_MAX_DEPTH = 4
+_MAX_DEPTH = 4  # below it is what agents and verifiers of tasks have left, whatever they call it
 _UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
     zipfile.BadZipFile,
     zlib.error,
@@ -36,17 +36,17 @@ class ArchiveLimits(NamedTuple):
     max_files: int
 
 
-OWN_LIMITS: Final = ArchiveLimits(512 * 1024 * 1024, 2 * 1024 * 1024 * 1024, 2_000)
+OWN_LIMITS: Final = ArchiveLimits(512 * 1024 * 1024, 2 * 1024 * 1024 * 1024, 100_000)
 """For artifacts of the repository's own branches."""
 
-FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 128 * 1024 * 1024, 200)
+FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 128 * 1024 * 1024, 10_000)
 """For artifacts that code of a fork has written."""
 
 
 def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: ArchiveLimits) -> tuple[Path, ...]:
-    """Write the archive's files with one of these names, in whatever folder of it, into `folder`.
+    """Write the archive's files with one of these names, in whatever upper folder of it, into `folder`.
 
-    What the archive says of its sizes is not believed. Other names are passed over, unless they are an attack.
+    What the archive says of its sizes is not believed. All others are passed over, unless they are an attack.
 
     Args:
         file: the zip, seekable.
@@ -63,10 +63,10 @@ def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: Archive
     _check_count(file, limits.max_files)
     try:
         with zipfile.ZipFile(file) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            targets = [_target(entry) for entry in entries]
-            _check_unique(targets)
-            return _write(archive, list(zip(entries, targets, strict=True)), folder, names, limits)
+            entries = [(entry, _target(entry)) for entry in archive.infolist() if not entry.is_dir()]
+            known = [(entry, target) for entry, target in entries if _is_known(target, names)]
+            _check_targets([target for _, target in known])
+            return _write(archive, [each for each in known if each[1].name in names], folder, limits)
     except _UNSOUND as error:
         raise GitHubError("unexpected", f"the artifact is not a sound zip file: {error}") from error
 
@@ -75,14 +75,11 @@ def _write(
     archive: zipfile.ZipFile,
     entries: list[tuple[zipfile.ZipInfo, PurePosixPath]],
     folder: Path,
-    names: Collection[str],
     limits: ArchiveLimits,
 ) -> tuple[Path, ...]:
     written: list[Path] = []
     left_bytes = limits.max_unpacked_bytes
     for entry, target in entries:
-        if target.name not in names:
-            continue
         path = folder / target
         path.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(entry) as source, path.open("xb") as out:
@@ -106,18 +103,26 @@ def _target(entry: zipfile.ZipInfo) -> PurePosixPath:
         raise _attack(name, "is no plain file")
     if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
         raise _attack(name, "is packed in a way that artifacts are not")
-    if len(parts) > _MAX_DEPTH or any(not _is_plain(part) for part in parts):
+    if not all(_is_plain(part) for part in parts):
         raise _attack(name, "is not a plain path")
     return PurePosixPath(*parts)
 
 
 def _is_plain(part: str) -> bool:
-    return part not in ("", ".", "..") and part.isprintable() and not _RESERVED & set(part) and part[-1] not in ". "
+    return part not in ("", ".", "..") and part.isprintable() and not _RESERVED & set(part)
 
 
-def _check_unique(targets: list[PurePosixPath]) -> None:
+def _is_known(target: PurePosixPath, names: Collection[str]) -> bool:
+    """Whether a file system may take it for one of the names."""
+    return len(target.parts) <= _MAX_DEPTH and target.name.rstrip(". ").casefold() in names
+
+
+def _check_targets(targets: list[PurePosixPath]) -> None:
+    """Refuse what another file system would write somewhere else."""
     seen: set[str] = set()
     for target in targets:
+        if any(part[-1] in ". " for part in target.parts):
+            raise _attack(str(target), "is not a plain path")
         if (folded := str(target).casefold()) in seen:
             raise _attack(str(target), "is there twice")
         seen.add(folded)
