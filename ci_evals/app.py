@@ -14,13 +14,14 @@ from uuid import uuid4
 import msgspec
 
 from ci_evals import progress
-from ci_evals.actions.earlier import Earlier, Wanted, earlier
+from ci_evals.actions.earlier import Artifacts, Earlier, Wanted, earlier
 from ci_evals.actions.job import Job, Posting, job_in
 from ci_evals.conclusion import Conclusion
 from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
+from ci_evals.github.artifacts import RESULTS
 from ci_evals.github.context import read_context
 from ci_evals.interruption import until_stopped
 from ci_evals.order import Order
@@ -70,7 +71,9 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
     """
     job = job_in(world.environ, suite, posting, _log(world, appearance))
     with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as folder:
-        found = look_back(continuation.baseline, suite, job, posting, Path(folder), world)
+        # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
+        artifacts = Artifacts(RESULTS if continuation.shard else posting.artifact, attempts=posting.artifact)
+        found = look_back(continuation.baseline, suite, job, artifacts, Path(folder), world)
         replay = _journals([continuation.replay])[0] if continuation.replay else None
         if continuation.without_secrets:
             replay, why = _recording(continuation, found, Path(folder))
@@ -117,26 +120,18 @@ def merge(suite: Suite, shards: Shards, world: World, appearance: Appearance, po
             files=suite.out,
         )
         check_sources(order)
-        found = look_back(shards.baseline, suite, job, posting, Path(folder), world, continued=False)
+        found = look_back(shards.baseline, suite, job, Artifacts(posting.artifact), Path(folder), world)
         order = msgspec.structs.replace(order, baseline=found.baseline)
         if shards.run_missing and (missing := missing_shards(order.sources)):
             say(world.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
         return carry_out(order, world, appearance, posting, job)
 
 
-def look_back(  # noqa: PLR0913  all that looking back depends on
-    wanted: Wanted,
-    suite: Suite,
-    job: Job | None,
-    posting: Posting,
-    folder: Path,
-    world: World,
-    *,
-    continued: bool = True,
+def look_back(
+    wanted: Wanted, suite: Suite, job: Job | None, artifacts: Artifacts, folder: Path, world: World
 ) -> Earlier:
     """Find what earlier runs left behind, and say in a line what that is."""
-    context = job.context if job else None
-    found = earlier(wanted, suite, context, posting.artifact, folder, continued=continued)
+    found = earlier(wanted, suite, job.context if job else None, artifacts, folder)
     if job:
         job.say(found.said)
     elif wanted == "auto":

@@ -46,30 +46,37 @@ class Earlier(NamedTuple):
     recording: Path | None = None
 
 
-def earlier(
-    wanted: Wanted, suite: Suite, context: Context | None, artifact: str, folder: Path, *, continued: bool = True
-) -> Earlier:
+class Artifacts(NamedTuple):
+    """Where to look on GitHub: what the base branch's results are uploaded as, and what those of earlier attempts.
+
+    `attempts` is None where none is gone on with.
+    """
+
+    base: str
+    attempts: str | None = None
+
+
+def earlier(wanted: Wanted, suite: Suite, context: Context | None, artifacts: Artifacts, folder: Path) -> Earlier:
     """Look for what earlier runs left behind. GitHub's refusals are sentences, and no errors.
 
     Args:
         wanted: what to compare with.
         suite: what is run.
         context: the job of GitHub Actions; None elsewhere.
-        artifact: what its results are uploaded as.
+        artifacts: where to look on GitHub.
         folder: where artifacts are unpacked; they must stay there until the reports are written.
-        continued: whether a later attempt goes on with what the attempts before have finished.
 
     Raises:
         StorageError: a report that was named, or that is committed, cannot be read.
     """
     if isinstance(wanted, tuple):
         baseline = _read(wanted, suite)
-        asked = _asked_of_github(None, suite, context, artifact, folder, continued=continued)
+        asked = _asked_of_github(None, suite, context, artifacts.attempts, folder)
         if isinstance(baseline, NoComparison):
             return asked._replace(baseline=baseline, warnings=(baseline.reason, *asked.warnings))
         return asked._replace(baseline=baseline, said=(*asked.said, *_said_of(baseline)))
-    search = search_for(context, artifact) if context and wanted == "auto" else None
-    asked = _asked_of_github(search, suite, context, artifact, folder, continued=continued)
+    search = search_for(context, artifacts.base) if context and wanted == "auto" else None
+    asked = _asked_of_github(search, suite, context, artifacts.attempts, folder)
     if wanted == "none" or isinstance(asked.baseline, Baseline):
         return asked
     committed = committed_baseline(suite)
@@ -106,28 +113,23 @@ def search_for(context: Context, artifact: str) -> base_runs.Search | None:
 
 
 def _asked_of_github(
-    search: base_runs.Search | None,
-    suite: Suite,
-    context: Context | None,
-    artifact: str,
-    folder: Path,
-    *,
-    continued: bool,
+    search: base_runs.Search | None, suite: Suite, context: Context | None, attempts: str | None, folder: Path
 ) -> Earlier:
-    again = context is not None and context.attempt > 1 and continued
-    if context is None or not (search or again):
+    if context is None or context.attempt == 1:
+        attempts = None
+    if context is None or not (search or attempts):
         return Earlier()
     if context.unusable:
         none = NoComparison(f"no baseline: {context.unusable}") if search else None
-        warnings = (f"attempt {context.attempt} starts anew: {context.unusable}",) if again else ()
+        warnings = (f"attempt {context.attempt} starts anew: {context.unusable}",) if attempts else ()
         return Earlier(none, warnings=(*([none.reason] if none else []), *warnings))
 
     async def ask() -> Earlier:
         async with connected(context, patience_s=PATIENCE_S) as github:
             found = await _base_side(github, search, suite, folder / "base") if search else Earlier()
-            if not again:
+            if attempts is None:
                 return found
-            journals, why = await _attempts(github, context, artifact, folder / "attempts")
+            journals, why = await _attempts(github, context, attempts, folder / "attempts")
             return found._replace(journals=journals, warnings=(*found.warnings, *([why] if why else [])))
 
     return asyncio.run(ask())

@@ -254,9 +254,11 @@ async def test_shards_are_merged_into_one_verdict_and_one_comment(repository: Re
         for number in (1, 2)
     ]
     assert [(job.ended.code, job.outputs.get("verdict")) for job in shards] == [(0, None), (0, None)]
+    assert all("compared with main at bbbbbbb (the merge base)" in job.ended.out for job in shards)
+    assert sum("confirming 1 suspect with 7 more runs each: river" in job.ended.err for job in shards) == 1
     assert fake.asked("POST") == []
     folders = [str(job.results) for job in shards]
-    merged = await repository.pull_request(RED, "merge", *folders, "--run-missing", run=run)
+    merged = await repository.pull_request(RED, "merge", *folders, run=run)
     assert (merged.ended.code, merged.outputs["regressions"]) == (1, "1")
     (comment,) = comments(fake)
     assert "river" in comment.body
