@@ -34,7 +34,6 @@ class Links(NamedTuple):
 
     run: str | None = None
     artifact: str | None = None
-    report: str | None = None
 
 
 class Comment:
