@@ -127,7 +127,7 @@ class Job:
         self.log.obey(command("warning", self._redactor.clean_text(text), title="ci-evals"))
 
     def _post(self, summary: Summary) -> Iterator[str]:
-        """Post the comment; yields the sentence for the log."""
+        """Post the comment; yields a sentence for the log."""
         if self._posting.comment == "off" or self.context.event != "pull_request":
             return
         from ci_evals.commenting import Place, post_comment, write_comment
@@ -136,7 +136,8 @@ class Job:
         posted = post_comment(summary, self.context, place)
         if posted.url:
             self._hand_on({"comment-url": posted.url})
-            yield f"comment: {posted.url}"
+        if told := posted.url or posted.note:
+            yield f"comment: {told}"
         if posted.warning:
             self.warn(posted.warning)
             try:

@@ -89,6 +89,7 @@ async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository
     repository.suite(wrong=("river",))
     stale = await repository.pull_request(RED)
     assert stale.ended.code == 1
+    assert f"comment: pull request 7 has moved on to {GREEN[:7]}; the comment is left to the run" in stale.ended.out
     assert "comment-url" not in stale.outputs
     assert [each.body for each in comments(fake)] == [body]
     assert pull.head_sha == GREEN

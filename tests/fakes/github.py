@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -70,7 +70,7 @@ class FakeGitHub:
         self._latency_s = latency_s
         self._faults: deque[Fault] = deque()
         self._storage_url = ""
-        self._used: dict[str, int] = {}
+        self._used: Counter[int] = Counter()  # requests, by hour
         self._written_at: deque[float] = deque()
 
     def fails(self, *faults: Fault) -> None:
@@ -92,13 +92,9 @@ class FakeGitHub:
         if not request.path.startswith(self._base_path):
             self.broken.append(f"{request.path} is not below {self._base_path}")
         fault = self._fault_for(request.method, path)
-        if fault and fault.status is None and not fault.after:
-            return await self._cut(request)
-        answer = (
-            _error(fault.status, fault.message, fault.headers) if fault and fault.status and not fault.after else None
-        )
-        answer = answer or self._limited(request) or self._routed(request, path, sent)
-        if fault and fault.after:
+        if fault is None or fault.after:
+            answer = self._limited(request) or self._routed(request, path, sent)
+        if fault:
             if fault.status is None:
                 return await self._cut(request)
             answer = _error(fault.status, fault.message, fault.headers)
@@ -137,8 +133,8 @@ class FakeGitHub:
 
     def _limited(self, request: web.Request) -> web.Response | None:
         """GitHub's limits: 1,000 requests an hour, 80 writes a minute."""
-        hour = str(int(self.time.now // 3600))
-        self._used[hour] = self._used.get(hour, 0) + 1
+        hour = int(self.time.now // 3600)
+        self._used[hour] += 1
         if self._used[hour] > REQUESTS_PER_HOUR:
             return _error(403, "API rate limit exceeded for installation.")
         if request.method in _WRITES:
@@ -153,9 +149,7 @@ class FakeGitHub:
         hour = int(self.time.now // 3600)
         answer.headers["Date"] = format_datetime(datetime.fromtimestamp(self.time.now, UTC), usegmt=True)
         answer.headers.setdefault("x-ratelimit-limit", str(REQUESTS_PER_HOUR))
-        answer.headers.setdefault(
-            "x-ratelimit-remaining", str(max(0, REQUESTS_PER_HOUR - self._used.get(str(hour), 0)))
-        )
+        answer.headers.setdefault("x-ratelimit-remaining", str(max(0, REQUESTS_PER_HOUR - self._used[hour])))
         answer.headers.setdefault("x-ratelimit-reset", str((hour + 1) * 3600))
 
     def _routed(self, request: web.Request, path: str, sent: bytes) -> web.Response:

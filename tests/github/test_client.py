@@ -83,7 +83,7 @@ async def test_all_waiting_together_is_bounded(fake: FakeGitHub, client: GitHub)
 
 async def test_the_fakes_own_hourly_limit_is_kept(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
-    fake._used[str(int(fake.time.now // 3600))] = 1_000
+    fake._used[int(fake.time.now // 3600)] = 1_000
     assert (await refused(client)).kind == "rate_limited"
 
 
