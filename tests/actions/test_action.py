@@ -101,6 +101,14 @@ def test_the_docs_have_every_input_and_every_output_of_the_action_and_no_other()
         assert re.findall(r"^\| `([\w-]+)` \|", part, re.MULTILINE) == list(action("run")[key])
 
 
+def test_the_docs_say_which_inputs_the_merge_has_and_which_it_has_not() -> None:
+    text = (ROOT / "docs/ci/github.md").read_text(encoding="utf-8").partition("## Shards\n")[2].partition("\n## ")[0]
+    run, merge = (set(action(command)["inputs"]) for command in ("run", "merge"))
+    own, _, others = text.partition("Its other inputs are those above, but for ")
+    assert {name for name in merge - run if f"`{name}" in own} == merge - run
+    assert set(re.findall(r"`([\w-]+)`", others.partition(".")[0])) == run - merge
+
+
 # The shell steps.
 
 
