@@ -1,7 +1,8 @@
 """Draws the pictures of docs/statistics.md from the formulas that `ci-evals power` uses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 
@@ -31,38 +32,54 @@ def main() -> None:
     draw(FOLDER / "what-runs-buy.svg", title, ("runs of each case", "drop, in points"), smallest, (12, 24))
 
 
+class Scale(NamedTuple):
+    """Axes that start at 0 and reach to `ends`."""
+
+    ends: tuple[float, float]
+    wide: int = WIDTH - LEFT - RIGHT
+    high: int = HEIGHT - TOP - BOTTOM
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Where a point is in the picture."""
+        return LEFT + x / self.ends[0] * self.wide, TOP + (1 - y / self.ends[1]) * self.high
+
+
 def draw(path: Path, title: str, axes: tuple[str, str], lines: Mapping[str, Line], ends: tuple[float, float]) -> None:
     """Write a chart whose axes start at 0 and reach to `ends`; each line has its name at its end."""
-    wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return LEFT + x / ends[0] * wide, TOP + (1 - y / ends[1]) * high
-
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">',
         '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{title}</text>',
+        *grid(Scale(ends), axes),
+        *curves(Scale(ends), lines),
     ]
+    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+
+
+def grid(scale: Scale, axes: tuple[str, str]) -> Iterator[str]:
     for step in range(5):
-        y = ends[1] * step / 4
-        (left, height), (right, _) = at(0, y), at(ends[0], y)
-        parts.append(f'<path d="M{left} {height:.1f}H{right}" stroke="#ddd"/>')
-        parts.append(f'<text x="{left - 8}" y="{height + 4:.1f}" text-anchor="end">{y:g}</text>')
-        x = ends[0] * step / 4
-        parts.append(f'<text x="{at(x, 0)[0]:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{x:g}</text>')
-    parts.append(f'<text x="{LEFT + wide / 2}" y="{HEIGHT - 12}" text-anchor="middle">{axes[0]}</text>')
-    middle = TOP + high / 2
-    parts.append(f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle">{axes[1]}</text>')
+        x, y = (end * step / 4 for end in scale.ends)
+        (left, height), (right, _) = scale.at(0, y), scale.at(scale.ends[0], y)
+        yield f'<path d="M{left} {height:.1f}H{right}" stroke="#ddd"/>'
+        yield f'<text x="{left - 8}" y="{height + 4:.1f}" text-anchor="end">{y:g}</text>'
+        place = scale.at(x, 0)[0]
+        yield f'<text x="{place:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{x:g}</text>'
+    yield f'<text x="{LEFT + scale.wide / 2}" y="{HEIGHT - 12}" text-anchor="middle">{axes[0]}</text>'
+    middle = TOP + scale.high / 2
+    yield f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle">{axes[1]}</text>'
+
+
+def curves(scale: Scale, lines: Mapping[str, Line]) -> Iterator[str]:
+    """Each with its name at its end, and no name upon another."""
     labels: list[float] = []
     for color, (name, line) in zip(COLORS, lines.items(), strict=True):
-        inside = [at(x, y) for x, y in line if y <= ends[1]]
+        inside = [scale.at(x, y) for x, y in line if y <= scale.ends[1]]
         path_data = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in inside)
-        parts.append(f'<path d="{path_data}" fill="none" stroke="{color}" stroke-width="2.5"/>')
+        yield f'<path d="{path_data}" fill="none" stroke="{color}" stroke-width="2.5"/>'
         label = max([inside[-1][1] + 4, *(y + 16 for y in labels)])
         labels.append(label)
-        parts.append(f'<text x="{inside[-1][0] + 8:.1f}" y="{label:.1f}" fill="{color}">{name}</text>')
-    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+        yield f'<text x="{inside[-1][0] + 8:.1f}" y="{label:.1f}" fill="{color}">{name}</text>'
 
 
 if __name__ == "__main__":
