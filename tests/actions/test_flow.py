@@ -197,6 +197,22 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
     assert "No verdict" in comment.body
 
 
+async def test_a_forks_shard_is_answered_from_what_the_base_branchs_merge_has_uploaded(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    async with serving() as server:
+        server.answers(answer)
+        needs_a_key(repository, server.url)
+        await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+        asked = len(server.seen)
+        job = await fork_run(repository, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
+        assert len(server.seen) == asked
+    assert job.ended.code == 0
+    assert "recorded: 5 of 5 runs were recorded" in job.ended.err
+    assert "::warning" not in job.ended.out
+
+
 async def test_a_fork_without_any_recording_gets_no_verdict(repository: Repository) -> None:
     needs_a_key(repository)
     job = await fork_run(repository, "--comment", "off")
