@@ -32,7 +32,7 @@ class Equals(GraderOptions, frozen=True):
         output = answer.response.output
         if not isinstance(self.value, str):
             return judge_json(output, self._compare_data)
-        if self._normal(output) == self._normal(self.value):
+        if output == self.value or self._normal(output) == self._normal(self.value):
             return holds(f"equals {quote(self.value)}")
         return fails(_explain(self.value, output))
 
