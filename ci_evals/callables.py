@@ -26,6 +26,13 @@ def module_problem(module: str, folder: Path) -> str | None:
     return None
 
 
+def target_parts(target: str) -> tuple[str, str] | None:
+    """The module and the name in it of `module:function`, either of them dotted or not; None if it is no such text."""
+    module, _, names = target.partition(":")
+    is_target = all(part.isidentifier() for part in (*module.split("."), *names.split(".")))
+    return (module, names) if is_target else None
+
+
 def member(module: ModuleType, names: str) -> Any:
     """What a module has under a dotted name.
 

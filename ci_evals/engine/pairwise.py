@@ -152,8 +152,6 @@ def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Pre
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
         try:
             found = await threads.run(lambda: function(case, first, second))
-            if isinstance(found, Awaitable):
-                found = await found
         except Exception as raised:  # the user's code may raise anything; a pair less, and the others count
             raise ProviderError("crash", f"{type(raised).__name__}: {raised}") from raised
         return _preferred(found), ""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from ci_evals.callables import member, module_problem
+from ci_evals.callables import member, module_problem, target_parts
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.function import Judge
@@ -35,8 +35,7 @@ class Python(GraderOptions, frozen=True):
     retries: Annotated[int, Meta(ge=0, le=20)] = 0
 
     def problems(self) -> list[str]:
-        module, colon, function = self.target.partition(":")
-        if colon and _is_dotted(module) and _is_dotted(function):
+        if target_parts(self.target) is not None:
             return []
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
 
@@ -69,7 +68,3 @@ def _load(target: str) -> Callable[..., Any]:
     if not callable(function):
         raise TypeError(f"{target} is not a function but {clip(type(function).__name__)} {show(function)}")
     return function  # type: ignore[no-any-return]  # it is whatever the module has
-
-
-def _is_dotted(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))

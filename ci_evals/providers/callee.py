@@ -63,9 +63,8 @@ def open_object(agent: Any, resources: Resources) -> Provider:
     resources.stack.callback(threads.close)
     method = agent.answer
 
-    async def call(request: Request) -> Any:
-        value = method(request) if inspect.iscoroutinefunction(method) else await threads.run(lambda: method(request))
-        return await value if inspect.isawaitable(value) else value
+    def call(request: Request) -> Awaitable[Any]:
+        return method(request) if inspect.iscoroutinefunction(method) else threads.run(lambda: method(request))
 
     return _Callee(call, resources.deadlines)
 
@@ -144,8 +143,7 @@ def _call(function: _Function, threads: DaemonThreads) -> _Call:
         return on_the_loop
 
     async def in_a_thread(request: Request) -> Any:
-        value = await threads.run(lambda: _apply(function, request, with_request=with_request))
-        return await value if inspect.isawaitable(value) else value
+        return await threads.run(lambda: _apply(function, request, with_request=with_request))
 
     return in_a_thread
 
@@ -163,8 +161,7 @@ def _factory_call(factory: _Function, threads: DaemonThreads) -> _Call:
         return _apply(agent, request, with_request=_takes_request(agent))
 
     async def made_in_a_thread(request: Request) -> Any:
-        value = await threads.run(lambda: make_and_call(request))
-        return await value if inspect.isawaitable(value) else value
+        return await threads.run(lambda: make_and_call(request))
 
     return made_in_a_thread
 

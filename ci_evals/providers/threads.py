@@ -26,7 +26,7 @@ class DaemonThreads:
         self._closed = False
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """Return or raise what `call` returns or raises.
+        """Return or raise what `call` returns or raises; if that is awaitable, what it comes to on the event loop.
 
         Raises:
             RuntimeError: the system allows no further thread.
@@ -38,7 +38,7 @@ class DaemonThreads:
         value, error = await future
         if error is not None:
             raise error
-        return value
+        return await value if inspect.isawaitable(value) else value
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their call, or with the program."""
