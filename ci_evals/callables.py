@@ -55,6 +55,14 @@ def identity(function: object) -> str:
     return f"{getattr(named, '__module__', None) or 'builtins'}:{named.__qualname__}"
 
 
+def asked_to_stop() -> bool:
+    """Whether the running task is being cancelled, rather than the team's code having tripped over its own."""
+    from asyncio import current_task
+
+    task = current_task()
+    return task is None or task.cancelling() > 0
+
+
 @lru_cache(maxsize=256)
 def _find(module: str, folder: Path) -> None:
     """Raises ModuleNotFoundError, which is not cached: the file may be written in the meantime."""

@@ -9,7 +9,7 @@ from ci_evals.config.file_types import SuiteEntry
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.turn import OfTurn
+from ci_evals.graders.turn import judging
 from ci_evals.model import Case
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
@@ -35,9 +35,8 @@ def check_gate(
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     """All labels of each classification whose graders list them."""
-    expected = (each.grader for case in cases for each in case.expect)
-    judging = (grader.grader if isinstance(grader, OfTurn) else grader for grader in expected)
-    graders = [grader for grader in judging if isinstance(grader, Classify)]
+    expected = (judging(each.grader) for case in cases for each in case.expect)
+    graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
     found: dict[str, dict[str, None]] = {}
     for grader in graders:
@@ -49,16 +48,12 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
 def _check_metrics(bars: Any, labels: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
     for name in bars if isinstance(bars, Map) else ():
         metric = read_metric(name)
-        if (
-            metric is not None
-            and metric.label is not None
-            and metric.label not in labels.get(metric.task, (metric.label,))
-        ):
-            text = unknown("label", metric.label, labels[metric.task])
-            decoder.problem(line_of(bars, name), f"gate.metrics.{name}", text)
         if metric is None:
             text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
             decoder.problem(line_of(bars, name), "gate.metrics", text)
+        elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
+            text = unknown("label", metric.label, labels[metric.task])
+            decoder.problem(line_of(bars, name), f"gate.metrics.{name}", text)
 
 
 def _check_bars(noun: str, bars: Any, known: Sequence[str], decoder: Decoder) -> None:

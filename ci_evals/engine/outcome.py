@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ci_evals.callables import asked_to_stop
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges, Meter
 from ci_evals.errors import ErrorKind, GradingError, ProviderError
@@ -55,7 +56,7 @@ async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mappin
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
-        if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
+        if isinstance(raised, asyncio.CancelledError) and asked_to_stop():
             raise
         ungraded = _ungraded(name_of(case.expect[len(grades)]), raised)
         return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded)
@@ -87,12 +88,6 @@ def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
 def crash(raised: Exception) -> ProviderError:
     """Whatever a provider raised that is no `ProviderError`."""
     return ProviderError("crash", _named(raised), detail=traceback.format_exc())
-
-
-def _asked_to_stop() -> bool:
-    """Whether this task is being cancelled, rather than a grader having tripped over a task of its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _named(raised: BaseException) -> str:

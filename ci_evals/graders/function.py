@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, overload
 
 from ci_evals.callables import identity
+from ci_evals.graders.findings import reaches
 from ci_evals.graders.quoting import clip, show
 from ci_evals.model import Answer, Finding
 
-_TOLERANCE = 1e-9
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 
@@ -81,7 +81,7 @@ class Judge(NamedTuple):
         if not 0 <= score <= 1:
             raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
         lowest = 1.0 if self.threshold is None else self.threshold
-        passed = score >= lowest - _TOLERANCE
+        passed = reaches(score, lowest)
         hint = "" if passed or self.threshold is not None else "; set `threshold` to let lower scores pass"
         relation = "at least" if passed else "less than"
         return Finding(passed, float(score), f"{self.name} gave a score of {score:.3g}, {relation} {lowest:g}{hint}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.callables import member
+from ci_evals.callables import asked_to_stop, member
 from ci_evals.errors import ConfigError, Problem, ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, one_line
@@ -101,7 +101,7 @@ class _Callee:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as cancelled:
-            if _asked_to_stop():
+            if asked_to_stop():
                 raise
             error = cancelled
         except BaseException as raised:  # noqa: BLE001  the team's code may raise anything, SystemExit too
@@ -124,12 +124,6 @@ def _telemetry() -> ModuleType | None:
     except ImportError:  # the extra `otel` is not installed
         return None
     return telemetry
-
-
-def _asked_to_stop() -> bool:
-    """Whether this task is being cancelled, rather than the user's code having tripped over a task of its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _call(function: _Function, threads: DaemonThreads) -> _Call:

@@ -39,3 +39,9 @@ async def test_a_crash_names_the_grader_and_what_it_calls(name: str, grader: Gra
     assert outcome.error.message.startswith(message)
     assert outcome.error.detail is not None
     assert outcome.error.detail.startswith("Traceback")
+
+
+async def test_grades_come_in_the_order_of_the_expectations() -> None:
+    expect = tuple(Expectation(text, Contains(value=text)) for text in ("c", "a", "b"))
+    outcome = await judged(Answer(Request("?", (), case_of(expect=expect), 1, 60), Response(output="abc"), 0.1, None))
+    assert [found.grader for found in outcome.grades] == ["c", "a", "b"]

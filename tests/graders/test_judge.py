@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from ci_evals.graders import GRADERS
 from ci_evals.graders.asking import AskingOptions
-from ci_evals.graders.contains import Contains
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
-from ci_evals.graders.judge import grade, grade_all, passes, score_of
+from ci_evals.graders.judge import grade, passes, score_of
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.similar import Similar
@@ -104,11 +103,6 @@ async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_th
     assert "similarity 0.750" in found.reason
 
 
-async def test_grades_come_in_the_order_of_the_expectations(answer_of: AnswerOf) -> None:
-    expectations = [Expectation(text, Contains(value=text)) for text in ("c", "a", "b")]
-    assert [found.grader for found in await grade_all(expectations, answer_of("abc"))] == ["c", "a", "b"]
-
-
 async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
     class Broken:
         def grade(self, answer: Answer) -> Finding:
@@ -118,7 +112,7 @@ async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
             pass
 
     with pytest.raises(ZeroDivisionError):
-        await grade_all([Expectation("broken", Broken())], answer_of())
+        await grade(Expectation("broken", Broken()), answer_of())
 
 
 @pytest.mark.parametrize(
