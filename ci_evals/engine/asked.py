@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
+from typing import TypeVar
 
 import msgspec
 
@@ -14,6 +15,9 @@ from ci_evals.errors import ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Response
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Asked:
@@ -74,7 +78,7 @@ class Asked:
                 try:
                     response = await self._provider.answer(request)
                 except Exception as raised:  # noqa: BLE001  a provider is not our code
-                    error = raised if isinstance(raised, ProviderError) else crash(raised)
+                    error = ProviderError.of(raised)
                 else:
                     self._pace.answered(response.usage, tokens)
                     self._breaker.answered()
@@ -105,14 +109,21 @@ class Asked:
         return None
 
 
+async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
+    """What comes of asking about each item, in the order of the items, with so many under way at once."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def ask_about(item: T) -> R:
+        async with slots:
+            return await ask(item)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask_about(item)) for item in items]
+    return [task.result() for task in tasks]
+
+
 async def admitted(pace: Pace, turn: asyncio.Lock, tokens: int) -> None:
     """Wait until a call of so many tokens may be made."""
     async with turn:
         while (wait_s := pace.admit(tokens)) > 0:  # noqa: ASYNC110  a pace says when, and nobody tells it earlier
             await asyncio.sleep(wait_s)
-
-
-def crash(raised: Exception) -> ProviderError:
-    """What a provider raised that is no `ProviderError`, as one."""
-    name = type(raised).__name__
-    return ProviderError("crash", f"{name}: {raised}" if str(raised) else name)

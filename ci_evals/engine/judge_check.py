@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.columns import Columns
+from ci_evals.engine.asked import ask_each
 from ci_evals.engine.lanes import opened
 from ci_evals.errors import GradingError, StorageError, UsageError
 from ci_evals.graders.llm_judge import LlmJudge
+from ci_evals.graders.turn import judging
 from ci_evals.matrix import Matrix
 from ci_evals.model import Answer, Case, Judging, Request
-from ci_evals.response import Message, Response
+from ci_evals.response import Response
 from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
 from ci_evals.stats.intervals import Estimate
 from ci_evals.suite import Suite
@@ -28,7 +30,7 @@ _VERDICTS: Mapping[str, str] = {
 }
 
 
-class Row(Struct, frozen=True, forbid_unknown_fields=False):
+class Row(Struct, frozen=True):
     """One labelled answer: `label` is a person's verdict, `pass` or `fail` (or true or false)."""
 
     output: str
@@ -100,8 +102,9 @@ def judge_of(suite: Suite, rubric: str | None) -> LlmJudge:
     found: dict[str, LlmJudge] = {}
     for case in suite.cases:
         for each in case.expect:
-            if isinstance(each.grader, LlmJudge) and rubric in (None, each.grader.rubric):
-                found.setdefault(each.grader.rubric, each.grader)
+            grader = judging(each.grader)
+            if isinstance(grader, LlmJudge) and rubric in (None, grader.rubric):
+                found.setdefault(grader.rubric, grader)
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
@@ -115,32 +118,25 @@ async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
-    import asyncio
-
     matrix = Matrix(suite.cases, suite.variants, suite.runs)
-    pairs: dict[int, tuple[str, str]] = {}
-    unanswered: dict[int, str] = {}
     async with opened(suite, matrix, Columns(0), calls=False) as ready:
         if ready.judges is None:
             raise UsageError(f"{suite.file} has no judge to ask")
         meter = ready.judges.meter()
-        slots = asyncio.Semaphore(suite.max_concurrency)
 
-        async def ask(number: int, row: Row) -> None:
-            async with slots:
-                try:
-                    finding = await _for(judge, row).grade_with(_answer(row, number), meter)
-                except GradingError as error:
-                    unanswered[number] = error.message
-                else:
-                    pairs[number] = (str(_verdict(row.label)), "pass" if finding.passed else "fail")
+        async def ask(numbered: tuple[int, Row]) -> str | GradingError:
+            number, row = numbered
+            try:
+                finding = await _for(judge, row).grade_with(_answer(row, number), meter)
+            except GradingError as error:
+                return error
+            return "pass" if finding.passed else "fail"
 
-        async with asyncio.TaskGroup() as group:
-            for number, row in enumerate(rows):
-                group.create_task(ask(number, row))
-        table = confusion((pairs[number] for number in sorted(pairs)), ("pass", "fail"))
-        told = [unanswered[number] for number in sorted(unanswered)]
-        return Checked(table, cohen_kappa(table), told, meter.judging)
+        told = await ask_each(enumerate(rows, 1), ask, at_once=suite.max_concurrency)
+    answered = ((row, verdict) for row, verdict in zip(rows, told, strict=True) if isinstance(verdict, str))
+    table = confusion(((str(_verdict(row.label)), verdict) for row, verdict in answered), ("pass", "fail"))
+    unanswered = [error.message for error in told if isinstance(error, GradingError)]
+    return Checked(table, cohen_kappa(table), unanswered, meter.judging)
 
 
 def _for(judge: LlmJudge, row: Row) -> LlmJudge:
@@ -150,9 +146,8 @@ def _for(judge: LlmJudge, row: Row) -> LlmJudge:
 
 
 def _answer(row: Row, number: int) -> Answer:
-    question = row.input if isinstance(row.input, str) else msgspec.json.encode(row.input).decode()
-    case = Case(id=row.case or f"row {number + 1}", input=row.input)
-    request = Request(row.input, (Message("user", question),), case, 1, timeout_s=0.0)
+    case = Case(id=row.case or f"row {number}", input=row.input)
+    request = Request(row.input, (), case, 1, timeout_s=0.0)
     return Answer(request, Response(row.output), 0.0, None)
 
 

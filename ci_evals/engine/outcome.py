@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ci_evals.callables import asked_to_stop
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges, Meter
-from ci_evals.errors import ErrorKind, GradingError, ProviderError
+from ci_evals.errors import ErrorKind, GradingError, ProviderError, described
 from ci_evals.graders.judge import grade, name_of, passes, score_of
 from ci_evals.model import Answer, Case, Grade, Judging, RunError, Status
 from ci_evals.providers.base import ProviderOptions
@@ -67,7 +67,7 @@ async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mappin
 def _ungraded(grader: str, raised: BaseException) -> RunError:
     if isinstance(raised, GradingError):
         return RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
-    return RunError("grader", f"grader {grader} crashed: {_named(raised)}", detail=traceback.format_exc())
+    return RunError("grader", f"grader {grader} crashed: {described(raised)}", detail=traceback.format_exc())
 
 
 def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:
@@ -83,12 +83,3 @@ def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
     told = RunError("given_up", breaker.reason)
     outcome = unanswered(breaker.cause or ProviderError("given_up", breaker.reason), options)
     return outcome._replace(error=told)
-
-
-def crash(raised: Exception) -> ProviderError:
-    """Whatever a provider raised that is no `ProviderError`."""
-    return ProviderError("crash", _named(raised), detail=traceback.format_exc())
-
-
-def _named(raised: BaseException) -> str:
-    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__

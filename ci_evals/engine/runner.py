@@ -19,7 +19,7 @@ from ci_evals.engine.files import keep_files, without_data
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
-from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
+from ci_evals.engine.outcome import Outcome, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
 from ci_evals.engine.players import PlayError
 from ci_evals.engine.replay import Answers, judged_anew
@@ -257,7 +257,7 @@ class Run:
             raise
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
             latency_s = time.perf_counter() - start
-            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            error = ProviderError.of(raised)
             if lane.lost(attempt, error, latency_s, self._draw):
                 return
             outcome = unanswered(error, lane.options)
@@ -298,7 +298,7 @@ class Run:
             told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
             outcome = Outcome("errored", error=told)
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
-            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            error = ProviderError.of(raised)
             if lane.lost(attempt, error, time.perf_counter() - start, self._draw):
                 return
             outcome = unanswered(error, lane.options)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from ci_evals.engine.files import digest_of, keep_file, write_whole
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request
+from ci_evals.prices import total_usd
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Content, Message, Response
 from ci_evals.suite import digest
@@ -91,7 +92,7 @@ class Staged:
             value = await self._passed(stage, value, request, costs)
             files += [value] if isinstance(value, Content) else []
         output = value if isinstance(value, str) else response.output
-        cost_usd = response.cost_usd if not costs else _sum([self._price(response), *costs])
+        cost_usd = response.cost_usd if not costs else total_usd([self._price(response), *costs])
         return msgspec.structs.replace(response, output=output, files=tuple(files), cost_usd=cost_usd)
 
     def _with_input(self, request: Request, value: Any) -> Request:
@@ -133,10 +134,6 @@ class Staged:
         if response.files:
             return await asyncio.to_thread(keep_file, response.files[0], self._folder)
         return response.output
-
-
-def _sum(costs: Sequence[float | None]) -> float | None:
-    return sum(cost or 0.0 for cost in costs) if all(cost is not None for cost in costs) else None
 
 
 def _read(path: Path, folder: Path) -> str | Content | None:
