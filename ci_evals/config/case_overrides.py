@@ -1,11 +1,11 @@
 """What a case sets about its providers: recorded answers that are there, and settings that a provider takes."""
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
-from ci_evals.config.case_files import Found
 from ci_evals.config.decode import Decoder
+from ci_evals.config.rows import Found
 from ci_evals.config.source import line_of
 from ci_evals.errors import Problem
 from ci_evals.model import NO_OVERRIDES, Case, Cassette
@@ -31,22 +31,14 @@ class CassetteReader:
         try:
             if path not in self._digests:
                 with path.open("rb") as file:
-                    self._digests[path] = _digest(iter(lambda: file.read(1 << 20), b""))
+                    self._digests[path] = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
         except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
-            overrides = found.raw.get("overrides") if isinstance(found.raw, dict) else None
             where = f"{found.path}.overrides.recorded".removeprefix(".")
             reason = getattr(error, "strerror", None) or str(error)
             text = f"the recording {name!r} cannot be read: {reason} (looked in {self.folder})"
-            decoder.problem(line_of(overrides, "recorded") or found.line, where, text)
+            decoder.problem(line_of(found.given("overrides"), "recorded") or found.line, where, text)
             return None
         return Cassette(path, self._digests[path])
-
-
-def _digest(chunks: Iterator[bytes]) -> str:
-    digest = blake2b(digest_size=16)
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def override_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
