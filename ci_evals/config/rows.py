@@ -1,6 +1,5 @@
 """Case entries as they are decoded, and the rows of .jsonl and .csv, which are read one at a time."""
 
-import csv
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -89,6 +88,8 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def read_csv(path: Path, decoder: Decoder) -> Iterator[Found]:
+    import csv
+
     csv.field_size_limit(MAX_BYTES)
     with _opened(path, decoder.file, "r", encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
