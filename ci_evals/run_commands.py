@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 @click.command()
 @options.config
 @options.overriding
-@click.option(
+@options.setting(
     "--resume",
     is_flag=True,
-    envvar="CI_EVALS_RESUME",
-    show_envvar=True,
     help="Go on with the journal in the results folder: graded runs are kept, errored ones tried again.",
 )
-@options.setting(
+@options.option(
     "--resume-from",
     multiple=True,
     type=click.Path(path_type=Path),
@@ -36,39 +34,29 @@ if TYPE_CHECKING:
     "--shard",
     callback=options.to_shard,
     metavar="K/N",
-    envvar="CI_EVALS_SHARD",
-    show_envvar=True,
     help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together and decides.",
 )
 @options.setting(
     "--balance-by",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_BALANCE_BY",
-    show_envvar=True,
     help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
 )
 @options.setting(
     "--replay",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_REPLAY",
-    show_envvar=True,
     help="Answer from this journal what was asked before, and call providers for the rest.",
 )
-@click.option(
+@options.setting(
     "--replay-only",
     is_flag=True,
-    envvar="CI_EVALS_REPLAY_ONLY",
-    show_envvar=True,
     help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
 )
 @options.setting(
     "--record",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_RECORD",
-    show_envvar=True,
     help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
 )
 @options.baseline
@@ -110,8 +98,6 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
 @options.setting(
     "--run-missing",
     is_flag=True,
-    envvar="CI_EVALS_RUN_MISSING",
-    show_envvar=True,
     help="Run what no shard has a result of, and again what looks worse than the baseline.",
 )
 @options.baseline
