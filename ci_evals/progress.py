@@ -86,7 +86,8 @@ async def _bar(run: Watched, stream: TextIO) -> None:
 
 
 @contextmanager
-def _live(run: Watched, stream: TextIO) -> Iterator["Refresh"]:
+def _live(run: Watched, stream: TextIO) -> Iterator[Callable[[], None]]:
+    """A bar while the block lasts, and a function that draws it anew."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -108,12 +109,6 @@ def _live(run: Watched, stream: TextIO) -> Iterator["Refresh"]:
 
         refresh()
         yield refresh
-
-
-class Refresh(Protocol):
-    """Draws the bar anew."""
-
-    def __call__(self) -> None: ...
 
 
 def done(run: Watched) -> int:

@@ -78,22 +78,26 @@ class Staged:
         Raises:
             ProviderError: a stage or the provider could not answer.
         """
-        value: Any = request.input
         files: list[Content] = []
         costs: list[float | None] = []
-        for stage in self._before:
-            value = await self._passed(stage, value, request, costs)
-            files += [value] if isinstance(value, Content) else []
+        value = await self._through(self._before, request.input, request, costs, files)
         response = await self._provider.answer(self._with_input(request, value))
         kept = tuple([await asyncio.to_thread(keep_file, file, self._folder) for file in response.files])
-        value = kept[0] if kept else response.output
         files += kept
-        for stage in self._after:
-            value = await self._passed(stage, value, request, costs)
-            files += [value] if isinstance(value, Content) else []
+        value = await self._through(self._after, kept[0] if kept else response.output, request, costs, files)
         output = value if isinstance(value, str) else response.output
         cost_usd = response.cost_usd if not costs else total_usd([self._price(response), *costs])
         return msgspec.structs.replace(response, output=output, files=tuple(files), cost_usd=cost_usd)
+
+    async def _through(
+        self, stages: Sequence[Stage], value: Any, request: Request, costs: list[float | None], files: list[Content]
+    ) -> Any:
+        """What some stages, one after the other, make of a value; their costs and their files are noted."""
+        for stage in stages:
+            value = await self._passed(stage, value, request, costs)
+            if isinstance(value, Content):
+                files.append(value)
+        return value
 
     def _with_input(self, request: Request, value: Any) -> Request:
         if not self._before:

@@ -48,12 +48,18 @@ class SuiteFile(pytest.File):
         chosen = [each for each in self.session.items if each.parent is self] if together else [item]
         option = self.config.getoption
         self.suite = self.suite or load_suite(self.path)
-        suite, ids, out = self.suite, [each.name for each in chosen], folder_of(self if together else item)
-        runs, most = option("--evals-runs"), option("--evals-max-concurrency")
-        evaluation = partial(
-            evaluate, suite, cases=ids, runs=runs, max_concurrency=most, out=out, baseline=baseline_of(self.config)
+        out = folder_of(self if together else item)
+        self.report = in_a_loop_of_its_own(
+            partial(
+                evaluate,
+                self.suite,
+                cases=[each.name for each in chosen],
+                runs=option("--evals-runs"),
+                max_concurrency=option("--evals-max-concurrency"),
+                out=out,
+                baseline=baseline_of(self.config),
+            )
         )
-        self.report = in_a_loop_of_its_own(evaluation)
         write_page(self.report, out)
         return self.report
 
