@@ -37,10 +37,9 @@ class Spending(Protocol):
 
 
 @asynccontextmanager
-async def shown(run: Watched, stream: TextIO) -> AsyncIterator[None]:
+async def shown(run: Watched, stream: TextIO, *, line_every_s: float = LINE_INTERVAL_S) -> AsyncIterator[None]:
     """Show the progress of `run` on `stream` until the block ends."""
-    show = _bar if stream.isatty() else _lines
-    task = asyncio.create_task(show(run, stream))
+    task = asyncio.create_task(_bar(run, stream) if stream.isatty() else _lines(run, stream, line_every_s))
     try:
         yield
     finally:
@@ -71,10 +70,10 @@ class Watch:
         return describe(self._run, self._clock() - self._started, self._before)
 
 
-async def _lines(run: Watched, stream: TextIO) -> None:
+async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
     watch = Watch(run)
     while True:
-        await asyncio.sleep(LINE_INTERVAL_S)
+        await asyncio.sleep(every_s)
         print(watch.describe(), file=stream, flush=True)
 
 

@@ -43,27 +43,22 @@ class CassetteReader:
 
 def override_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
     """What no provider takes of the settings of a case, or what a provider with them would refuse."""
-    for case in cases:
+    changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
+    known = [(options, options.problems(folder)) for options in providers] if changing else []
+    for case in changing:
         overrides = case.overrides
-        if overrides == NO_OVERRIDES or case.cassette:
-            continue
         for name in ("model", "params"):
             if getattr(overrides, name) and providers and not any(_takes(each, name) for each in providers):
                 kinds = ", ".join(sorted({str(each.__struct_config__.tag) for each in providers}))
                 text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
                 yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
-        for options in providers:
-            for message in _new_problems(options, overridden_options(options, overrides), folder):
-                text = f"{message} (with provider {options.name})"
-                yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
+        for options, told in known:
+            changed = overridden_options(options, overrides)
+            for message in changed.problems(folder) if changed is not options else ():
+                if message not in told:
+                    text = f"{message} (with provider {options.name})"
+                    yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
 
 
 def _takes(options: ProviderOptions, name: str) -> bool:
     return options.own_code or name in options.__struct_fields__
-
-
-def _new_problems(before: ProviderOptions, after: ProviderOptions, folder: Path) -> list[str]:
-    if after is before:
-        return []
-    known = before.problems(folder)
-    return [message for message in after.problems(folder) if message not in known]
