@@ -163,7 +163,7 @@ class _Loader:
         self.problems.extend(task_misfits(cases, providers))
         self.problems.extend(override_misfits(cases, providers, self.folder))
         stages = stage_options(providers, self.providers.by_name)
-        self.problems.extend(stage_problems(providers, stages, self.providers.places, self.folder))
+        self.problems.extend(stage_problems(stages, self.providers.names, self.providers.places, self.folder))
         judges = self.judging(cases, providers, judges)
         check_gate(settings.get("gate"), self.providers, reader, cases, self.decoder)
         check_prices(settings.get("budget"), line_of(root, "budget"), cases, (*providers, *judges), self.decoder)
