@@ -24,6 +24,7 @@ FEWEST_LABELS = 30
 BAR = 0.6
 """Kappa from which on agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33 (1977) 159-174."""
 
+_SHAPE = 'expected {"output": …, "label": "pass" or "fail"}'
 _VERDICTS: Mapping[str, str] = {
     **dict.fromkeys(("true", "pass", "passed", "1"), "pass"),
     **dict.fromkeys(("false", "fail", "failed", "0"), "fail"),
@@ -83,13 +84,11 @@ def read_rows(path: Path) -> list[Row]:
             try:
                 rows.append(msgspec.json.decode(line, type=Row))
             except msgspec.DecodeError as error:
-                raise UsageError(
-                    f'{path}:{number}: expected {{"output": …, "label": "pass" or "fail"}}: {error}'
-                ) from error
+                raise UsageError(f"{path}:{number}: {_SHAPE}: {error}") from error
             if _verdict(rows[-1].label) is None:
                 raise UsageError(f"{path}:{number}: the label {rows[-1].label!r} is neither pass nor fail")
     if not rows:
-        raise UsageError(f"{path}: there are no labelled answers in it")
+        raise UsageError(f"{path}: there are no labelled answers in it: {_SHAPE}, one to the line")
     return rows
 
 
@@ -103,13 +102,17 @@ def judge_of(suite: Suite, rubric: str | None) -> LlmJudge:
     for case in suite.cases:
         for each in case.expect:
             grader = judging(each.grader)
-            if isinstance(grader, LlmJudge) and rubric in (None, grader.rubric):
+            if isinstance(grader, LlmJudge):
                 found.setdefault(grader.rubric, grader)
-    if len(found) == 1:
-        return next(iter(found.values()))
+    known = ", ".join(map(repr, found))
     if not found:
-        raise UsageError(f"{suite.file} has no `judge`" + (f" with the rubric {rubric!r}" if rubric else ""))
-    raise UsageError(f"name the judge with --rubric: {', '.join(repr(name) for name in found)}")
+        raise UsageError(f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`")
+    if rubric is None and len(found) > 1:
+        raise UsageError(f"{suite.file} has several judges: name one with --rubric: {known}")
+    chosen = next(iter(found)) if rubric is None else rubric
+    if chosen not in found:
+        raise UsageError(f"{suite.file} has no judge with the rubric {chosen!r}; it has: {known}")
+    return found[chosen]
 
 
 async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
@@ -120,8 +123,7 @@ async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
     """
     matrix = Matrix(suite.cases, suite.variants, suite.runs)
     async with opened(suite, matrix, Columns(0), calls=False) as ready:
-        if ready.judges is None:
-            raise UsageError(f"{suite.file} has no judge to ask")
+        assert ready.judges is not None  # the suite has a judge, and its model was found when it was loaded
         meter = ready.judges.meter()
 
         async def ask(numbered: tuple[int, Row]) -> str | GradingError:

@@ -44,6 +44,9 @@ def read_results(path: Path) -> Mapping[str, Results]:
     """
     if path.is_dir():
         path = next((path / name for name in ("report.json", JOURNAL) if (path / name).is_file()), path)
+    if not path.is_file():
+        text = "there is no report here: run the suite, or name a report, a journal, or the folder of either"
+        raise StorageError(f"{path.as_posix()}: {text}")
     found: list[Result] = []
     if path.suffix == ".json":
         try:

@@ -190,3 +190,11 @@ async def test_embeddings_prefer_nothing(tmp_path: Path) -> None:
     await recorded(tmp_path, judges=[vectors])
     done = await pairwise(tmp_path, "short", "long", "--judge", "vectors")
     assert (done.code, "vectors answers with embeddings" in done.err) == (2, True)
+
+
+async def test_before_any_run_it_is_said_what_to_name(tmp_path: Path) -> None:
+    write_suite(tmp_path, CASES, providers=[SHORT, LONG])
+    (tmp_path / "taste_of_tests.py").write_text(FUNCTIONS)
+    done = await pairwise(tmp_path, "short", "long", "--function", "taste_of_tests:first")
+    assert done.code == 3
+    assert "ci-evals-results: there is no report here: run the suite, or name a report" in done.err
