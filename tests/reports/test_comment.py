@@ -121,7 +121,7 @@ def test_a_link_that_is_none_is_text(url: str) -> None:
     assert shown(Comment(comments.passing(), Links(url, url)).render(64_000)).links == ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(300, 65_000), st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]))
 def test_in_any_room_nothing_is_broken(max_bytes: int, name: str) -> None:
     text = _MADE[name].render(max_bytes)
