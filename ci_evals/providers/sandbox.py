@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ci_evals.model import Task
-from ci_evals.providers.process import Ended, exchange
+from ci_evals.providers.descendants import Descendants
+from ci_evals.providers.process import Ended, end_all, exchange
 
 MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 _NOT_FOR_THE_AGENT = shutil.ignore_patterns("Dockerfile", "docker-compose*.y*ml")
@@ -40,12 +41,14 @@ class Sandbox(Protocol):
 
 @asynccontextmanager
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
-    """A temporary folder with the files of the task's `environment`; gone afterwards."""
+    """A temporary folder with the files of the task's `environment`; gone afterwards, as are servers started in it."""
     root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ci-evals-task-"))
+    descendants = Descendants()
     try:
         await asyncio.to_thread(_furnish, root, task)
-        yield _Folder(root)
+        yield _Folder(root, descendants)
     finally:
+        await end_all(descendants)
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
 
 
@@ -59,8 +62,9 @@ def _furnish(root: Path, task: Task) -> None:
 
 
 class _Folder:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, descendants: Descendants) -> None:
         self._root = root
+        self._descendants = descendants
         self.tests = str(root / "tests")
         self.logs = str(root / "logs")
 
@@ -72,6 +76,7 @@ class _Folder:
             env={**os.environ, **env},
             timeout_s=timeout_s,
             max_bytes=MAX_OUTPUT_BYTES,
+            descendants=self._descendants,
         )
 
     async def put_tests(self, source: Path) -> None:

@@ -86,6 +86,20 @@ async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path)
     assert (task / "environment" / "data.txt").read_text() == "data"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a server that left its session")
+async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_afterwards(tmp_path: Path) -> None:
+    """The server holds a pipe open for writing as long as it lives, and answers through a second one."""
+    os.mkfifo(tmp_path / "alive")
+    reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    serve = f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; sleep 600' 2> /dev/null &"
+    write_task(tmp_path, toml=f'[environment]\nsetup_commands = ["{serve}"]\n')
+    result = await one(tmp_path, command=["sh", "-c", "cat answers > answer.txt"])
+    assert result.score == 0.5, result.error
+    os.set_blocking(reading, True)
+    with os.fdopen(reading, "rb") as file:
+        assert file.read() == b"", "its end is the end of the server"
+
+
 async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Path) -> None:
     write_task(tmp_path, toml='[environment]\nsetup_commands = ["echo 0.25 > prepared"]\n')
     command = ["sh", "-c", "cp prepared answer.txt; echo $0", "{{ case.id }} {{ input }} {{ run }}"]
