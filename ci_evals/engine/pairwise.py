@@ -20,9 +20,9 @@ from ci_evals.model import Case, Request, Result, Variant
 from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.callee import load_target
-from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Message, Response
 from ci_evals.suite import Suite
+from ci_evals.threads import DaemonThreads
 from ci_evals.verdict.pairwise import Pair, Preferred
 
 RUBRIC = "Which answer is more correct, more helpful and better to the point?"
@@ -133,7 +133,7 @@ async def _opened(suite: Suite, judge: Judge) -> AsyncIterator[Prefer]:
         if judge.function is not None:
             threads = DaemonThreads()
             lend(lambda _: None).stack.callback(threads.close)
-            yield _by_function(_function(judge.function, suite.folder), threads)
+            yield _by_function(_function(judge.function, suite.folder), threads, suite.timeout_s)
             return
         options = judge.provider
         assert options is not None
@@ -148,13 +148,17 @@ def _function(target: str, folder: Path) -> Callable[..., object]:
         raise ConfigError([each.seen_from(Place("--function", None, "")) for each in error.problems]) from error
 
 
-def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Prefer:
+def _by_function(function: Callable[..., object], threads: DaemonThreads, timeout_s: float) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
+        scope = asyncio.timeout(timeout_s)
         try:
-            found = await threads.run(lambda: function(case, first, second))
-            if isinstance(found, Awaitable):
-                found = await found
+            async with scope:
+                found = await threads.run(lambda: function(case, first, second))
+                if isinstance(found, Awaitable):
+                    found = await found
         except Exception as raised:  # the user's code may raise anything; a pair less, and the others count
+            if scope.expired():
+                raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError("crash", f"{type(raised).__name__}: {raised}") from raised
         return _preferred(found), ""
 

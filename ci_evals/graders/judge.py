@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.base import at_once
 from ci_evals.graders.turn import OfTurn, asker
 from ci_evals.model import Answer, Expectation, Finding, Grade, Models
 
@@ -27,7 +28,7 @@ async def grade(expectation: Expectation, answer: Answer, models: Models | None 
     if isinstance(grader, AskingOptions | OfTurn) and models is not None:
         finding: Finding | Awaitable[Finding] = grader.grade_with(answer, models)
     else:
-        finding = grader.grade(answer)
+        finding = at_once(grader, answer)
     if not isinstance(finding, Finding):
         finding = await finding
     passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)

@@ -6,6 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.base import at_once
+from ci_evals.graders.python import Python
 from ci_evals.model import Answer, Finding, Grader, Models
 
 
@@ -34,7 +36,7 @@ class OfTurn(Struct, frozen=True):
         if isinstance(self.grader, AskingOptions) and models is not None:
             finding: Finding | Awaitable[Finding] = self.grader.grade_with(seen, models)
         else:
-            finding = self.grader.grade(seen)
+            finding = at_once(self.grader, seen)
         if not isinstance(finding, Finding):
             finding = await finding
         return msgspec.structs.replace(finding, reason=f"turn {self.number}: {finding.reason}")
@@ -49,3 +51,10 @@ def asker(grader: Grader) -> AskingOptions | None:
     """The grader that asks a model: this one, or the one that it lets judge a turn; None if neither does."""
     inner = grader.grader if isinstance(grader, OfTurn) else grader
     return inner if isinstance(inner, AskingOptions) else None
+
+
+def deciding(grader: Grader) -> Grader:
+    """The grader as far as its options decide what it finds; how long it is waited for does not."""
+    if isinstance(grader, OfTurn):
+        return OfTurn(grader.number, deciding(grader.grader))
+    return msgspec.structs.replace(grader, retries=0, timeout_s=None) if isinstance(grader, Python) else grader
