@@ -300,8 +300,18 @@ async def test_what_was_no_secret_when_it_was_written_is_one_in_what_is_kept(
     report = json.loads((out / "report.json").read_text())
     assert [result["response"]["output"] for result in report["results"]] == ["it is ***"]
     assert DOTENV not in ended.out + ended.err + "".join((out / name).read_text() for name in REPORTS)
-    if "--out" in arguments:
-        assert DOTENV not in (out / "results.jsonl").read_text()
+    assert [path for path in out.iterdir() if DOTENV in path.read_text()] == []
+
+
+async def test_a_case_that_is_called_by_a_secret_is_kept_when_the_run_is_gone_on_with(tmp_path: Path) -> None:
+    case = {"id": f"about {DOTENV}", "input": "hello", "expect": [{"equals": "hello"}]}
+    write_suite(tmp_path, [case, {**case, "id": "greeting"}])
+    await ci_evals(tmp_path, "run")
+    (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
+    for _ in range(2):
+        ended = await ci_evals(tmp_path, "run", "--resume")
+        assert "Resumed: 2 of 2 runs kept" in ended.out
+    assert DOTENV not in (tmp_path / "ci-evals-results" / "results.jsonl").read_text()
 
 
 REPORTS = ("report.json", "junit.xml", "summary.md")
