@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from ci_evals.errors import ProviderError
 from ci_evals.model import Task
 from ci_evals.providers.descendants import Descendants
 from ci_evals.providers.process import Ended, end_all, exchange
@@ -42,14 +43,26 @@ class Sandbox(Protocol):
 @asynccontextmanager
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
     """A temporary folder with the files of the task's `environment`; gone afterwards, as are servers started in it."""
-    root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ci-evals-task-"))
     descendants = Descendants()
+    root = await asyncio.to_thread(_made, task)
     try:
-        await asyncio.to_thread(_furnish, root, task)
         yield _Folder(root, descendants)
     finally:
         await end_all(descendants)
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+def _made(task: Task) -> Path:
+    """The folder with all that is in there at first."""
+    root = None
+    try:
+        root = Path(tempfile.mkdtemp(prefix="ci-evals-task-"))
+        _furnish(root, task)
+    except (OSError, shutil.Error) as error:
+        if root is not None:
+            shutil.rmtree(root, ignore_errors=True)
+        raise ProviderError("environment", f"no folder could be made for the task: {error}") from error
+    return root
 
 
 def _furnish(root: Path, task: Task) -> None:

@@ -11,6 +11,8 @@ from leftovers import journal_lines, journaled, report_in
 from processes import Finished, ci_evals, finished, start
 from suites import chat, write_suite
 
+SETTINGS = {"gate": {"max_error_rate": 1}, "report": {"formats": ["json", "junit", "markdown", "html"]}}
+
 
 def case(n: int, **changes: Any) -> dict[str, Any]:
     return {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}], **changes}
@@ -25,7 +27,7 @@ async def run(folder: Path, *arguments: str) -> Finished:
 
 
 def suite(folder: Path, server: ChatServer, cases: list[dict[str, Any]], **settings: Any) -> None:
-    write_suite(folder, cases, providers=[chat(server.url, retries=0)], **{"gate": {"max_error_rate": 1}, **settings})
+    write_suite(folder, cases, providers=[chat(server.url, retries=0)], **{**SETTINGS, **settings})
 
 
 async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones_run(tmp_path: Path) -> None:
@@ -46,7 +48,10 @@ async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones
     assert sentence in resumed.out
     assert "Resumed: 11 of 12 runs kept, 1 errored one tried again" in again.out
     assert found["resumption"] == {"kept": 11, "retried": 1, "changed": 0, "new": 0, "torn": []}
-    assert "**Resumed**: 11 of 12 runs kept, 1 errored one tried again" in (tmp_path / "out" / "summary.md").read_text()
+    sentence = "11 of 12 runs kept, 1 errored one tried again"
+    assert f"**Resumed**: {sentence}" in (tmp_path / "out" / "summary.md").read_text()
+    assert f'<property name="Resumed" value="{sentence}">' in (tmp_path / "out" / "junit.xml").read_text()
+    assert sentence in (tmp_path / "out" / "report.html").read_text()
 
 
 async def test_the_report_of_a_resumed_run_has_each_run_once_and_in_plan_order(tmp_path: Path) -> None:
