@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from ci_evals.suite import Suite
 
 
+class _Further(click.Argument):
+    """Further values of an option, as a pattern of the shell leaves them behind its first one. Help does without."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return []
+
+
 @click.command()
+@click.argument("further", cls=_Further, nargs=-1, type=click.Path(path_type=Path))
 @options.config
 @options.overriding
 @options.setting(
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
     "--resume-from",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Take over the results of another journal, or of the folder it is in; may be repeated.",
+    metavar="PATH...",
+    help="Take over the results of other journals, or of the folders they are in.",
 )
 @options.setting(
     "--shard",
@@ -63,7 +71,7 @@ if TYPE_CHECKING:
 @options.posting
 @options.output
 @options.quiet
-def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
+def run(further: tuple[Path, ...], config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
     """Run a suite, judge it, and exit with its verdict.
 
     Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
@@ -79,6 +87,9 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
     """
+    if further and not others["resume_from"]:
+        raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
+    others["resume_from"] += further
     if others["replay_only"] and others["replay"] is None:
         raise click.UsageError("--replay-only needs --replay PATH")
     named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))

@@ -166,7 +166,8 @@ class _Loader:
         self.problems.extend(stage_problems(stages, self.providers.names, self.providers.places, self.folder))
         judges = self.judging(cases, providers, judges)
         check_gate(settings.get("gate"), self.providers, reader, cases, self.decoder)
-        check_prices(settings.get("budget"), line_of(root, "budget"), cases, (*providers, *judges), self.decoder)
+        others = (*judges, *stages.values())
+        check_prices(settings.get("budget"), line_of(root, "budget"), cases, providers, others, self.decoder)
         check_runs(entry, line_of(root, "max_runs"), self.decoder)
         check_tags(overrides.tags, reader, line_of(root, "cases"), self.decoder)
         if self.problems or entry is None:

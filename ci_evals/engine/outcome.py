@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ci_evals.callables import asked_to_stop
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges, Meter
-from ci_evals.errors import ErrorKind, GradingError, ProviderError, described
+from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, described
 from ci_evals.graders.judge import grade, name_of, passes, score_of
 from ci_evals.model import Answer, Case, Grade, Judging, RunError, Status
 from ci_evals.providers.base import ProviderOptions
@@ -53,7 +53,7 @@ async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mappin
     try:
         for number, expectation in enumerate(case.expect):
             grades.append(known.get(number) or await grade(expectation, answer, meter))
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and asked_to_stop():

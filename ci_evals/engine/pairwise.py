@@ -1,5 +1,6 @@
 """Runs of two variants, side by side, and who prefers which."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
@@ -19,9 +20,9 @@ from ci_evals.model import Case, Request, Result, Variant
 from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.callee import load_target
-from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Message, Response
 from ci_evals.suite import Suite
+from ci_evals.threads import DaemonThreads
 from ci_evals.verdict.pairwise import Pair, Preferred
 
 RUBRIC = "Which answer is more correct, more helpful and better to the point?"
@@ -130,7 +131,7 @@ async def _opened(suite: Suite, judge: Judge) -> AsyncIterator[Prefer]:
     async with lent(suite.folder, suite.max_concurrency) as lend:
         if judge.function is not None:
             with closing(DaemonThreads()) as threads:
-                yield _by_function(_function(judge.function, suite.folder), threads)
+                yield _by_function(_function(judge.function, suite.folder), threads, suite.timeout_s)
             return
         options = judge.provider
         assert options is not None
@@ -145,11 +146,15 @@ def _function(target: str, folder: Path) -> Callable[..., object]:
         raise ConfigError([each.seen_from(Place("--function", None, "")) for each in error.problems]) from error
 
 
-def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Prefer:
+def _by_function(function: Callable[..., object], threads: DaemonThreads, timeout_s: float) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
+        scope = asyncio.timeout(timeout_s)
         try:
-            found = await threads.run(lambda: function(case, first, second))
+            async with scope:
+                found = await threads.run(lambda: function(case, first, second))
         except Exception as raised:  # the user's code may raise anything; a pair less, and the others count
+            if scope.expired():
+                raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError.of(raised) from raised
         return _preferred(found), ""
 

@@ -24,7 +24,8 @@ class Python(GraderOptions, frozen=True):
     Args:
         target: `module:function`, looked for in the config's folder first.
         threshold: the lowest score that passes; 1 when left out.
-        retries: how often it is called again after it raised.
+        retries: how often it is called again after it raised or took too long.
+        timeout_s: seconds that one call may take; those of the run's own call when left out.
     """
 
     short: ClassVar[str] = "target"
@@ -33,6 +34,7 @@ class Python(GraderOptions, frozen=True):
     target: str
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     retries: Annotated[int, Meta(ge=0, le=20)] = 0
+    timeout_s: Annotated[float, Meta(gt=0)] | None = None
 
     def problems(self) -> list[str]:
         if target_parts(self.target) is not None:
@@ -56,7 +58,8 @@ class Python(GraderOptions, frozen=True):
             raise ConfigError([Problem(self.target, None, "", str(error))]) from error
 
     async def grade(self, answer: Answer) -> Finding:
-        return await Judge(self.target, _load(self.target), self.threshold, self.retries).grade(answer)
+        judge = Judge(self.target, _load(self.target), self.threshold, self.retries, self.timeout_s)
+        return await judge.grade(answer)
 
 
 @lru_cache(maxsize=256)

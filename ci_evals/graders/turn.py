@@ -4,6 +4,8 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.base import at_once
+from ci_evals.graders.python import Python
 from ci_evals.model import Answer, Finding, Grader, Models
 
 
@@ -41,7 +43,7 @@ async def found_by(grader: Grader, answer: Answer, models: Models | None) -> Fin
     """What a grader finds; one that asks a model is given those that there are."""
     if models is not None and isinstance(grader, AskingOptions | OfTurn):
         return await grader.grade_with(answer, models)
-    finding = grader.grade(answer)
+    finding = at_once(grader, answer)
     return finding if isinstance(finding, Finding) else await finding
 
 
@@ -54,3 +56,10 @@ def asker(grader: Grader) -> AskingOptions | None:
     """The grader that judges if it asks a model, else None."""
     inner = judging(grader)
     return inner if isinstance(inner, AskingOptions) else None
+
+
+def deciding(grader: Grader) -> Grader:
+    """The grader as far as its options decide what it finds; how long it is waited for does not."""
+    if isinstance(grader, OfTurn):
+        return OfTurn(grader.number, deciding(grader.grader))
+    return msgspec.structs.replace(grader, retries=0, timeout_s=None) if isinstance(grader, Python) else grader

@@ -5,6 +5,7 @@ import copy
 import importlib
 import importlib.machinery
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
@@ -20,10 +21,10 @@ from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, one_line
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.deadlines import Deadlines
-from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Response
+from ci_evals.threads import DaemonThreads
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 _MAX_DETAIL = 8000
 _MAX_FRAMES = 30
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci_evals.model import Result, Variant
+from ci_evals.report import Resumption
 from ci_evals.reports.comment import Comment, Links
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.response import Response, ToolCall
@@ -72,6 +73,13 @@ def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
 def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
     lines = [line for line in text_of(comments.passing()).splitlines() if line]
     assert len(lines) == 6
+
+
+def test_what_an_earlier_attempt_left_is_told() -> None:
+    report = report_of({"capital": "PPPP"})
+    report.resumption = Resumption(kept=3, retried=1)
+    text = text_of(summarize(report, Gate()))
+    assert "**Resumed**: 3 of 4 runs kept, 1 errored one tried again" in text
 
 
 def test_confirm_runs_are_no_part_of_the_size_that_a_comparison_is_said_to_have() -> None:
