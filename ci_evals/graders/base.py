@@ -40,6 +40,10 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The grader that `not_` turns around: itself, unless its opposite is not simply "did not pass"."""
         return self
 
+    def deciding(self) -> Self:
+        """The same without what decides only how long it is waited for."""
+        return self
+
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         raise NotImplementedError
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
+import msgspec
 from msgspec import Meta
 
 from ci_evals.callables import member, module_problem, target_parts
@@ -56,6 +57,9 @@ class Python(GraderOptions, frozen=True):
             _load(self.target)
         except Exception as error:  # so can a `__getattr__` of it
             raise ConfigError([Problem(self.target, None, "", str(error))]) from error
+
+    def deciding(self) -> Self:
+        return msgspec.structs.replace(self, retries=0, timeout_s=None)
 
     async def grade(self, answer: Answer) -> Finding:
         judge = Judge(self.target, _load(self.target), self.threshold, self.retries, self.timeout_s)

@@ -4,8 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.graders.asking import AskingOptions
-from ci_evals.graders.base import at_once
-from ci_evals.graders.python import Python
+from ci_evals.graders.base import GraderOptions, at_once
 from ci_evals.model import Answer, Finding, Grader, Models
 
 
@@ -62,4 +61,4 @@ def deciding(grader: Grader) -> Grader:
     """The grader as far as its options decide what it finds; how long it is waited for does not."""
     if isinstance(grader, OfTurn):
         return OfTurn(grader.number, deciding(grader.grader))
-    return msgspec.structs.replace(grader, retries=0, timeout_s=None) if isinstance(grader, Python) else grader
+    return grader.deciding() if isinstance(grader, GraderOptions) else grader
