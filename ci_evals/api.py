@@ -15,7 +15,6 @@ import msgspec
 from ci_evals import report as counted
 from ci_evals.conclusion import write_reports
 from ci_evals.config import load
-from ci_evals.config.decode import unknown
 from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
@@ -76,7 +75,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         UsageError: an argument makes no sense; nothing was called.
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
-    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers), environ, _names("cases", cases))
+    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
     return await _evaluated(suite, out, baseline, on_result)
 
 
@@ -136,7 +135,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     Raises:
         ConfigError, UsageError, StorageError: as `evaluate`.
     """
-    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers), environ, _names("cases", cases))
+    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
     total = Matrix(suite.cases, suite.variants, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
     task = asyncio.create_task(_evaluated(suite, out, baseline, finished.put_nowait))
@@ -190,38 +189,27 @@ def _judged(report: counted.Report, order: Order) -> Summary:
     return summarize(report, order.suite.gate, order.baseline, confirm_runs=order.suite.confirm_runs)
 
 
-def _suite(
-    suite_or_path: Suite | Path | str,
-    overrides: Overrides,
-    environ: Mapping[str, str] | None,
-    cases: tuple[str, ...] | None,
-) -> Checked:
+def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None) -> Checked:
     environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
-        suite = overridden(suite_or_path.ready(environ), overrides)
-    elif isinstance(suite_or_path, str | os.PathLike):
-        suite = load.load_suite(Path(suite_or_path), environ, overrides)
-    else:
-        raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")
-    return suite if cases is None else _only(suite, cases)
+        return overridden(suite_or_path.ready(environ), overrides)
+    if isinstance(suite_or_path, str | os.PathLike):
+        return load.load_suite(Path(suite_or_path), environ, overrides)
+    raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")
 
 
-def _only(suite: Checked, ids: tuple[str, ...]) -> Checked:
-    """A suite without its other cases."""
-    known = {case.id: case for case in suite.cases}
-    for case_id in ids:
-        if case_id not in known:
-            raise UsageError(unknown("case", case_id, known))
-    chosen = set(ids)
-    return msgspec.structs.replace(suite, cases=tuple(case for case in suite.cases if case.id in chosen))
-
-
-def _overrides(runs: int | None, max_concurrency: float | None, providers: Iterable[str] | str | None) -> Overrides:
+def _overrides(
+    runs: int | None,
+    max_concurrency: float | None,
+    providers: Iterable[str] | str | None,
+    cases: Iterable[str] | str | None,
+) -> Overrides:
     most = UNLIMITED if max_concurrency == math.inf else max_concurrency
     return Overrides(
         runs=_at_least_one("runs", runs),
         max_concurrency=_at_least_one("max_concurrency", most),
         providers=_names("providers", providers),
+        cases=_names("cases", cases),
     )
 
 

@@ -26,6 +26,13 @@ def module_problem(module: str, folder: Path) -> str | None:
     return None
 
 
+def target_parts(target: str) -> tuple[str, str] | None:
+    """The module and the name in it of `module:function`, either of them dotted or not; None if it is no such text."""
+    module, _, names = target.partition(":")
+    is_target = all(part.isidentifier() for part in (*module.split("."), *names.split(".")))
+    return (module, names) if is_target else None
+
+
 def member(module: ModuleType, names: str) -> Any:
     """What a module has under a dotted name.
 
@@ -46,6 +53,14 @@ def identity(function: object) -> str:
     """`module:function`, the same in every process; for an object, its class."""
     named: Any = function if hasattr(function, "__qualname__") else type(function)
     return f"{getattr(named, '__module__', None) or 'builtins'}:{named.__qualname__}"
+
+
+def asked_to_stop() -> bool:
+    """Whether the running task is being cancelled, rather than the team's code having tripped over its own."""
+    from asyncio import current_task
+
+    task = current_task()
+    return task is None or task.cancelling() > 0
 
 
 @lru_cache(maxsize=256)

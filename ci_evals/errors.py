@@ -95,6 +95,11 @@ class GitHubError(CiEvalsError):
         self.kind = kind
 
 
+def described(raised: BaseException) -> str:
+    """An exception on one line or as few as its message has: `ZeroDivisionError: division by zero`."""
+    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
+
+
 class ProviderError(Exception):
     """A call that brought no answer.
 
@@ -121,6 +126,15 @@ class ProviderError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.detail = detail
+
+    @classmethod
+    def of(cls, raised: Exception) -> "ProviderError":
+        """What a provider raised: anything but a `ProviderError` is a crash, with the traceback as its detail."""
+        if isinstance(raised, cls):
+            return raised
+        from traceback import format_exception
+
+        return cls("crash", described(raised), detail="".join(format_exception(raised)))
 
     @property
     def retryable(self) -> bool:

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from ci_evals.execution import Stop
+from ci_evals.graders.patience import Patience
 from ci_evals.providers.process import kill_all
 from ci_evals.report import Report
 
@@ -43,7 +44,7 @@ def until_stopped(
 
     try:
         with ending.on_signals(runner.get_loop()):
-            with around():
+            with around(), ending.patience.kept():
                 report = runner.run(main())
             with ending.concluding:
                 code = conclude(report)
@@ -62,6 +63,7 @@ class _Ending:
         self.stop = Stop()
         self.task: asyncio.Task[Report] | None = None
         self.which: signal.Signals | None = None
+        self.patience = Patience()
         self.concluding = threading.Lock()
         self.concluded = False
         self._salvage = salvage
@@ -79,6 +81,7 @@ class _Ending:
             overdue.daemon = True
             overdue.start()
             self.stop.order(which.name)
+            self.patience.hurry()
             if self.task is not None:
                 loop.call_soon_threadsafe(self.task.cancel)
 

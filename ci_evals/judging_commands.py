@@ -11,13 +11,13 @@ from ci_evals import options, world
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="TRACES...")
-@options.setting("--suite", type=click.Path(path_type=Path), help="The suite; default: evals.yaml here or in .github/.")
-@options.setting("--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case.")
+@options.suite
+@options.option("--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case.")
 @options.out
 @options.output
 @options.quiet
 def grade(
-    traces: tuple[Path, ...], suite: Path | None, match: str | None, out: Path | None, output: str, *, quiet: bool
+    traces: tuple[Path, ...], config: Path | None, match: str | None, out: Path | None, output: str, *, quiet: bool
 ) -> int:
     """Grade traces that are there, without running anything.
 
@@ -29,11 +29,11 @@ def grade(
     Example:
       ci-evals grade traces.jsonl --suite evals.yaml
     """
-    loaded = options.suite_named(suite, {"out": out}, offline=True, judging=True)
+    suite = options.suite_named(config, {"out": out}, offline=True, judging=True)
 
     from ci_evals import app
 
-    return app.grade(loaded, traces, world.here(), world.Appearance(output, quiet), match=match)
+    return app.grade(suite, traces, world.here(), world.Appearance(output, quiet), match=match)
 
 
 @click.group()
@@ -43,10 +43,10 @@ def judge() -> None:
 
 @judge.command("check")
 @click.argument("labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LABELS.jsonl")
-@options.setting("--suite", type=click.Path(path_type=Path), help="The suite; default: evals.yaml here or in .github/.")
-@options.setting("--rubric", help="Which judge, by its rubric, if the suite has several.")
+@options.suite
+@options.option("--rubric", help="Which judge, by its rubric, if the suite has several.")
 @options.output
-def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: str) -> int:
+def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
     """Measure a judge against people's labels, and say whether it is fit to gate.
 
     LABELS.jsonl has one answer to the line: `output`, `label` (pass or fail), and perhaps `input`, `reference`,
@@ -60,11 +60,11 @@ def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: st
     Example:
       ci-evals judge check labels.jsonl --suite evals.yaml
     """
-    loaded = options.suite_named(suite, offline=True, judging=True)
+    suite = options.suite_named(config, offline=True, judging=True)
 
     from ci_evals import measuring
 
-    return measuring.check_judge(loaded, labels, rubric, world.here(), output)
+    return measuring.check_judge(suite, labels, rubric, world.here(), output)
 
 
 @click.command()
@@ -87,8 +87,6 @@ def judge_check(labels: Path, suite: Path | None, rubric: str | None, output: st
     type=click.Choice(["table", "markdown", "json"]),
     default="table",
     show_default=True,
-    envvar="CI_EVALS_FORMAT",
-    show_envvar=True,
     help="What is printed on stdout.",
 )
 @click.option(

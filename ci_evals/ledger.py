@@ -86,8 +86,10 @@ class Ledger:
         """A part with what earlier journals hold of it."""
         order, journal = self._order, self._journal
         cells = Cells(order.suite, matrix)
-        resumer = Resumer(matrix, columns, cells, keep_errored=order.merge, until=self._until)
+        resumer = Resumer(matrix, columns, cells, self._redactor, keep_errored=order.merge, until=self._until)
         if self._continued:
+            if self._until is None:
+                journal.clean()
             resumer.go_on(journal)
         if self._until is None:
             self._until = journal.end

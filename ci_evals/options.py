@@ -36,7 +36,14 @@ def _without_empty(value: Any) -> Any:
     return [each for each in value if each != ""] if isinstance(value, list) else value
 
 
-setting = partial(click.option, cls=Setting)
+option = partial(click.option, cls=Setting)
+
+
+def setting(*names: str, **attributes: Any) -> Callable[[Command], Command]:
+    """An option that a variable may give, too: `--max-runs` is CI_EVALS_MAX_RUNS."""
+    name = next(name for name in names if name.startswith("--"))
+    variable = "CI_EVALS_" + name.removeprefix("--").upper().replace("-", "_")
+    return option(*names, **{"envvar": variable, "show_envvar": True, **attributes})
 
 
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -60,23 +67,26 @@ config = setting(
     "-c",
     "--config",
     type=click.Path(path_type=Path),
+    help="The suite; default: evals.yaml here or in .github/.",
+)
+suite = setting(
+    "--suite",
+    "-c",
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
     envvar="CI_EVALS_CONFIG",
-    show_envvar=True,
     help="The suite; default: evals.yaml here or in .github/.",
 )
 providers = setting(
     "--providers",
     callback=to_names,
     metavar="A,B",
-    envvar="CI_EVALS_PROVIDERS",
-    show_envvar=True,
     help="Run only these providers, by name.",
 )
 runs = setting(
     "--runs",
     type=click.IntRange(min=1),
-    envvar="CI_EVALS_RUNS",
-    show_envvar=True,
     help="Executions of every cell; a case's own `runs` still wins.",
 )
 baseline = setting(
@@ -85,8 +95,6 @@ baseline = setting(
     callback=to_wanted,
     type=click.Path(),
     metavar="auto|none|PATH",
-    envvar="CI_EVALS_BASELINE",
-    show_envvar=True,
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
     " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
 )
@@ -95,8 +103,6 @@ baseline_reports = setting(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_BASELINE",
-    show_envvar=True,
     help="Compare with this report.json, or a folder with one or more; may be repeated.",
 )
 artifact = setting(
@@ -104,15 +110,11 @@ artifact = setting(
     metavar="NAME",
     default="ci-evals-results",
     show_default=True,
-    envvar="CI_EVALS_ARTIFACT",
-    show_envvar=True,
     help="What the results are uploaded as in GitHub Actions: where `--baseline auto` and later attempts look.",
 )
 fail_on = setting(
     "--fail-on",
     type=click.Choice(["fail", "borderline", "never"]),
-    envvar="CI_EVALS_FAIL_ON",
-    show_envvar=True,
     help="The mildest verdict that ends in a failure; `never`: none, not even the lack of one."
     " Default: what the suite's `gate.on_borderline` says.",
 )
@@ -121,66 +123,48 @@ comment = setting(
     type=click.Choice(["auto", "off", "new"]),
     default="auto",
     show_default=True,
-    envvar="CI_EVALS_COMMENT",
-    show_envvar=True,
     help="In GitHub Actions, edit the pull request's one comment, leave it alone, or post a new one.",
 )
 comment_progress = setting(
     "--comment-progress",
     is_flag=True,
-    envvar="CI_EVALS_COMMENT_PROGRESS",
-    show_envvar=True,
     help="Say in the comment that a run is under way.",
 )
 tags = setting(
     "--tags",
     callback=to_names,
     metavar="A,B",
-    envvar="CI_EVALS_TAGS",
-    show_envvar=True,
     help="Run only cases with one of these tags.",
 )
 confirm_runs = setting(
     "--confirm-runs",
     type=click.IntRange(min=0, max=1000),
-    envvar="CI_EVALS_CONFIRM_RUNS",
-    show_envvar=True,
     help="Further runs of a case that looks worse than the baseline; 0: none.",
 )
 max_runs = setting(
     "--max-runs",
     type=click.IntRange(min=1),
-    envvar="CI_EVALS_MAX_RUNS",
-    show_envvar=True,
     help="Go on up to so many runs of a cell while the verdict is open.",
 )
 out = setting(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
-    envvar="CI_EVALS_OUT",
-    show_envvar=True,
     help="Folder for results; default: the suite's, else ci-evals-results.",
 )
 max_concurrency = setting(
     "--max-concurrency",
     type=click.IntRange(min=1),
-    envvar="CI_EVALS_MAX_CONCURRENCY",
-    show_envvar=True,
     help="Calls under way at once, over all providers.",
 )
 timeout_s = setting(
     "--timeout-s",
     type=click.FloatRange(min=0, min_open=True),
-    envvar="CI_EVALS_TIMEOUT_S",
-    show_envvar=True,
     help="Seconds that one call may take.",
 )
 retries = setting(
     "--retries",
     type=click.IntRange(min=0, max=20),
-    envvar="CI_EVALS_RETRIES",
-    show_envvar=True,
     help="Further attempts after a refused or lost call.",
 )
 output = setting(
@@ -189,11 +173,9 @@ output = setting(
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    envvar="CI_EVALS_FORMAT",
-    show_envvar=True,
     help="What is printed on stdout.",
 )
-report_format = setting(
+report_format = option(
     "--format",
     "output",
     type=click.Choice(["text", "markdown", "json"]),
@@ -201,37 +183,41 @@ report_format = setting(
     show_default=True,
     help="What is printed on stdout.",
 )
-quiet = setting("-q", "--quiet", is_flag=True, envvar="CI_EVALS_QUIET", show_envvar=True, help="No progress on stderr.")
-
-
+quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 label = setting(
     "--label",
     metavar="TEXT",
-    envvar="CI_EVALS_LABEL",
-    show_envvar=True,
     help="Kept in the reports, to group them by; default: the suite's.",
 )
 
-
-POSTING = ("artifact", "comment", "comment_progress", "fail_on")
+POSTING = {"artifact": artifact, "fail_on": fail_on, "comment": comment, "comment_progress": comment_progress}
+OVERRIDING = {
+    "out": out,
+    "providers": providers,
+    "tags": tags,
+    "runs": runs,
+    "max_runs": max_runs,
+    "confirm_runs": confirm_runs,
+    "max_concurrency": max_concurrency,
+    "timeout_s": timeout_s,
+    "retries": retries,
+    "label": label,
+}
 
 
 def posting(command: Command) -> Command:
-    """Options about what becomes of a verdict; `POSTING` are their names."""
-    for option in (comment_progress, comment, fail_on, artifact):
-        command = option(command)
-    return command
-
-
-OVERRIDING = (
-    "out", "providers", "tags", "runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "label",
-)  # fmt: skip
+    """The options of `POSTING`: what becomes of a verdict."""
+    return _all(POSTING, command)
 
 
 def overriding(command: Command) -> Command:
-    """Options that put other values in place of the suite's; `OVERRIDING` are their names."""
-    for option in (label, retries, timeout_s, max_concurrency, confirm_runs, max_runs, runs, tags, providers, out):
-        command = option(command)
+    """The options of `OVERRIDING`: other values in place of the suite's."""
+    return _all(OVERRIDING, command)
+
+
+def _all(options: Mapping[str, Callable[[Command], Command]], command: Command) -> Command:
+    for each in reversed([*options.values()]):
+        command = each(command)
     return command
 
 

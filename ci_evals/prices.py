@@ -1,7 +1,8 @@
 """What an answer cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from math import fsum
 
 from ci_evals.providers.base import Price, ProviderOptions
 from ci_evals.response import Response, Usage
@@ -31,6 +32,12 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
         return None
 
     return cost_usd
+
+
+def total_usd(costs: Iterable[float | None]) -> float | None:
+    """What several calls cost together; None if that of one of them is not known."""
+    known = list(costs)
+    return None if None in known else fsum(cost or 0.0 for cost in known)
 
 
 def has_price(options: ProviderOptions) -> bool:

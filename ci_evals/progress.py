@@ -37,10 +37,9 @@ class Spending(Protocol):
 
 
 @asynccontextmanager
-async def shown(run: Watched, stream: TextIO) -> AsyncIterator[None]:
+async def shown(run: Watched, stream: TextIO, *, line_every_s: float = LINE_INTERVAL_S) -> AsyncIterator[None]:
     """Show the progress of `run` on `stream` until the block ends."""
-    show = _bar if stream.isatty() else _lines
-    task = asyncio.create_task(show(run, stream))
+    task = asyncio.create_task(_bar(run, stream) if stream.isatty() else _lines(run, stream, line_every_s))
     try:
         yield
     finally:
@@ -71,10 +70,10 @@ class Watch:
         return describe(self._run, self._clock() - self._started, self._before)
 
 
-async def _lines(run: Watched, stream: TextIO) -> None:
+async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
     watch = Watch(run)
     while True:
-        await asyncio.sleep(LINE_INTERVAL_S)
+        await asyncio.sleep(every_s)
         print(watch.describe(), file=stream, flush=True)
 
 
@@ -86,7 +85,8 @@ async def _bar(run: Watched, stream: TextIO) -> None:
 
 
 @contextmanager
-def _live(run: Watched, stream: TextIO) -> Iterator["Refresh"]:
+def _live(run: Watched, stream: TextIO) -> Iterator[Callable[[], None]]:
+    """A bar while the block lasts, and a function that draws it anew."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -108,12 +108,6 @@ def _live(run: Watched, stream: TextIO) -> Iterator["Refresh"]:
 
         refresh()
         yield refresh
-
-
-class Refresh(Protocol):
-    """Draws the bar anew."""
-
-    def __call__(self) -> None: ...
 
 
 def done(run: Watched) -> int:

@@ -91,15 +91,11 @@ def explain(
     "--from-run",
     type=click.IntRange(min=1),
     metavar="ID",
-    envvar="CI_EVALS_FROM_RUN",
-    show_envvar=True,
     help="Comment on the pull request of this workflow run with the reports that it has uploaded.",
 )
 @options.setting(
     "--artifact",
     metavar="NAME",
-    envvar="CI_EVALS_ARTIFACT",
-    show_envvar=True,
     help="What the job's artifact is called (default: ci-evals-results), which tells the jobs of a workflow apart."
     " With --from-run, which artifacts to take; may have a * (default: ci-evals*).",
 )
@@ -109,7 +105,6 @@ def explain(
     default="auto",
     show_default=True,
     envvar="CI_EVALS_COMMENT_MODE",
-    show_envvar=True,
     help="One comment for the pull request, which is edited; or a new one for each workflow run.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")

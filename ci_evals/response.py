@@ -36,6 +36,13 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
 
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
 

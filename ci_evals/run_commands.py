@@ -15,67 +15,63 @@ if TYPE_CHECKING:
     from ci_evals.suite import Suite
 
 
+class _Further(click.Argument):
+    """Further values of an option, as a pattern of the shell leaves them behind its first one. Help does without."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return []
+
+
 @click.command()
+@click.argument("further", cls=_Further, nargs=-1, type=click.Path(path_type=Path))
 @options.config
 @options.overriding
-@click.option(
+@options.setting(
     "--resume",
     is_flag=True,
-    envvar="CI_EVALS_RESUME",
-    show_envvar=True,
     help="Go on with the journal in the results folder: graded runs are kept, errored ones tried again.",
 )
-@options.setting(
+@options.option(
     "--resume-from",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Take over the results of another journal, or of the folder it is in; may be repeated.",
+    metavar="PATH...",
+    help="Take over the results of other journals, or of the folders they are in.",
 )
 @options.setting(
     "--shard",
     callback=options.to_shard,
     metavar="K/N",
-    envvar="CI_EVALS_SHARD",
-    show_envvar=True,
     help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together and decides.",
 )
 @options.setting(
     "--balance-by",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_BALANCE_BY",
-    show_envvar=True,
     help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
 )
 @options.setting(
     "--replay",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_REPLAY",
-    show_envvar=True,
     help="Answer from this journal what was asked before, and call providers for the rest.",
 )
-@click.option(
+@options.setting(
     "--replay-only",
     is_flag=True,
-    envvar="CI_EVALS_REPLAY_ONLY",
-    show_envvar=True,
     help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
 )
 @options.setting(
     "--record",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    envvar="CI_EVALS_RECORD",
-    show_envvar=True,
     help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
 )
 @options.baseline
 @options.posting
 @options.output
 @options.quiet
-def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
+def run(further: tuple[Path, ...], config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
     """Run a suite, judge it, and exit with its verdict.
 
     Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
@@ -91,6 +87,9 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
     """
+    if further and not others["resume_from"]:
+        raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
+    others["resume_from"] += further
     if others["replay_only"] and others["replay"] is None:
         raise click.UsageError("--replay-only needs --replay PATH")
     named, told = ({name: others.pop(name) for name in names} for names in (options.OVERRIDING, options.POSTING))
@@ -110,8 +109,6 @@ def run(config: Path | None, output: str, *, quiet: bool, **others: Any) -> int:
 @options.setting(
     "--run-missing",
     is_flag=True,
-    envvar="CI_EVALS_RUN_MISSING",
-    show_envvar=True,
     help="Run what no shard has a result of, and again what looks worse than the baseline.",
 )
 @options.baseline

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.errors import Place
-from ci_evals.graders.turn import asker
+from ci_evals.graders.turn import asker, deciding
 from ci_evals.model import NO_OVERRIDES, Case, CaseOverrides, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 from ci_evals.response import Message
@@ -149,7 +149,11 @@ def _overriding(case: Case) -> dict[str, Any]:
 
 def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
     by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
-    return [case.threshold, [(each.name, each.weight, each.grader) for each in case.expect], *([by] if by else [])]
+    return [
+        case.threshold,
+        [(each.name, each.weight, deciding(each.grader)) for each in case.expect],
+        *([by] if by else []),
+    ]
 
 
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning

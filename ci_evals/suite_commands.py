@@ -49,7 +49,8 @@ def init(folder: Path, *, force: bool) -> None:
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[CONFIG]")
-@options.setting(
+@options.config
+@options.option(
     "--history",
     multiple=True,
     type=click.Path(path_type=Path),
@@ -58,16 +59,10 @@ def init(folder: Path, *, force: bool) -> None:
 )
 @options.providers
 @options.runs
-@click.option(
-    "--format",
-    "output",
-    type=click.Choice(["text", "markdown", "json"]),
-    default="text",
-    show_default=True,
-    help="What is printed on stdout.",
-)
+@options.report_format
 def power(
     file: Path | None,
+    config: Path | None,
     history: tuple[Path, ...],
     runs: int | None,
     providers: tuple[str, ...] | None,
@@ -75,14 +70,14 @@ def power(
 ) -> None:
     """Say what a suite can detect, and what more runs would buy.
 
-    It says so of more cases, too. It calls nothing and costs nothing.
+    It says so of more cases, too. It calls nothing and costs nothing. CONFIG is the same as --config.
 
     \b
     Examples:
       ci-evals power
       ci-evals power evals/support.yaml --runs 5 --history main/report.json
     """
-    suite = options.suite_named(file, {"runs": runs, "providers": providers}, offline=True)
+    suite = options.suite_named(file or config, {"runs": runs, "providers": providers}, offline=True)
 
     from ci_evals import measuring
 

@@ -1,9 +1,13 @@
-"""Golden files: what a text format looks like, kept beside the tests and reviewed as prose."""
+"""What all tests share: golden files, which are reviewed as prose, and generated examples that are not timed."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("unhurried", settings(), deadline=None)  # on a busy machine any example may take its time
+settings.load_profile("unhurried")
 
 GOLDEN = Path(__file__).parent / "golden"
 

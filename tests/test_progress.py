@@ -61,8 +61,7 @@ def test_durations_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-async def test_a_log_gets_plain_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.001)
+async def test_a_log_gets_plain_lines_now_and_then() -> None:
     written = asyncio.Event()
 
     class Log(StringIO):
@@ -70,7 +69,7 @@ async def test_a_log_gets_plain_lines_now_and_then(monkeypatch: pytest.MonkeyPat
             written.set()
 
     log = Log()
-    async with shown(watched("passed", total=2), log):
+    async with shown(watched("passed", total=2), log, line_every_s=0.001):
         await written.wait()
     line, _, _ = log.getvalue().partition("\n")
     assert line.startswith("1/2 runs  1 passed  0 failed")
@@ -84,8 +83,7 @@ async def test_a_quick_run_leaves_no_line() -> None:
     assert log.getvalue() == ""
 
 
-async def test_a_log_that_is_gone_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.001)
+async def test_a_log_that_is_gone_does_not_end_the_run() -> None:
     asked = asyncio.Event()
 
     class Gone(StringIO):
@@ -93,7 +91,7 @@ async def test_a_log_that_is_gone_does_not_end_the_run(monkeypatch: pytest.Monke
             asked.set()
             raise BrokenPipeError
 
-    async with shown(watched(total=1), Gone()):
+    async with shown(watched(total=1), Gone(), line_every_s=0.001):
         await asked.wait()
 
 

@@ -72,6 +72,18 @@ def test_pace_price_patience_and_gate_leave_a_fingerprint_as_it_is(project: Proj
     assert fingerprint(project, **change) == fingerprint(project)
 
 
+def test_the_patience_with_a_grader_leaves_a_fingerprint_as_it_is(project: Project) -> None:
+    project.write("own.py", "def judge(output):\n    return True\n")
+
+    def judged_by(**options: Any) -> str:
+        grader = {"python": {"target": "own:judge", **options}}
+        turns = {"id": "talk", "turns": [{"user": "hi", "expect": [grader]}], "expect": [{"not_empty": True}]}
+        return fingerprint(project, cases=[CASE | {"expect": [grader]}, turns])
+
+    assert judged_by(timeout_s=5, retries=2) == judged_by()
+    assert judged_by(threshold=0.5) != judged_by()
+
+
 def test_a_secret_takes_no_part_in_a_fingerprint(project: Project) -> None:
     providers = [MODEL | {"api_key": "${KEY}"}]
     assert fingerprint(project, {"KEY": "one"}, providers=providers) == fingerprint(

@@ -1,39 +1,17 @@
-"""Case entries, inline and from files. Rows of .jsonl and .csv are read one at a time."""
+"""The entries that `cases` names: inline, from files, from task folders."""
 
-import csv
-from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from ci_evals.config.code import Case, entry_of
 from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.file_types import CaseEntry, CaseFiles, TaskFolders
-from ci_evals.config.source import MAX_BYTES, MAX_DEPTH, line_of, parse, plain, read_text
+from ci_evals.config.rows import Found, decoded, read_csv, read_jsonl
+from ci_evals.config.source import line_of, parse, read_text
 from ci_evals.config.tasks import read_task, task_id
-from ci_evals.errors import ConfigError, Problem
+from ci_evals.errors import ConfigError
 from ci_evals.model import Case as CheckedCase
-from ci_evals.model import Task
-
-MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
-
-_ROW = msgspec.json.Decoder(CaseEntry)
-_PARSED_COLUMNS = frozenset(
-    {"expect", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
-)
-
-
-class Found(NamedTuple):
-    """A case entry, as decoded and as parsed, and where it was written; `entry` is None if it could not be decoded."""
-
-    entry: CaseEntry | None
-    raw: Any
-    file: str
-    path: str
-    line: int | None
-    task: Task | None = None
 
 
 class EntryReader:
@@ -62,7 +40,7 @@ class EntryReader:
                 elif isinstance(entry, dict) and ("file" in entry or "tasks" in entry):
                     yield from self._named(entry, path, entry_line)
                 else:
-                    yield from _decoded(entry, self.suite, path, entry_line)
+                    yield from decoded(entry, self.suite, path, entry_line)
         else:
             self.suite.problem(line, "cases", "expected a list of cases, or `file:` with a path or glob")
 
@@ -80,19 +58,26 @@ class EntryReader:
     def _tasks(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         folders = self.suite.struct(entry, TaskFolders, path, line)
         line = line_of(entry, "tasks") or line
-        for pattern in [] if folders is None else [folders.tasks] if isinstance(folders.tasks, str) else folders.tasks:
+        patterns = folders.tasks if folders else ()
+        for pattern, match in self._matches(patterns, "no task.toml matches", f"{path}.tasks", line):
+            shown = _shown(match, self.folder, self.suite.file)
+            try:
+                case, task = read_task(match, shown, task_id(match, pattern, self.folder))
+            except ConfigError as error:
+                self.suite.problems.extend(error.problems)
+            else:
+                yield Found(case, case, shown, "", None, task)
+
+    def _matches(
+        self, patterns: str | Iterable[str], lack: str, path: str, line: int | None
+    ) -> Iterator[tuple[str, Path]]:
+        """Each file with the path or glob that means it; `lack` begins to say that there is none."""
+        for pattern in (patterns,) if isinstance(patterns, str) else patterns:
             matches = _expand(self.folder, pattern)
             if not matches:
-                text = f"no task.toml matches {pattern!r} (looked in {self.folder})"
-                self.suite.problem(line, f"{path}.tasks", text)
+                self.suite.problem(line, path, f"{lack} {pattern!r} (looked in {self.folder})")
             for match in matches:
-                shown = _shown(match, self.folder, self.suite.file)
-                try:
-                    case, task = read_task(match, shown, task_id(match, pattern, self.folder))
-                except ConfigError as error:
-                    self.suite.problems.extend(error.problems)
-                else:
-                    yield Found(case, case, shown, "", None, task)
+                yield pattern, match
 
     def _written(self, case: Case, path: str) -> Found:
         entry = entry_of(case, Decoder(case.file, self.suite.problems), path)
@@ -101,14 +86,10 @@ class EntryReader:
     def _files(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         files = self.suite.struct(entry, CaseFiles, path, line)
         line = line_of(entry, "file") or line
-        for pattern in [] if files is None else [files.file] if isinstance(files.file, str) else files.file:
-            matches = _expand(self.folder, pattern)
-            if not matches:
-                self.suite.problem(line, f"{path}.file", f"no such file: {pattern!r} (looked in {self.folder})")
-            for match in matches:
-                if match not in self.seen:
-                    self.seen.add(match)
-                    yield from self._file(match)
+        for _, match in self._matches(files.file if files else (), "no such file:", f"{path}.file", line):
+            if match not in self.seen:
+                self.seen.add(match)
+                yield from self._file(match)
 
     def _file(self, path: Path) -> Iterator[Found]:
         decoder = Decoder(_shown(path, self.folder, self.suite.file), self.suite.problems)
@@ -118,23 +99,14 @@ class EntryReader:
                     text = read_text(path, decoder.file)
                     yield from _whole_file(parse(text, decoder.file, decoder.problems), decoder)
                 case ".jsonl" | ".ndjson":
-                    yield from _jsonl(path, decoder)
+                    yield from read_jsonl(path, decoder)
                 case ".csv":
-                    yield from _csv(path, decoder)
+                    yield from read_csv(path, decoder)
                 case suffix:
                     what = suffix or "a file without suffix"
                     decoder.problem(None, "", f"cannot read cases from {what}: use .yaml, .json, .jsonl or .csv")
         except ConfigError as error:
             decoder.problems.extend(error.problems)
-
-
-def _decoded(raw: Any, decoder: Decoder, path: str, line: int | None) -> Iterator[Found]:
-    try:
-        entry: CaseEntry | None = msgspec.convert(plain(raw), CaseEntry)
-    except msgspec.ValidationError:
-        entry = decoder.struct(raw, CaseEntry, path, line)  # the slow way finds every problem and its line
-    if entry is not None or isinstance(raw, dict):
-        yield Found(entry, raw, decoder.file, path, line)
 
 
 def _discovered(case: CheckedCase, path: str) -> Found:
@@ -161,138 +133,7 @@ def _whole_file(data: Any, decoder: Decoder) -> Iterator[Found]:
         decoder.problem(1, prefix, "expected a list of cases, as in `- id: …`")
         return
     for index, raw in enumerate(data):
-        yield from _decoded(raw, decoder, f"{prefix}[{index}]", line_of(data, index))
-
-
-# Rows.
-
-
-def _jsonl(path: Path, decoder: Decoder) -> Iterator[Found]:
-    with _opened(path, decoder.file, "rb") as file:
-        for number, text in enumerate(file, 1):
-            line = text.removeprefix(BOM_UTF8).strip() if number == 1 else text.strip()
-            if line:
-                yield from _row(line, decoder, number)
-            if len(decoder.problems) >= MAX_PROBLEMS:
-                return
-
-
-def _row(text: bytes, decoder: Decoder, number: int) -> Iterator[Found]:
-    if text.count(b"{") + text.count(b"[") <= MAX_DEPTH:
-        try:
-            entry = _ROW.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # the slow way finds every problem
-        else:
-            yield Found(entry, entry, decoder.file, "", number)
-            return
-    try:
-        raw = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        decoder.problem(number, "", f"not a line of JSON: {error}")
-        return
-    if _is_too_deep(raw):
-        decoder.problem(number, "", f"nested more than {MAX_DEPTH} levels deep")
-        return
-    yield from _decoded(raw, decoder, "", number)
-
-
-def _is_too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [
-            item
-            for outer in level
-            if isinstance(outer, dict | list)
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return bool(level)
-
-
-def _csv(path: Path, decoder: Decoder) -> Iterator[Found]:
-    csv.field_size_limit(MAX_BYTES)
-    with _opened(path, decoder.file, "r", encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
-        try:
-            columns = [column.strip() for column in next(rows, [])]
-            if message := _wrong_header(columns):
-                decoder.problem(1, "", message)
-                return
-            line = rows.line_num + 1
-            for cells in rows:
-                case = _from_cells(columns, cells, decoder, line)
-                if case is not None:
-                    yield from _decoded(case, decoder, "", line)
-                if len(decoder.problems) >= MAX_PROBLEMS:
-                    return
-                line = rows.line_num + 1
-        except csv.Error as error:
-            decoder.problem(rows.line_num, "", f"not valid CSV: {error}")
-        except UnicodeDecodeError:
-            decoder.problem(_first_line_not_utf8(path), "", "not UTF-8: save the file as UTF-8")
-
-
-def _wrong_header(columns: Sequence[str]) -> str | None:
-    if "id" not in columns:
-        return "a column `id` is missing: results are compared by it, so it must be stable"
-    twice = [column for index, column in enumerate(columns) if column in columns[:index]]
-    return f"the column {twice[0]!r} is there twice: rename one of them" if twice else None
-
-
-def _from_cells(columns: Sequence[str], cells: Sequence[str], decoder: Decoder, line: int) -> dict[str, Any] | None:
-    """`id`, `input`, `tags`, `expect` and the settings have their meaning; every other column is a var."""
-    if not cells:
-        return None  # a blank line
-    if len(cells) != len(columns):
-        text = f"{len(cells)} cells under {len(columns)} columns: put quotes round a cell that has a comma in it"
-        decoder.problem(line, "", text)
-        return None
-    before = len(decoder.problems)
-    case: dict[str, Any] = {"vars": {}}
-    for column, cell in zip(columns, cells, strict=True):
-        if column in ("id", "input"):
-            case[column] = cell
-        elif column == "tags":
-            case[column] = [tag.strip() for tag in cell.replace(";", ",").split(",") if tag.strip()]
-        elif column in _PARSED_COLUMNS:
-            if cell.strip():
-                case[column] = _parsed(cell, decoder, column, line)
-        elif column == "description":
-            case[column] = cell or None
-        else:
-            case["vars"][column.removeprefix("vars.")] = cell
-    return case if len(decoder.problems) == before else None
-
-
-def _parsed(cell: str, decoder: Decoder, column: str, line: int) -> Any:
-    """A cell that holds YAML or JSON."""
-    problems: list[Problem] = []
-    value = None
-    try:
-        value = parse(cell, decoder.file, problems)
-    except ConfigError as error:
-        problems.extend(error.problems)
-    for problem in problems:
-        decoder.problem(line, column, problem.message)
-    return plain(value)
-
-
-# Files.
-
-
-def _opened(path: Path, shown: str, mode: str, **options: Any) -> IO[Any]:
-    try:
-        return path.open(mode, **options)
-    except OSError as error:
-        raise ConfigError([Problem(shown, None, "", f"cannot be read: {error.strerror}")]) from None
-
-
-def _first_line_not_utf8(path: Path) -> int | None:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.decode(errors="replace").encode() != line:
-                return number
-    return None
+        yield from decoded(raw, decoder, f"{prefix}[{index}]", line_of(data, index))
 
 
 def _expand(folder: Path, pattern: str) -> list[Path]:

@@ -1,11 +1,11 @@
 """What a case sets about its providers: recorded answers that are there, and settings that a provider takes."""
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 
-from ci_evals.config.case_files import Found
 from ci_evals.config.decode import Decoder
+from ci_evals.config.rows import Found
 from ci_evals.config.source import line_of
 from ci_evals.errors import Problem
 from ci_evals.model import NO_OVERRIDES, Case, Cassette
@@ -31,47 +31,34 @@ class CassetteReader:
         try:
             if path not in self._digests:
                 with path.open("rb") as file:
-                    self._digests[path] = _digest(iter(lambda: file.read(1 << 20), b""))
+                    self._digests[path] = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
         except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
-            overrides = found.raw.get("overrides") if isinstance(found.raw, dict) else None
             where = f"{found.path}.overrides.recorded".removeprefix(".")
             reason = getattr(error, "strerror", None) or str(error)
             text = f"the recording {name!r} cannot be read: {reason} (looked in {self.folder})"
-            decoder.problem(line_of(overrides, "recorded") or found.line, where, text)
+            decoder.problem(line_of(found.given("overrides"), "recorded") or found.line, where, text)
             return None
         return Cassette(path, self._digests[path])
 
 
-def _digest(chunks: Iterator[bytes]) -> str:
-    digest = blake2b(digest_size=16)
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 def override_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
     """What no provider takes of the settings of a case, or what a provider with them would refuse."""
-    for case in cases:
+    changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
+    known = [(options, options.problems(folder)) for options in providers] if changing else []
+    for case in changing:
         overrides = case.overrides
-        if overrides == NO_OVERRIDES or case.cassette:
-            continue
         for name in ("model", "params"):
             if getattr(overrides, name) and providers and not any(_takes(each, name) for each in providers):
                 kinds = ", ".join(sorted({str(each.__struct_config__.tag) for each in providers}))
                 text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
                 yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
-        for options in providers:
-            for message in _new_problems(options, overridden_options(options, overrides), folder):
-                text = f"{message} (with provider {options.name})"
-                yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
+        for options, told in known:
+            changed = overridden_options(options, overrides)
+            for message in changed.problems(folder) if changed is not options else ():
+                if message not in told:
+                    text = f"{message} (with provider {options.name})"
+                    yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
 
 
 def _takes(options: ProviderOptions, name: str) -> bool:
     return options.own_code or name in options.__struct_fields__
-
-
-def _new_problems(before: ProviderOptions, after: ProviderOptions, folder: Path) -> list[str]:
-    if after is before:
-        return []
-    known = before.problems(folder)
-    return [message for message in after.problems(folder) if message not in known]

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ci_evals.config.case_files import MAX_PROBLEMS, EntryReader, Found
+from ci_evals.config.case_files import EntryReader
 from ci_evals.config.case_overrides import CassetteReader
 from ci_evals.config.decode import Decoder
 from ci_evals.config.expectations import decode_expect, decode_expectation
 from ci_evals.config.file_types import CaseEntry
 from ci_evals.config.providers import ProviderReader
+from ci_evals.config.rows import MAX_PROBLEMS, Found
 from ci_evals.config.source import line_of, plain
 from ci_evals.config.tasks import REWARD
 from ci_evals.errors import Problem
@@ -138,8 +139,8 @@ class CaseReader:
 
     def _expect(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
         """What the suite expects of the case, then what the case itself does."""
-        own = found.raw.get("expect") if isinstance(found.raw, dict) else entry.expect
-        turns = self._turns(found, entry, decoder)
+        own = found.given("expect")
+        turns = self._turns(found, decoder)
         if not (own or turns or found.task or entry.user) and self.expects_nothing:
             text = "nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
             decoder.problem(found.line, found.path, text)
@@ -154,11 +155,10 @@ class CaseReader:
             expected = (Expectation("goal_reached", GoalReached()), *expected)
         return expected
 
-    def _turns(self, found: Found, entry: CaseEntry, decoder: Decoder) -> tuple[Expectation, ...]:
+    def _turns(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
         """What is expected after the turns of a conversation."""
-        raw = found.raw.get("turns") if isinstance(found.raw, dict) else entry.turns
         expected: list[Expectation] = []
-        for number, turn in enumerate(raw or (), 1):
+        for number, turn in enumerate(found.given("turns") or (), 1):
             entries = turn.get("expect") if isinstance(turn, dict) else turn.expect
             path = _under(found.path, f"turns[{number - 1}].expect")
             line = line_of(turn, "expect") or found.line
@@ -169,7 +169,7 @@ class CaseReader:
     def _user(self, found: Found, entry: CaseEntry, decoder: Decoder) -> SimulatedUser | None:
         if entry.user is None:
             return None
-        raw = found.raw.get("user") if isinstance(found.raw, dict) else None
+        raw = found.given("user")
         path, line = _under(found.path, "user.provider"), line_of(raw, "provider") or found.line
         if entry.turns:
             decoder.problem(found.line, found.path, "a conversation has `turns` or a simulated `user`, not both")

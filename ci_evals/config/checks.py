@@ -1,6 +1,6 @@
 """Checks of settings against each other: each of them may be right, and together they are not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ci_evals.config.cases import CaseReader
@@ -9,11 +9,12 @@ from ci_evals.config.file_types import SuiteEntry
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.turn import OfTurn
+from ci_evals.graders.turn import judging
 from ci_evals.model import Case
 from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.rules import Budget
+from ci_evals.suite import overridden_options
 from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 
@@ -35,9 +36,8 @@ def check_gate(
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     """All labels of each classification whose graders list them."""
-    expected = (each.grader for case in cases for each in case.expect)
-    judging = (grader.grader if isinstance(grader, OfTurn) else grader for grader in expected)
-    graders = [grader for grader in judging if isinstance(grader, Classify)]
+    expected = (judging(each.grader) for case in cases for each in case.expect)
+    graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
     found: dict[str, dict[str, None]] = {}
     for grader in graders:
@@ -49,16 +49,12 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
 def _check_metrics(bars: Any, labels: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
     for name in bars if isinstance(bars, Map) else ():
         metric = read_metric(name)
-        if (
-            metric is not None
-            and metric.label is not None
-            and metric.label not in labels.get(metric.task, (metric.label,))
-        ):
-            text = unknown("label", metric.label, labels[metric.task])
-            decoder.problem(line_of(bars, name), f"gate.metrics.{name}", text)
         if metric is None:
             text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
             decoder.problem(line_of(bars, name), "gate.metrics", text)
+        elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
+            text = unknown("label", metric.label, labels[metric.task])
+            decoder.problem(line_of(bars, name), f"gate.metrics.{name}", text)
 
 
 def _check_bars(noun: str, bars: Any, known: Sequence[str], decoder: Decoder) -> None:
@@ -77,17 +73,39 @@ def check_tags(selected: Sequence[str] | None, cases: CaseReader, line: int | No
 
 
 def check_prices(
-    budget: Any, line: int | None, cases: Sequence[Case], providers: Sequence[ProviderOptions], decoder: Decoder
+    budget: Any,
+    line: int | None,
+    cases: Sequence[Case],
+    providers: Sequence[ProviderOptions],
+    others: Iterable[ProviderOptions],
+    decoder: Decoder,
 ) -> None:
-    """A budget in USD is worth nothing if what answers cost is not known."""
+    """A budget in USD is worth nothing if what answers cost is not known: those of `providers` and of whoever else."""
     limits = decoder.quietly(budget, Budget)
     counts = limits is not None and limits.counts_cost
     if not counts and not any(case.allowance and case.allowance.max_cost_usd for case in cases):
         return
-    for provider in providers:
-        if not provider.own_code and not has_price(provider):
-            text = f"counts USD, and the price of {provider.name} is not known: give the provider a `price`"
-            decoder.problem(line, "budget", text)
+    unknown_prices = {
+        f"{provider.name or provider.default_name}{f' with {model}' if model else ''}": None
+        for provider, model in (*((provider, None) for provider in (*providers, *others)), *_asked_by(cases, providers))
+        if not provider.own_code and not has_price(provider)
+    }
+    for name in unknown_prices:
+        text = f"counts USD, and the price of {name} is not known: give the provider a `price`"
+        decoder.problem(line, "budget", text)
+
+
+def _asked_by(
+    cases: Sequence[Case], providers: Sequence[ProviderOptions]
+) -> Iterator[tuple[ProviderOptions, str | None]]:
+    """What single cases ask: their users, and providers with a model of their own, which is given beside."""
+    for case in cases:
+        if case.user is not None:
+            yield case.user.provider, None
+        if case.overrides.model is not None:
+            for provider in providers:
+                if "model" in provider.__struct_fields__:
+                    yield overridden_options(provider, case.overrides), case.overrides.model
 
 
 def check_runs(entry: SuiteEntry | None, line: int | None, decoder: Decoder) -> None:

@@ -62,25 +62,23 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         decoder.problem(line, path, unknown("grader", name, known if _is_close(name, known) else GRADERS))
         return None
-    line = line_of(entry, name) or line
-    grader = _grader(cls, options, decoder, f"{path}.{name}", line)
+    line, path = line_of(entry, name) or line, f"{path}.{name}"
+    grader = _grader(cls, options, decoder, path, line)
     if grader is None:
         return None
     problems = grader.problems()
     if not problems and (lack := grader.lacks(folder)):
         problems = [lack]
     for message in problems:
-        decoder.problem(line, f"{path}.{name}", message)
+        decoder.problem(line, path, message)
     judging = grader.opposed() if negated else grader
     weight = USUAL_WEIGHT if grader.weight == USUAL_WEIGHT else grader.weight
-    place = _place(grader, options, Place(decoder.file, line, f"{path}.{name}"))
+    place = _place(grader, options, Place(decoder.file, line, path)) if grader.needs_more else None
     return Expectation(intern(name), judging, negated, weight, place)  # a row's name is a new text for every case
 
 
-def _place(grader: GraderOptions, options: Any, entry: Place) -> Place | None:
-    """Where the suite says what a grader needs beside an answer; None if that is nothing."""
-    if not grader.needs_more:
-        return None
+def _place(grader: GraderOptions, options: Any, entry: Place) -> Place:
+    """Where the suite says what a grader needs beside an answer."""
     if isinstance(grader, AskingOptions) and grader.provider is not None:
         return Place(entry.file, line_of(options, "provider") or entry.line, f"{entry.path}.provider")
     return entry

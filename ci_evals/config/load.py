@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
+
+import msgspec
 
 from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
@@ -12,7 +14,7 @@ from ci_evals.config.decode import Decoder
 from ci_evals.config.environment import Interpolation, Verbatim, read_dotenv
 from ci_evals.config.file_types import SuiteEntry, SweepEntry
 from ci_evals.config.judges import askers, unanswerable
-from ci_evals.config.overrides import Overrides, with_tags, without_bars_of_absent_tags, without_bars_of_others
+from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.config.prompts import PromptReader, misfits
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
@@ -26,7 +28,6 @@ from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
 
-T = TypeVar("T")
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
 
 
@@ -162,46 +163,45 @@ class _Loader:
         self.problems.extend(task_misfits(cases, providers))
         self.problems.extend(override_misfits(cases, providers, self.folder))
         stages = stage_options(providers, self.providers.by_name)
-        self.problems.extend(stage_problems(providers, stages, self.providers.places, self.folder))
+        self.problems.extend(stage_problems(stages, self.providers.names, self.providers.places, self.folder))
         judges = self.judging(cases, providers, judges)
         check_gate(settings.get("gate"), self.providers, reader, cases, self.decoder)
-        check_prices(settings.get("budget"), line_of(root, "budget"), cases, (*providers, *judges), self.decoder)
+        others = (*judges, *stages.values())
+        check_prices(settings.get("budget"), line_of(root, "budget"), cases, providers, others, self.decoder)
         check_runs(entry, line_of(root, "max_runs"), self.decoder)
         check_tags(overrides.tags, reader, line_of(root, "cases"), self.decoder)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
-        gate = without_bars_of_others(entry.gate, providers)
-        if overrides.tags is not None:
-            cases = with_tags(cases, overrides.tags)
-            gate = without_bars_of_absent_tags(gate, cases)
-        return Suite(
+        suite = Suite(
             name=entry.name or self.folder.name,
             description=entry.description,
-            label=_first(overrides.label, entry.label),
+            label=entry.label,
             file=self.file,
             folder=self.folder,
-            runs=_first(overrides.runs, entry.runs),
-            max_runs=_first(overrides.max_runs, entry.max_runs),
+            runs=entry.runs,
+            max_runs=entry.max_runs,
             stop_early=entry.stop_early,
-            confirm_runs=_first(overrides.confirm_runs, entry.confirm_runs),
-            max_concurrency=_first(overrides.max_concurrency, entry.max_concurrency),
-            timeout_s=_first(overrides.timeout_s, entry.timeout_s),
-            retries=_first(overrides.retries, entry.retries),
-            seed=_first(overrides.seed, entry.seed),
+            confirm_runs=entry.confirm_runs,
+            max_concurrency=entry.max_concurrency,
+            timeout_s=entry.timeout_s,
+            retries=entry.retries,
+            seed=entry.seed,
             providers=providers,
             judges=judges,
             prompts=prompts,
             cases=cases,
-            gate=gate,
+            gate=entry.gate,
             budget=entry.budget,
             stages=stages,
             places={**self.judges.places, **self.providers.places},
-            out=overrides.out or Path(entry.report.out),
+            out=Path(entry.report.out),
             formats=entry.report.formats,
             secrets=secret_values(
                 self.interpolation.named, self.dotenv, (entry.name or "", *_visible((*providers, *judges)))
             ),
         )
+        selected = msgspec.structs.replace(overrides, providers=None)  # they have been, by names that sweeps go by, too
+        return overridden(suite, selected)
 
     def mock(self) -> Mock:
         entries, line = self.under("providers")
@@ -263,7 +263,3 @@ def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
 def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
     files = list(dict.fromkeys(problem.file for problem in problems))
     return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
-
-
-def _first(override: T | None, value: T) -> T:
-    return value if override is None else override

@@ -1,6 +1,6 @@
 """What the command line or the environment puts in place of what a suite says, and which of its parts it selects."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,62 +28,59 @@ class Overrides(Struct, frozen=True, kw_only=True):
     providers: tuple[str, ...] | None = None
     label: str | None = None
     tags: tuple[str, ...] | None = None
+    cases: tuple[str, ...] | None = None
+
+
+_SELECTING = ("providers", "tags", "cases")
 
 
 def overridden(suite: Suite, overrides: Overrides) -> Suite:
-    """A loaded suite with some values replaced.
+    """A suite with some values replaced, and with what is selected of it: bars for anything else are left out too.
 
     Raises:
-        UsageError: a provider or a tag is named that the suite does not have.
+        UsageError: a provider, a tag or the id of a case is named that the suite does not have.
     """
-    changes = {
+    values = {
         name: value
-        for name in (
-            "runs",
-            "max_runs",
-            "confirm_runs",
-            "max_concurrency",
-            "timeout_s",
-            "retries",
-            "seed",
-            "out",
-            "label",
-        )
-        if (value := getattr(overrides, name)) is not None
+        for name, value in msgspec.structs.asdict(overrides).items()
+        if value is not None and name not in _SELECTING
     }
-    if overrides.providers is not None:
-        names = [str(provider.name) for provider in suite.providers]
-        for name in overrides.providers:
-            if name not in names:
-                raise UsageError(unknown("provider", name, names))
-        changes["providers"] = tuple(each for each in suite.providers if each.name in overrides.providers)
+    providers, cases = _providers(suite.providers, overrides), _cases(suite.cases, overrides)
+    gate = suite.gate and _without_bars_of_absent(suite.gate, providers, cases)
+    return msgspec.structs.replace(suite, **values, providers=providers, cases=cases, gate=gate)
+
+
+def _providers(known: tuple[ProviderOptions, ...], overrides: Overrides) -> tuple[ProviderOptions, ...]:
+    if overrides.providers is None:
+        return known
+    _check("provider", overrides.providers, [str(each.name) for each in known])
+    return tuple(each for each in known if each.name in overrides.providers)
+
+
+def _cases(known: Sequence[Case], overrides: Overrides) -> Sequence[Case]:
     if overrides.tags is not None:
-        known = sorted({tag for case in suite.cases for tag in case.tags})
-        for tag in overrides.tags:
-            if tag not in known:
-                raise UsageError(unknown("tag", tag, known))
-        changes["cases"] = cases = with_tags(suite.cases, overrides.tags)
-        changes["gate"] = without_bars_of_absent_tags(suite.gate, cases)
-    return msgspec.structs.replace(suite, **changes)
+        _check("tag", overrides.tags, sorted({tag for case in known for tag in case.tags}))
+        tags = frozenset(overrides.tags)
+        known = tuple(case for case in known if not tags.isdisjoint(case.tags))
+    if overrides.cases is not None:
+        _check("case", overrides.cases, {case.id: case for case in known})
+        ids = frozenset(overrides.cases)
+        known = tuple(case for case in known if case.id in ids)
+    return known
 
 
-def without_bars_of_others(gate: Gate | None, providers: Sequence[ProviderOptions]) -> Gate | None:
-    """The gate without bars for providers that were not selected."""
-    if gate is None:
-        return None
-    names = {provider.name for provider in providers}
-    return msgspec.structs.replace(gate, providers={k: v for k, v in gate.providers.items() if k in names})
+def _check(noun: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(unknown(noun, name, known))
 
 
-def with_tags(cases: Sequence[Case], tags: Iterable[str]) -> tuple[Case, ...]:
-    """The cases with at least one of the tags."""
-    chosen = frozenset(tags)
-    return tuple(case for case in cases if not chosen.isdisjoint(case.tags))
-
-
-def without_bars_of_absent_tags(gate: Gate | None, cases: Sequence[Case]) -> Gate | None:
-    """The gate without bars for tags of cases that were not selected."""
-    if gate is None:
-        return None
-    tags = {tag for case in cases for tag in case.tags}
-    return msgspec.structs.replace(gate, tags={tag: rule for tag, rule in gate.tags.items() if tag in tags})
+def _without_bars_of_absent(gate: Gate, providers: Sequence[ProviderOptions], cases: Sequence[Case]) -> Gate:
+    if not gate.providers and not gate.tags:
+        return gate
+    names, tags = {each.name for each in providers}, {tag for case in cases for tag in case.tags}
+    return msgspec.structs.replace(
+        gate,
+        providers={name: bar for name, bar in gate.providers.items() if name in names},
+        tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
+    )

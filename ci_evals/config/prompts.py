@@ -101,13 +101,20 @@ class PromptReader:
 
 
 def misfits(
-    cases: Sequence[Case], prompts: Sequence[Prompt], providers: Sequence[ProviderOptions]
+    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions]
 ) -> Iterator[Problem]:
-    """Render every case with every prompt, so that nothing is paid for before all of them are known to work."""
+    """Render every case with every prompt, so that nothing is paid for before all of them are known to work.
+
+    Providers that are `unprompted` are sent a case as it is.
+    """
     templates = Templates()
-    chat = next((provider for provider in providers if not provider.own_code), None)
+    chat = next((provider for provider in unprompted if not provider.own_code), None)
     for case in cases:
-        if not prompts and chat and case.input is None and not case.messages and not case.is_conversation:
+        if case.is_conversation:
+            if unprompted and case.input is not None:
+                text = "has an `input`, which nobody says in its conversation: make it one of its `turns` or `messages`"
+                yield _misfit(case, text)
+        elif chat and case.input is None and not case.messages:
             text = f"has only `vars`: add `prompts` that make a question for {chat.name} of them, or give it `input`"
             yield _misfit(case, text)
         for prompt in prompts:

@@ -21,17 +21,14 @@ def stage_options(
 
 
 def stage_problems(
-    providers: Sequence[ProviderOptions],
-    stages: Mapping[str, ProviderOptions],
-    places: Mapping[str, Place],
-    folder: Path,
+    stages: Mapping[str, ProviderOptions], providers: Sequence[str], places: Mapping[str, Place], folder: Path
 ) -> Iterator[Problem]:
-    """Stages that are neither a provider nor a function that can be there."""
+    """Stages that are neither a provider nor a function that can be there; `providers` are the names of all."""
     for name, stage in stages.items():
         if not isinstance(stage, Python) or stage.target != name:
             continue
         if ":" in name:
             yield from (Problem(*places[name], message) for message in stage.problems(folder))
         else:
-            text = unknown("provider", name, [str(each.name) for each in providers])
+            text = unknown("provider", name, providers)
             yield Problem(*places[name], f"{text}; or name a function, as in speech:synthesize")

@@ -30,21 +30,16 @@ class Sweeps:
 
     def points(self, entry: Any, name: str) -> list[Any]:
         """The entries that stand in place of one entry of `providers`; that entry itself if nothing sweeps it."""
+        sweeps = [(index, sweep) for index, sweep in enumerate(self.entries) if sweep.provider == name]
         if not isinstance(entry, Map):
-            for index in (index for index, sweep in enumerate(self.entries) if sweep.provider == name):
+            for index, _ in sweeps:
                 text = f"{name} is an object: write this provider as the mapping of the YAML, or each variant by itself"
                 self.decoder.problem(line_of(self._raw(index), "provider"), f"variants[{index}].provider", text)
+        if not sweeps or not isinstance(entry, Map):
             return [entry]
-        points = [
-            point
-            for index, sweep in enumerate(self.entries)
-            if sweep.provider == name
-            for point in self._of(sweep, entry, name, index)
-        ]
-        if any(sweep.provider == name for sweep in self.entries):
-            self._names[name] = [point["name"] for point in points]
-            return points
-        return [entry]
+        points = [point for index, sweep in sweeps for point in self._of(sweep, entry, name, index)]
+        self._names[name] = [point["name"] for point in points]
+        return points
 
     def selected(self, names: Sequence[str]) -> tuple[str, ...]:
         """A selection of providers, in which the name of a swept one stands for all that became of it."""

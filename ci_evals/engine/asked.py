@@ -2,18 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from itertools import count
+from typing import TypeVar
 
 import msgspec
 
 from ci_evals.engine import retry
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.pace import Pace
-from ci_evals.errors import ProviderError
+from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import Request
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Response
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Asked:
@@ -55,6 +60,7 @@ class Asked:
         self._retries = retries
         self._timeout_s = timeout_s
         self._draw = draw
+        self._probe = asyncio.Lock()
         self._breaker = Breaker(limit=limit, attempts=retries + 1)
 
     async def answer(self, request: Request) -> Response:
@@ -62,28 +68,45 @@ class Asked:
 
         Raises:
             ProviderError: there is no answer.
+            StorageError: a file in the answer cannot be kept.
         """
         if self._timeout_s is not None:
             request = msgspec.structs.replace(request, timeout_s=self._timeout_s)
         for attempt in count(1):
-            async with self._calls:
+            async with self._calls, self._outage() as is_probe:
                 if self._breaker.state == "open":
                     raise ProviderError("given_up", self._breaker.reason)
                 tokens = await self._admitted(request)
                 start = time.perf_counter()
                 try:
                     response = await self._provider.answer(request)
+                except StorageError:
+                    raise
                 except Exception as raised:  # noqa: BLE001  a provider is not our code
-                    error = raised if isinstance(raised, ProviderError) else crash(raised)
+                    error = ProviderError.of(raised)
                 else:
                     self._pace.answered(response.usage, tokens)
                     self._breaker.answered()
                     return response
-                delay_s = self._lost(error, attempt, time.perf_counter() - start)
+                delay_s = self._lost(error, attempt, time.perf_counter() - start, is_probe=is_probe)
             if delay_s is None:
                 raise error
             await asyncio.sleep(delay_s)
         raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def _outage(self) -> AsyncIterator[bool]:
+        """In an outage one call at a time tries whether it is over, after a growing pause, and the others wait for it.
+
+        Gives whether this call is the one.
+        """
+        if self._breaker.state != "probing":
+            yield False
+            return
+        async with self._probe:
+            if is_probe := self._breaker.state == "probing":
+                await asyncio.sleep(retry.delay_s(self._breaker.probes + 1, None, lambda: 1.0))
+            yield is_probe
 
     async def _admitted(self, request: Request) -> int:
         """Wait for the pace; returns the tokens that the call was admitted with."""
@@ -92,17 +115,32 @@ class Asked:
         await admitted(self._pace, self._turn, tokens)
         return tokens
 
-    def _lost(self, error: ProviderError, attempt: int, latency_s: float) -> float | None:
+    def _lost(self, error: ProviderError, attempt: int, latency_s: float, *, is_probe: bool) -> float | None:
         """Note a call without an answer; returns the seconds to wait before the next, or None if it was the last."""
         delay_s = retry.delay_s(attempt, error.retry_after_s, self._draw)
         if error.kind == "rate_limit" or error.retry_after_s is not None:
             self._pace.refused(error.retry_after_s, delay_s, latency_s)
         else:
             self._pace.failed()
-        if error.retryable and attempt <= self._retries:
+        is_closed = self._breaker.state == "closed"
+        if error.retryable and attempt <= self._retries and is_closed:
             return delay_s
-        self._breaker.gave_up(error)
+        if is_closed or is_probe:  # not what was under way before the outage
+            self._breaker.gave_up(error)
         return None
+
+
+async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
+    """What comes of asking about each item, in the order of the items, with so many under way at once."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def ask_about(item: T) -> R:
+        async with slots:
+            return await ask(item)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask_about(item)) for item in items]
+    return [task.result() for task in tasks]
 
 
 async def admitted(pace: Pace, turn: asyncio.Lock, tokens: int) -> None:
@@ -110,9 +148,3 @@ async def admitted(pace: Pace, turn: asyncio.Lock, tokens: int) -> None:
     async with turn:
         while (wait_s := pace.admit(tokens)) > 0:  # noqa: ASYNC110  a pace says when, and nobody tells it earlier
             await asyncio.sleep(wait_s)
-
-
-def crash(raised: Exception) -> ProviderError:
-    """What a provider raised that is no `ProviderError`, as one."""
-    name = type(raised).__name__
-    return ProviderError("crash", f"{name}: {raised}" if str(raised) else name)

@@ -5,6 +5,8 @@ its run counts as finished, so even SIGKILL loses no finished run; lines are syn
 """
 
 import os
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -66,12 +68,55 @@ class Journal:
         if journal._end == 0:
             return journal
         try:
-            path.replace(path.with_suffix(f".previous{path.suffix}"))
+            journal._rename(path, path.with_suffix(f".previous{path.suffix}"))
         except OSError as error:
             raise _unwritable(path, error) from error
         finally:
             journal.close()
         return cls.new(path, redactor)  # another process may have been quicker to make it
+
+    def clean(self) -> None:
+        """Take what is a secret by now out of the lines that are there; every line stays.
+
+        The file is replaced as a whole by another one: whatever ends this process, one of them is there.
+
+        Raises:
+            StorageError: it is damaged, the disk is full or gone.
+        """
+        if all(self._cleaned(number, line) == line for number, line in _lines(self.path)):
+            return
+        path = self.path.resolve()
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            with partial.open("wb") as file:
+                file.writelines(self._cleaned(number, line) for number, line in _lines(path))
+                file.flush()
+                os.fsync(file.fileno())
+            shutil.copymode(path, partial)
+            self._rename(partial, path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+        self._fd = _locked(path)
+        self._end = os.fstat(self._fd).st_size
+
+    def _cleaned(self, number: int, line: bytes) -> bytes:
+        """A line without what is a secret by now; a torn one is left to whoever cuts it off."""
+        if not self._redactor.finds(line) or not line.endswith(b"\n"):
+            return line
+        decoded = (_header if line.startswith(_OPENING) else _result)(line, self.path, number)
+        return _ENCODER.encode(self._redactor.clean(decoded)) + b"\n"
+
+    def _rename(self, source: Path, target: Path) -> None:
+        """Rename the journal or what takes its place, while nobody else may write to it; it is closed afterwards."""
+        if sys.platform == "win32":  # where no file is renamed that somebody has open
+            self.close()
+            source.replace(target)
+            return
+        source.replace(target)
+        self.close()
 
     @property
     def end(self) -> int:
@@ -144,10 +189,13 @@ class Journal:
                 raise _unwritable(self.path, error) from error
 
     def close(self) -> None:
+        if self._fd < 0:
+            return
         try:
             self.sync()
         finally:
             os.close(self._fd)
+            self._fd = -1
 
 
 class Scanned(NamedTuple):

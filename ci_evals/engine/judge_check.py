@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.columns import Columns
+from ci_evals.engine.asked import ask_each
 from ci_evals.engine.lanes import opened
 from ci_evals.errors import GradingError, StorageError, UsageError
 from ci_evals.graders.llm_judge import LlmJudge
+from ci_evals.graders.turn import judging
 from ci_evals.matrix import Matrix
 from ci_evals.model import Answer, Case, Judging, Request
-from ci_evals.response import Message, Response
+from ci_evals.response import Response
 from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
 from ci_evals.stats.intervals import Estimate
 from ci_evals.suite import Suite
@@ -22,13 +24,14 @@ FEWEST_LABELS = 30
 BAR = 0.6
 """Kappa from which on agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33 (1977) 159-174."""
 
+_SHAPE = 'expected {"output": …, "label": "pass" or "fail"}'
 _VERDICTS: Mapping[str, str] = {
     **dict.fromkeys(("true", "pass", "passed", "1"), "pass"),
     **dict.fromkeys(("false", "fail", "failed", "0"), "fail"),
 }
 
 
-class Row(Struct, frozen=True, forbid_unknown_fields=False):
+class Row(Struct, frozen=True):
     """One labelled answer: `label` is a person's verdict, `pass` or `fail` (or true or false)."""
 
     output: str
@@ -81,13 +84,11 @@ def read_rows(path: Path) -> list[Row]:
             try:
                 rows.append(msgspec.json.decode(line, type=Row))
             except msgspec.DecodeError as error:
-                raise UsageError(
-                    f'{path}:{number}: expected {{"output": …, "label": "pass" or "fail"}}: {error}'
-                ) from error
+                raise UsageError(f"{path}:{number}: {_SHAPE}: {error}") from error
             if _verdict(rows[-1].label) is None:
                 raise UsageError(f"{path}:{number}: the label {rows[-1].label!r} is neither pass nor fail")
     if not rows:
-        raise UsageError(f"{path}: there are no labelled answers in it")
+        raise UsageError(f"{path}: there are no labelled answers in it: {_SHAPE}, one to the line")
     return rows
 
 
@@ -100,13 +101,18 @@ def judge_of(suite: Suite, rubric: str | None) -> LlmJudge:
     found: dict[str, LlmJudge] = {}
     for case in suite.cases:
         for each in case.expect:
-            if isinstance(each.grader, LlmJudge) and rubric in (None, each.grader.rubric):
-                found.setdefault(each.grader.rubric, each.grader)
-    if len(found) == 1:
-        return next(iter(found.values()))
+            grader = judging(each.grader)
+            if isinstance(grader, LlmJudge):
+                found.setdefault(grader.rubric, grader)
+    known = ", ".join(map(repr, found))
     if not found:
-        raise UsageError(f"{suite.file} has no `judge`" + (f" with the rubric {rubric!r}" if rubric else ""))
-    raise UsageError(f"name the judge with --rubric: {', '.join(repr(name) for name in found)}")
+        raise UsageError(f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`")
+    if rubric is None and len(found) > 1:
+        raise UsageError(f"{suite.file} has several judges: name one with --rubric: {known}")
+    chosen = next(iter(found)) if rubric is None else rubric
+    if chosen not in found:
+        raise UsageError(f"{suite.file} has no judge with the rubric {chosen!r}; it has: {known}")
+    return found[chosen]
 
 
 async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
@@ -115,32 +121,24 @@ async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
-    import asyncio
-
     matrix = Matrix(suite.cases, suite.variants, suite.runs)
-    pairs: dict[int, tuple[str, str]] = {}
-    unanswered: dict[int, str] = {}
     async with opened(suite, matrix, Columns(0), calls=False) as ready:
-        if ready.judges is None:
-            raise UsageError(f"{suite.file} has no judge to ask")
+        assert ready.judges is not None  # the suite has a judge, and its model was found when it was loaded
         meter = ready.judges.meter()
-        slots = asyncio.Semaphore(suite.max_concurrency)
 
-        async def ask(number: int, row: Row) -> None:
-            async with slots:
-                try:
-                    finding = await _for(judge, row).grade_with(_answer(row, number), meter)
-                except GradingError as error:
-                    unanswered[number] = error.message
-                else:
-                    pairs[number] = (str(_verdict(row.label)), "pass" if finding.passed else "fail")
+        async def ask(numbered: tuple[int, Row]) -> str | GradingError:
+            number, row = numbered
+            try:
+                finding = await _for(judge, row).grade_with(_answer(row, number), meter)
+            except GradingError as error:
+                return error
+            return "pass" if finding.passed else "fail"
 
-        async with asyncio.TaskGroup() as group:
-            for number, row in enumerate(rows):
-                group.create_task(ask(number, row))
-        table = confusion((pairs[number] for number in sorted(pairs)), ("pass", "fail"))
-        told = [unanswered[number] for number in sorted(unanswered)]
-        return Checked(table, cohen_kappa(table), told, meter.judging)
+        told = await ask_each(enumerate(rows, 1), ask, at_once=suite.max_concurrency)
+    answered = ((row, verdict) for row, verdict in zip(rows, told, strict=True) if isinstance(verdict, str))
+    table = confusion(((str(_verdict(row.label)), verdict) for row, verdict in answered), ("pass", "fail"))
+    unanswered = [error.message for error in told if isinstance(error, GradingError)]
+    return Checked(table, cohen_kappa(table), unanswered, meter.judging)
 
 
 def _for(judge: LlmJudge, row: Row) -> LlmJudge:
@@ -150,9 +148,8 @@ def _for(judge: LlmJudge, row: Row) -> LlmJudge:
 
 
 def _answer(row: Row, number: int) -> Answer:
-    question = row.input if isinstance(row.input, str) else msgspec.json.encode(row.input).decode()
-    case = Case(id=row.case or f"row {number + 1}", input=row.input)
-    request = Request(row.input, (Message("user", question),), case, 1, timeout_s=0.0)
+    case = Case(id=row.case or f"row {number}", input=row.input)
+    request = Request(row.input, (), case, 1, timeout_s=0.0)
     return Answer(request, Response(row.output), 0.0, None)
 
 

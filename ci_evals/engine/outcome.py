@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ci_evals.callables import asked_to_stop
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges, Meter
-from ci_evals.errors import ErrorKind, GradingError, ProviderError
+from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, described
 from ci_evals.graders.judge import grade, name_of, passes, score_of
 from ci_evals.model import Answer, Case, Grade, Judging, RunError, Status
 from ci_evals.providers.base import ProviderOptions
@@ -52,10 +53,10 @@ async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mappin
     try:
         for number, expectation in enumerate(case.expect):
             grades.append(known.get(number) or await grade(expectation, answer, meter))
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
-        if isinstance(raised, asyncio.CancelledError) and _asked_to_stop():
+        if isinstance(raised, asyncio.CancelledError) and asked_to_stop():
             raise
         ungraded = _ungraded(name_of(case.expect[len(grades)]), raised)
         return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded)
@@ -66,7 +67,7 @@ async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mappin
 def _ungraded(grader: str, raised: BaseException) -> RunError:
     if isinstance(raised, GradingError):
         return RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
-    return RunError("grader", f"grader {grader} crashed: {_named(raised)}", detail=traceback.format_exc())
+    return RunError("grader", f"grader {grader} crashed: {described(raised)}", detail=traceback.format_exc())
 
 
 def unanswered(error: ProviderError, options: ProviderOptions) -> Outcome:
@@ -82,18 +83,3 @@ def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
     told = RunError("given_up", breaker.reason)
     outcome = unanswered(breaker.cause or ProviderError("given_up", breaker.reason), options)
     return outcome._replace(error=told)
-
-
-def crash(raised: Exception) -> ProviderError:
-    """Whatever a provider raised that is no `ProviderError`."""
-    return ProviderError("crash", _named(raised), detail=traceback.format_exc())
-
-
-def _asked_to_stop() -> bool:
-    """Whether this task is being cancelled, rather than a grader having tripped over a task of its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def _named(raised: BaseException) -> str:
-    return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__

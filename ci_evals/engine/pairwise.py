@@ -3,15 +3,15 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from ci_evals.engine.asked import Asked
-from ci_evals.engine.journal import scan
+from ci_evals.engine.asked import Asked, ask_each
+from ci_evals.engine.journal import JOURNAL, scan
 from ci_evals.engine.lanes import opened_asked
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
@@ -20,14 +20,16 @@ from ci_evals.model import Case, Request, Result, Variant
 from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.callee import load_target
-from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Message, Response
 from ci_evals.suite import Suite
+from ci_evals.threads import DaemonThreads
 from ci_evals.verdict.pairwise import Pair, Preferred
 
 RUBRIC = "Which answer is more correct, more helpful and better to the point?"
 
-Results = Mapping[tuple[str, int], Result]
+Results = Mapping[tuple[str, int], Response]
+"""What one variant answered, by case and run."""
+
 Prefer = Callable[[Case, Response, Response], Awaitable[tuple[Preferred, str]]]
 
 
@@ -36,13 +38,16 @@ class _RecordedReport(Struct):
 
 
 def read_results(path: Path) -> Mapping[str, Results]:
-    """The answers in a report, a journal, or the folder of either, by variant and then by case and run.
+    """The answers in a report, a journal, or the folder of either, by variant.
 
     Raises:
         StorageError: it is neither.
     """
     if path.is_dir():
-        path = next((path / name for name in ("report.json", "results.jsonl") if (path / name).is_file()), path)
+        path = next((path / name for name in ("report.json", JOURNAL) if (path / name).is_file()), path)
+    if not path.is_file():
+        text = "there is no report here: run the suite, or name a report, a journal, or the folder of either"
+        raise StorageError(f"{path.as_posix()}: {text}")
     found: list[Result] = []
     if path.suffix == ".json":
         try:
@@ -51,11 +56,11 @@ def read_results(path: Path) -> Mapping[str, Results]:
             raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
     else:
         scan(path, lambda result, *_: found.append(result))
-    variants: dict[str, dict[tuple[str, int], Result]] = {}
+    variants: dict[str, dict[tuple[str, int], Response]] = {}
     for result in found:
         if result.response is not None:
             name = str(Variant(result.provider, result.prompt))
-            variants.setdefault(name, {})[result.case, result.run] = result
+            variants.setdefault(name, {})[result.case, result.run] = result.response
     return variants
 
 
@@ -99,20 +104,14 @@ async def compare(suite: Suite, a: Results, b: Results, judge: Judge) -> tuple[P
     order = {case: number for number, case in enumerate(cases)}
     shared.sort(key=lambda key: (order[key[0]], key[1]))
     async with _opened(suite, judge) as prefer:
-        slots = asyncio.Semaphore(suite.max_concurrency)
 
         async def pair(key: tuple[str, int]) -> Pair:
-            async with slots:
-                return await _pair(prefer, cases[key[0]], key[1], a[key].response, b[key].response)
+            return await _pair(prefer, cases[key[0]], key[1], a[key], b[key])
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(pair(key)) for key in shared]
-    return tuple(task.result() for task in tasks)
+        return tuple(await ask_each(shared, pair, at_once=suite.max_concurrency))
 
 
-async def _pair(prefer: Prefer, case: Case, run: int, a: Response | None, b: Response | None) -> Pair:
-    assert a is not None  # only results with an answer are read
-    assert b is not None
+async def _pair(prefer: Prefer, case: Case, run: int, a: Response, b: Response) -> Pair:
     found: list[Preferred | None] = []
     reasons = []
     for first, second in ((a, b), (b, a)):
@@ -131,9 +130,8 @@ async def _pair(prefer: Prefer, case: Case, run: int, a: Response | None, b: Res
 async def _opened(suite: Suite, judge: Judge) -> AsyncIterator[Prefer]:
     async with lent(suite.folder, suite.max_concurrency) as lend:
         if judge.function is not None:
-            threads = DaemonThreads()
-            lend(lambda _: None).stack.callback(threads.close)
-            yield _by_function(_function(judge.function, suite.folder), threads)
+            with closing(DaemonThreads()) as threads:
+                yield _by_function(_function(judge.function, suite.folder), threads, suite.timeout_s)
             return
         options = judge.provider
         assert options is not None
@@ -148,14 +146,16 @@ def _function(target: str, folder: Path) -> Callable[..., object]:
         raise ConfigError([each.seen_from(Place("--function", None, "")) for each in error.problems]) from error
 
 
-def _by_function(function: Callable[..., object], threads: DaemonThreads) -> Prefer:
+def _by_function(function: Callable[..., object], threads: DaemonThreads, timeout_s: float) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
+        scope = asyncio.timeout(timeout_s)
         try:
-            found = await threads.run(lambda: function(case, first, second))
-            if isinstance(found, Awaitable):
-                found = await found
+            async with scope:
+                found = await threads.run(lambda: function(case, first, second))
         except Exception as raised:  # the user's code may raise anything; a pair less, and the others count
-            raise ProviderError("crash", f"{type(raised).__name__}: {raised}") from raised
+            if scope.expired():
+                raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
+            raise ProviderError.of(raised) from raised
         return _preferred(found), ""
 
     return prefer

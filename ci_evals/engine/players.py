@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from ci_evals.engine.asked import Asked
-from ci_evals.engine.conversation import said_nothing
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request, SimulatedUser
+from ci_evals.providers.answer import one_line
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.response import Response
 from ci_evals.suite import digest, provider_identity
@@ -37,7 +37,8 @@ class Players:
         except ProviderError as error:
             raise PlayError(error) from error
         if not response.output.strip():
-            raise PlayError(ProviderError("bad_answer", said_nothing(user)))
+            text = f"the provider that plays {one_line(user.persona, 80)!r} answered with nothing"
+            raise PlayError(ProviderError("bad_answer", text))
         return response, player.price(response)
 
 

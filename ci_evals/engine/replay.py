@@ -62,14 +62,15 @@ class Recording:
         self._file.close()
 
 
-async def judged_anew(recorded: Result, cell: PreparedCell, judges: Judges | None) -> Outcome:
+async def judged_anew(recorded: Result, cell: PreparedCell, judges: Judges | None, timeout_s: float) -> Outcome:
     """What the suite's graders now say of a recorded answer; a recorded failure stays one.
 
-    What a model said of this very answer by these very graders is not asked again.
+    What a model said of this very answer by these very graders is not asked again. A function may judge for so many
+    seconds.
     """
     if recorded.response is None:
         return Outcome(recorded.status, recorded.score, error=recorded.error)
-    request = Request(cell.rendered.input, cell.rendered.messages, cell.case, recorded.run, timeout_s=0.0)
+    request = Request(cell.rendered.input, cell.rendered.messages, cell.case, recorded.run, timeout_s)
     same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
     known = {
         number: recorded.grades[number]

@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from ci_evals.columns import Columns
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import Journal, decode, read_lines, scan
 from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Result
+from ci_evals.redaction import Redactor
 from ci_evals.report import Resumption
 
 
@@ -19,13 +22,22 @@ class Resumer:
         matrix: the plan.
         columns: where results are counted; slots that have one already are left alone.
         cells: knows the fingerprints of the plan.
+        redactor: takes secrets out of names, as it did in journals.
         keep_errored: whether an errored run counts as done instead of being tried again.
         until: where in the journal that is gone on with this invocation's own lines begin, in bytes.
     """
 
     def __init__(
-        self, matrix: Matrix, columns: Columns, cells: Cells, *, keep_errored: bool, until: int | None = None
+        self,
+        matrix: Matrix,
+        columns: Columns,
+        cells: Cells,
+        redactor: Redactor,
+        *,
+        keep_errored: bool,
+        until: int | None = None,
     ) -> None:
+        self._redactor = redactor
         self._until = until
         self._matrix = matrix
         self._columns = columns
@@ -51,26 +63,18 @@ class Resumer:
         )
 
     def go_on(self, journal: Journal) -> None:
-        """Take over the results that `journal` itself holds, without secrets; a torn last line is cut off."""
+        """Take over the results that `journal` itself holds; a torn last line is cut off."""
 
-        telling: list[int] = []
-
-        def found(result: Result, line: bytes, offset: int) -> None:
+        def found(result: Result, _line: bytes, offset: int) -> None:
             if self._until is not None and offset >= self._until:
                 return
             if (slot := self._slot_to_keep(result, journal.path, offset)) is not None:
                 self._record(slot, result, offset)
-                if journal.tells(line):
-                    telling.append(slot)
 
         scanned = scan(journal.path, found)
         if scanned.torn:
             journal.cut(scanned.end)
             self._torn.append(journal.path.as_posix())
-        offsets = self._columns.offset
-        for slot in telling:  # what was no secret then is one now
-            (line,) = read_lines(journal.path, (offsets[slot],))
-            offsets[slot] = journal.copy(line)
 
     def take_over(self, paths: Iterable[Path], journal: Journal) -> None:
         """Copy results of other journals into `journal`."""
@@ -115,7 +119,14 @@ class Resumer:
 
     @cached_property
     def _numbers(self) -> dict[CellKey, int]:
-        return {self._matrix.key(number): number for number in range(len(self._matrix))}
+        """The cells by what journals call them: by their names, and by what these are without secrets."""
+        named = {self._matrix.key(number): number for number in range(len(self._matrix))}
+        try:
+            if not self._redactor.finds(msgspec.json.encode(list(named))):
+                return named
+        except UnicodeEncodeError:  # a lone surrogate in a name
+            pass
+        return {self._redactor.clean(key): number for key, number in named.items()} | named
 
     def _fingerprint(self, number: int) -> str:
         if (known := self._fingerprints.get(number)) is None:

@@ -19,7 +19,7 @@ from ci_evals.engine.files import keep_files, without_data
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
-from ci_evals.engine.outcome import Outcome, crash, given_up, judged, unanswered
+from ci_evals.engine.outcome import Outcome, given_up, judged, unanswered
 from ci_evals.engine.plan import execution_order
 from ci_evals.engine.players import PlayError
 from ci_evals.engine.replay import Answers, judged_anew
@@ -72,6 +72,7 @@ class Run:
         self._files = files
         self._lanes, self._slots, self._players, self._judges = ready
         self._conversations: dict[int, Conversation] = {}
+        self._timeouts_s = {str(each.name): each.timeout_s or suite.timeout_s for each in suite.providers}
         self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._stopping = asyncio.Event()
         self._aborted = False
@@ -161,7 +162,8 @@ class Run:
         while self.stopped is None and (slot := next(slots, None)) is not None:
             cell = self._cells.of_slot(slot)
             if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
-                attempt, outcome = Attempt(slot, recorded.attempts), await judged_anew(recorded, cell, self._judges)
+                attempt = Attempt(slot, recorded.attempts)
+                outcome = await judged_anew(recorded, cell, self._judges, self._timeout_s(cell))
                 result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
             elif not self._lanes:
@@ -245,7 +247,7 @@ class Run:
     async def _attempt(self, lane: Lane, attempt: Attempt, tokens: int) -> None:
         """Make one call; write its result unless it is to be tried again."""
         cell = self._cells.of_slot(attempt.slot)
-        timeout_s = cell.case.timeout_s or lane.options.timeout_s or self.suite.timeout_s
+        timeout_s = self._timeout_s(cell)
         if cell.case.is_conversation:
             await self._converse(lane, attempt, tokens, timeout_s)
             return
@@ -257,7 +259,7 @@ class Run:
             raise
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
             latency_s = time.perf_counter() - start
-            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            error = ProviderError.of(raised)
             if lane.lost(attempt, error, latency_s, self._draw):
                 return
             outcome = unanswered(error, lane.options)
@@ -271,6 +273,9 @@ class Run:
             if response.files:
                 outcome = outcome._replace(response=without_data(response))
         self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
+
+    def _timeout_s(self, cell: PreparedCell) -> float:
+        return cell.case.timeout_s or self._timeouts_s[cell.variant.provider]
 
     async def _converse(self, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float) -> None:
         """Make a conversation's calls, each at the provider's pace; write the result unless one is to be repeated."""
@@ -298,7 +303,7 @@ class Run:
             told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
             outcome = Outcome("errored", error=told)
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
-            error = raised if isinstance(raised, ProviderError) else crash(raised)
+            error = ProviderError.of(raised)
             if lane.lost(attempt, error, time.perf_counter() - start, self._draw):
                 return
             outcome = unanswered(error, lane.options)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from ci_evals.engine.files import digest_of, keep_file, write_whole
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request
+from ci_evals.prices import total_usd
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Content, Message, Response
 from ci_evals.suite import digest
@@ -77,22 +78,26 @@ class Staged:
         Raises:
             ProviderError: a stage or the provider could not answer.
         """
-        value: Any = request.input
         files: list[Content] = []
         costs: list[float | None] = []
-        for stage in self._before:
-            value = await self._passed(stage, value, request, costs)
-            files += [value] if isinstance(value, Content) else []
+        value = await self._through(self._before, request.input, request, costs, files)
         response = await self._provider.answer(self._with_input(request, value))
         kept = tuple([await asyncio.to_thread(keep_file, file, self._folder) for file in response.files])
-        value = kept[0] if kept else response.output
         files += kept
-        for stage in self._after:
-            value = await self._passed(stage, value, request, costs)
-            files += [value] if isinstance(value, Content) else []
+        value = await self._through(self._after, kept[0] if kept else response.output, request, costs, files)
         output = value if isinstance(value, str) else response.output
-        cost_usd = response.cost_usd if not costs else _sum([self._price(response), *costs])
+        cost_usd = response.cost_usd if not costs else total_usd([self._price(response), *costs])
         return msgspec.structs.replace(response, output=output, files=tuple(files), cost_usd=cost_usd)
+
+    async def _through(
+        self, stages: Sequence[Stage], value: Any, request: Request, costs: list[float | None], files: list[Content]
+    ) -> Any:
+        """What some stages, one after the other, make of a value; their costs and their files are noted."""
+        for stage in stages:
+            value = await self._passed(stage, value, request, costs)
+            if isinstance(value, Content):
+                files.append(value)
+        return value
 
     def _with_input(self, request: Request, value: Any) -> Request:
         if not self._before:
@@ -133,10 +138,6 @@ class Staged:
         if response.files:
             return await asyncio.to_thread(keep_file, response.files[0], self._folder)
         return response.output
-
-
-def _sum(costs: Sequence[float | None]) -> float | None:
-    return sum(cost or 0.0 for cost in costs) if all(cost is not None for cost in costs) else None
 
 
 def _read(path: Path, folder: Path) -> str | Content | None:

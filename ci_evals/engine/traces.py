@@ -247,8 +247,8 @@ def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
         given = event.get("arguments", event.get("args"))
         arguments = given if isinstance(given, dict | str) else {}
         return {"kind": "tool_call", "name": str(event["name"]), "arguments": arguments, "error": _error(event)}
-    if "model" in kind and ("response" in kind or "request" in kind):
-        return {"kind": "model_request", "name": str(event.get("model") or "")} if "response" in kind else None
+    if "model" in kind and "response" in kind:
+        return {"kind": "model_request", "name": str(event.get("model") or "")}
     return None
 
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct
 
 from ci_evals.graders.difference import first_difference
 from ci_evals.graders.quoting import quote, show
+from ci_evals.graders.regex import Regex
 
 
 class Matcher(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,11 +40,7 @@ class Matcher(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """What can be seen to be wrong before any call."""
         if self == Matcher(tolerance=self.tolerance):
             return ["no condition is given: `equals`, `contains`, `regex`, `approx`, …"]
-        try:
-            re.compile(self.regex or "")
-        except (re.error, OverflowError, RecursionError) as error:
-            return [f"bad expression {quote(self.regex or '')}: {error}"]
-        return []
+        return Regex(pattern=self.regex or "").problems()
 
     def mistake(self, value: Any) -> str | None:
         """Why a value is not like this, or None: `is 5, less than 10`."""

@@ -12,6 +12,7 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.json_path import JsonPath, find_all
 from ci_evals.graders.json_text import unfenced
 from ci_evals.graders.quoting import quote
+from ci_evals.graders.regex import Regex
 from ci_evals.model import Answer, Classified, Finding
 
 NONE = "(none)"
@@ -49,11 +50,7 @@ class Classify(GraderOptions, frozen=True):
             found.append(f"the label {quote(self.label)} is none of `labels`")
         if self.path is not None and self.pattern is not None:
             found.append("give either `path` or `pattern`")
-        try:
-            re.compile(self.pattern or "")
-        except (re.error, OverflowError, RecursionError) as error:
-            found.append(f"bad expression {quote(self.pattern or '')}: {error}")
-        return found
+        return found + Regex(pattern=self.pattern or "").problems()
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output

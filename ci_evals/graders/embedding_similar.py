@@ -10,11 +10,10 @@ from ci_evals.bounds import Fraction
 from ci_evals.errors import GradingError
 from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.base import all_or_nothing
-from ci_evals.graders.findings import fails, holds
+from ci_evals.graders.findings import fails, holds, reaches
 from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding, Models, Request
 
-_TOLERANCE = 1e-9
 _VECTORS = msgspec.json.Decoder(list[list[float]])
 
 
@@ -40,7 +39,7 @@ class EmbeddingSimilar(AskingOptions, frozen=True):
         replied = (await models.ask(self, request)).output
         similarity = _cosine(*_two_vectors(replied))
         score = min(1.0, max(0.0, similarity))
-        passed = similarity >= self.threshold - _TOLERANCE
+        passed = reaches(similarity, self.threshold)
         relation = "at least" if passed else "less than"
         told = f"cosine similarity {similarity:.3f}, {relation} {self.threshold:g}, to {quote(self.value)}"
         return holds(told, score) if passed else fails(f"{told}: got {quote(output)}", score)

@@ -2,6 +2,8 @@
 
 from ci_evals.model import Finding
 
+_TOLERANCE = 1e-9
+
 
 def holds(reason: str, score: float = 1.0) -> Finding:
     """The expectation is met."""
@@ -11,3 +13,8 @@ def holds(reason: str, score: float = 1.0) -> Finding:
 def fails(reason: str, score: float = 0.0) -> Finding:
     """The expectation is not met."""
     return Finding(passed=False, score=score, reason=reason)
+
+
+def reaches(score: float, threshold: float) -> bool:
+    """Whether a score is at least the threshold, which adding up must not make it miss."""
+    return score >= threshold - _TOLERANCE

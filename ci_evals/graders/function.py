@@ -3,13 +3,17 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ci_evals.callables import identity
+from ci_evals.errors import GradingError
+from ci_evals.graders.findings import reaches
 from ci_evals.graders.quoting import clip, show
 from ci_evals.model import Answer, Finding
 
-_TOLERANCE = 1e-9
+if TYPE_CHECKING:
+    from ci_evals.threads import DaemonThreads
+
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 
@@ -24,18 +28,21 @@ class Judge(NamedTuple):
         name: how reasons and errors call it.
         function: takes the output, and the `Answer` too if it asks for one.
         threshold: the lowest score that passes; 1 when None.
-        retries: how often it is called again after it raised.
+        retries: how often it is called again after it raised or took too long.
+        timeout_s: seconds that one call may take; those of the run when None.
     """
 
     name: str
     function: Judging
     threshold: float | None = None
     retries: int = 0
+    timeout_s: float | None = None
 
     async def grade(self, answer: Answer) -> Finding:
         """Call the function, a sync one in a thread, and again while it raises and may be called again.
 
         Raises:
+            GradingError: it took too long. A thread cannot be ended: it goes on, unheard.
             TypeError: it returned something else than a judgement.
             ValueError: its score is not in [0, 1].
         """
@@ -51,15 +58,22 @@ class Judge(NamedTuple):
     async def _asked(self, answer: Answer) -> Finding:
         import asyncio
 
+        timeout_s = self.timeout_s or answer.request.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as scope:
+                returned = await self._returned(answer)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise GradingError(f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more") from None
+        return self.finding(returned)
+
+    async def _returned(self, answer: Answer) -> Any:
         function = self.function
         arguments = (answer.response.output, answer) if wants_answer(function) else (answer.response.output,)
         if inspect.iscoroutinefunction(function):
-            returned = await function(*arguments)
-        else:
-            returned = await asyncio.to_thread(function, *arguments)
-            if inspect.isawaitable(returned):
-                returned = await returned
-        return self.finding(returned)
+            return await function(*arguments)
+        return await _threads().run(functools.partial(function, *arguments))
 
     def finding(self, returned: Any) -> Finding:
         """What a returned value says."""
@@ -81,7 +95,7 @@ class Judge(NamedTuple):
         if not 0 <= score <= 1:
             raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
         lowest = 1.0 if self.threshold is None else self.threshold
-        passed = score >= lowest - _TOLERANCE
+        passed = reaches(score, lowest)
         hint = "" if passed or self.threshold is not None else "; set `threshold` to let lower scores pass"
         relation = "at least" if passed else "less than"
         return Finding(passed, float(score), f"{self.name} gave a score of {score:.3g}, {relation} {lowest:g}{hint}")
@@ -113,7 +127,8 @@ class FunctionGrader:
         name: the grader's name in reports; the function's own unless given.
         threshold: the lowest score that passes; 1 when None.
         weight: what it counts for in a score.
-        retries: how often it is called again after it raised.
+        retries: how often it is called again after it raised or took too long.
+        timeout_s: seconds that one call may take; those of the run when None.
     """
 
     def __init__(
@@ -124,6 +139,7 @@ class FunctionGrader:
         threshold: float | None = None,
         weight: float = 1.0,
         retries: int = 0,
+        timeout_s: float | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -131,6 +147,7 @@ class FunctionGrader:
         self.threshold = threshold
         self.weight = weight
         self.retries = retries
+        self.timeout_s = timeout_s
 
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
@@ -143,11 +160,11 @@ class FunctionGrader:
         """Nothing needs to be made ready."""
 
     async def grade(self, answer: Answer) -> Finding:
-        return await Judge(self.name, self.function, self.threshold, self.retries).grade(answer)
+        return await Judge(self.name, self.function, self.threshold, self.retries, self.timeout_s).grade(answer)
 
 
 class ObjectGrader:
-    """Any object with a method `grade(answer)`, sync or async, that returns what a function may."""
+    """Any object with a method `grade(answer)`, sync (in a thread) or async, that returns what a function may."""
 
     def __init__(self, judge: Any) -> None:
         self.judge = judge
@@ -162,8 +179,14 @@ class ObjectGrader:
             prepare()
 
     async def grade(self, answer: Answer) -> Finding:
-        returned = self.judge.grade(answer)
-        return Judge(self.name, self.judge).finding(await returned if inspect.isawaitable(returned) else returned)
+        method = self.judge.grade
+        if inspect.iscoroutinefunction(method):
+
+            async def judged(_output: str, answer: Answer) -> Any:
+                return await method(answer)
+
+            return await Judge(self.name, judged).grade(answer)
+        return await Judge(self.name, lambda _output, answer: method(answer)).grade(answer)
 
 
 class Not:
@@ -180,7 +203,12 @@ class Not:
 def grader(function: Judging) -> FunctionGrader: ...
 @overload
 def grader(
-    *, name: str | None = None, threshold: float | None = None, weight: float = 1.0, retries: int = 0
+    *,
+    name: str | None = None,
+    threshold: float | None = None,
+    weight: float = 1.0,
+    retries: int = 0,
+    timeout_s: float | None = None,
 ) -> Callable[[Judging], FunctionGrader]: ...
 def grader(function: Judging | None = None, **options: Any) -> FunctionGrader | Callable[[Judging], FunctionGrader]:
     """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or async.
@@ -190,7 +218,7 @@ def grader(function: Judging | None = None, **options: Any) -> FunctionGrader | 
 
     Args:
         function: the function, where `@grader` stands without parentheses.
-        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised.
+        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised, `timeout_s` of a call.
 
     >>> @grader(threshold=0.5)
     ... def is_brief(output: str) -> float:
@@ -199,6 +227,14 @@ def grader(function: Judging | None = None, **options: Any) -> FunctionGrader | 
     1.0
     """
     return FunctionGrader(function, **options) if function else functools.partial(FunctionGrader, **options)
+
+
+@functools.cache
+def _threads() -> "DaemonThreads":
+    """The threads of all graders: one that hangs keeps nobody from exiting."""
+    from ci_evals.threads import DaemonThreads
+
+    return DaemonThreads()
 
 
 def wants_answer(function: Judging) -> bool:

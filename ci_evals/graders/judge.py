@@ -1,13 +1,10 @@
 """From expectations and an answer to grades, and from grades to a score."""
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
-from ci_evals.graders.asking import AskingOptions
-from ci_evals.graders.turn import OfTurn, asker
-from ci_evals.model import Answer, Expectation, Finding, Grade, Models
-
-_TOLERANCE = 1e-9
+from ci_evals.graders.findings import reaches
+from ci_evals.graders.turn import asker, found_by
+from ci_evals.model import Answer, Expectation, Grade, Models
 
 
 def name_of(expectation: Expectation) -> str:
@@ -23,35 +20,11 @@ def asks_a_model(expectation: Expectation) -> bool:
 
 async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
     """Let one grader judge; whatever it raises comes through."""
-    grader = expectation.grader
-    if isinstance(grader, AskingOptions | OfTurn) and models is not None:
-        finding: Finding | Awaitable[Finding] = grader.grade_with(answer, models)
-    else:
-        finding = grader.grade(answer)
-    if not isinstance(finding, Finding):
-        finding = await finding
+    finding = await found_by(expectation.grader, answer, models)
     passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)
     return Grade(
         expectation.name, passed, score, finding.reason, expectation.weight, finding.classified, finding.orders_judge
     )
-
-
-async def grade_all(
-    expectations: Iterable[Expectation],
-    answer: Answer,
-    models: Models | None = None,
-    known: Mapping[int, Grade] = MappingProxyType({}),
-) -> tuple[Grade, ...]:
-    """Let all graders judge, one after the other; each expectation is taken from the iterable when its turn comes.
-
-    Args:
-        expectations: what is expected.
-        answer: what is judged.
-        models: those that graders may ask.
-        known: grades by the number of their expectation that are taken over instead.
-    """
-    numbered = enumerate(expectations)
-    return tuple([known.get(number) or await grade(expectation, answer, models) for number, expectation in numbered])
 
 
 def score_of(grades: Sequence[Grade]) -> float:
@@ -70,4 +43,4 @@ def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
     """Whether the run is good: all graders that have a weight passed, or the score reaches the threshold if given."""
     if threshold is None:
         return all(grade.passed or grade.weight == 0 for grade in grades)
-    return score_of(grades) >= threshold - _TOLERANCE
+    return reaches(score_of(grades), threshold)

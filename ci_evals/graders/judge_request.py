@@ -62,7 +62,7 @@ def material_of(answer: Answer, reference: Any, context: Any) -> dict[str, Any]:
     question = request.input if request.input is not None else msgspec.to_builtins(list(request.messages))
     said = [{"user": turn.user, "assistant": turn.response.output} for turn in response.turns]
     return {
-        **({"question": question} if question or not said else {}),
+        **({} if request.input is None and not request.messages else {"question": question}),
         **({"conversation": said} if said else {}),
         "answer": response.output,
         **({"tool_calls": calls} if calls else {}),

@@ -10,6 +10,7 @@ from msgspec import Meta
 from ci_evals.bounds import Fraction
 from ci_evals.errors import GradingError
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.findings import reaches
 from ci_evals.graders.injection import talks_to_a_judge
 from ci_evals.graders.judge_request import Brief, judge_request, material_of
 from ci_evals.graders.judge_verdict import Opinion, read_opinion
@@ -23,7 +24,6 @@ PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 _TRIES = 2
 """How often a judge is asked for a verdict that can be read."""
 
-_TOLERANCE = 1e-9
 _REASON_CHARACTERS = 600
 
 
@@ -61,7 +61,7 @@ class LlmJudge(AskingOptions, frozen=True):
         lacks = (option for option in needs if getattr(self, option) is None)
         found.extend(f"the rubric `{self.rubric}` needs `{option}`" for option in lacks)
         scores = set(self.scores.values())
-        if len({score >= self.threshold - _TOLERANCE for score in scores}) == 1:
+        if len({reaches(score, self.threshold) for score in scores}) == 1:
             found.append(
                 f"no verdict would change anything: all scores are on one side of the threshold {self.threshold:g}"
             )
@@ -106,7 +106,7 @@ class LlmJudge(AskingOptions, frozen=True):
         told = f"{self._tally(opinions, verdict)}: {clip(why, _REASON_CHARACTERS) or 'no reason given'}"
         if order is not None:
             told += f" [the answer seems to give orders to its judge: {quote(order, 100)}]"
-        return Finding(score >= self.threshold - _TOLERANCE, score, told, orders_judge=order is not None)
+        return Finding(reaches(score, self.threshold), score, told, orders_judge=order is not None)
 
     def _majority(self, opinions: Sequence[Opinion]) -> str | int:
         """The verdict of most, the lower score where as many say otherwise; on a scale the (lower) median."""

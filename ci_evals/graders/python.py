@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
+import msgspec
 from msgspec import Meta
 
-from ci_evals.callables import member, module_problem
+from ci_evals.callables import member, module_problem, target_parts
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.function import Judge
@@ -24,7 +25,8 @@ class Python(GraderOptions, frozen=True):
     Args:
         target: `module:function`, looked for in the config's folder first.
         threshold: the lowest score that passes; 1 when left out.
-        retries: how often it is called again after it raised.
+        retries: how often it is called again after it raised or took too long.
+        timeout_s: seconds that one call may take; those of the run's own call when left out.
     """
 
     short: ClassVar[str] = "target"
@@ -33,10 +35,10 @@ class Python(GraderOptions, frozen=True):
     target: str
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     retries: Annotated[int, Meta(ge=0, le=20)] = 0
+    timeout_s: Annotated[float, Meta(gt=0)] | None = None
 
     def problems(self) -> list[str]:
-        module, colon, function = self.target.partition(":")
-        if colon and _is_dotted(module) and _is_dotted(function):
+        if target_parts(self.target) is not None:
             return []
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
 
@@ -56,8 +58,12 @@ class Python(GraderOptions, frozen=True):
         except Exception as error:  # so can a `__getattr__` of it
             raise ConfigError([Problem(self.target, None, "", str(error))]) from error
 
+    def deciding(self) -> Self:
+        return msgspec.structs.replace(self, retries=0, timeout_s=None)
+
     async def grade(self, answer: Answer) -> Finding:
-        return await Judge(self.target, _load(self.target), self.threshold, self.retries).grade(answer)
+        judge = Judge(self.target, _load(self.target), self.threshold, self.retries, self.timeout_s)
+        return await judge.grade(answer)
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +75,3 @@ def _load(target: str) -> Callable[..., Any]:
     if not callable(function):
         raise TypeError(f"{target} is not a function but {clip(type(function).__name__)} {show(function)}")
     return function  # type: ignore[no-any-return]  # it is whatever the module has
-
-
-def _is_dotted(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))

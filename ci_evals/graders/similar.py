@@ -5,11 +5,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.findings import fails, holds
+from ci_evals.graders.findings import fails, holds, reaches
 from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
-
-_TOLERANCE = 1e-9
 
 
 class Similar(GraderOptions, frozen=True):
@@ -32,7 +30,7 @@ class Similar(GraderOptions, frozen=True):
 
         output = answer.response.output
         score = Indel.normalized_similarity(self.value, output, processor=str.casefold if self.ignore_case else None)
-        if score >= self.threshold - _TOLERANCE:
+        if reaches(score, self.threshold):
             return holds(f"similarity {score:.3f} to {quote(self.value)}, at least {self.threshold:g}", score)
         reason = f"similarity {score:.3f} to {quote(self.value)}, less than {self.threshold:g}: got {quote(output)}"
         return fails(reason, score)

@@ -1,11 +1,10 @@
 """A grader of one turn of a conversation: it sees that turn's answer and nothing of the others."""
 
-from collections.abc import Awaitable
-
 import msgspec
 from msgspec import Struct
 
 from ci_evals.graders.asking import AskingOptions
+from ci_evals.graders.base import GraderOptions, at_once
 from ci_evals.model import Answer, Finding, Grader, Models
 
 
@@ -30,13 +29,7 @@ class OfTurn(Struct, frozen=True):
         """Judge the turn, asking one of the models if the grader asks any and there are some."""
         if len(answer.response.turns) < self.number:
             return Finding(passed=False, score=0.0, reason=f"turn {self.number}: it never took place")
-        seen = self._seen(answer)
-        if isinstance(self.grader, AskingOptions) and models is not None:
-            finding: Finding | Awaitable[Finding] = self.grader.grade_with(seen, models)
-        else:
-            finding = self.grader.grade(seen)
-        if not isinstance(finding, Finding):
-            finding = await finding
+        finding = await found_by(self.grader, self._seen(answer), models)
         return msgspec.structs.replace(finding, reason=f"turn {self.number}: {finding.reason}")
 
     def _seen(self, answer: Answer) -> Answer:
@@ -45,7 +38,27 @@ class OfTurn(Struct, frozen=True):
         return Answer(request, turn.response, turn.latency_s, turn.cost_usd)
 
 
+async def found_by(grader: Grader, answer: Answer, models: Models | None) -> Finding:
+    """What a grader finds; one that asks a model is given those that there are."""
+    if models is not None and isinstance(grader, AskingOptions | OfTurn):
+        return await grader.grade_with(answer, models)
+    finding = at_once(grader, answer)
+    return finding if isinstance(finding, Finding) else await finding
+
+
+def judging(grader: Grader) -> Grader:
+    """This grader, or the one that it lets judge a turn."""
+    return grader.grader if isinstance(grader, OfTurn) else grader
+
+
 def asker(grader: Grader) -> AskingOptions | None:
-    """The grader that asks a model: this one, or the one that it lets judge a turn; None if neither does."""
-    inner = grader.grader if isinstance(grader, OfTurn) else grader
+    """The grader that judges if it asks a model, else None."""
+    inner = judging(grader)
     return inner if isinstance(inner, AskingOptions) else None
+
+
+def deciding(grader: Grader) -> Grader:
+    """The grader as far as its options decide what it finds; how long it is waited for does not."""
+    if isinstance(grader, OfTurn):
+        return OfTurn(grader.number, deciding(grader.grader))
+    return grader.deciding() if isinstance(grader, GraderOptions) else grader

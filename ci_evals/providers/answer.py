@@ -2,8 +2,8 @@
 
 import json
 import reprlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
 from typing import Any, cast, get_args
 
 import msgspec
@@ -120,9 +120,9 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         usage=_usage(fields.get("usage")),
         model=_name(fields.get("model"), "'model'"),
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
-        cost_usd=_amount(fields.get("cost_usd"), "'cost_usd' must be an amount in US dollars"),
+        cost_usd=_amount(fields.get("cost_usd"), "'cost_usd' must be an amount in US dollars, 0 or more"),
         steps=as_steps(fields.get("steps")),
-        reward=_reward(fields.get("reward")),
+        reward=_amount(fields.get("reward"), "'reward' must be a number between 0 and 1", most=1),
         turns=_turns(fields.get("turns")),
         files=_files(fields.get("files")),
     )
@@ -137,18 +137,14 @@ def as_steps(steps: object) -> tuple[Step, ...] | None:
     """
     if steps is None:
         return None
-    if not isinstance(steps, Sequence) or isinstance(steps, str | bytes):
-        raise TypeError(f"'steps' must be a list of {{kind, name, …}}, got {_shown(steps)}")
-    if len(steps) > MAX_STEPS:
-        raise ValueError(f"the answer has {len(steps):,} steps, more than the {MAX_STEPS:,} that are kept")
-    return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(steps))
+    listed = _listed(steps, "'steps' must be a list of {kind, name, …}")
+    if len(listed) > MAX_STEPS:
+        raise ValueError(f"the answer has {len(listed):,} steps, more than the {MAX_STEPS:,} that are kept")
+    return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(listed))
 
 
 def _step(step: object, what: str) -> Step:
-    fields = msgspec.structs.asdict(step) if isinstance(step, Step) else step
-    if not isinstance(fields, Mapping):
-        raise TypeError(f"{what} must be a mapping of kind, name, …, got {_shown(step)}")
-    _refuse_unknown(fields, Step.__struct_fields__, what)
+    fields = _fields(step, Step, what, "kind, name, …")
     kind = _kind(fields.get("kind"), f"{what}.kind")
     name = _name(fields.get("name"), f"{what}.name") or ""
     if kind == "tool_call" and not name:
@@ -160,7 +156,7 @@ def _step(step: object, what: str) -> Step:
         result=_short_text(fields.get("result"), f"{what}.result"),
         error=_short_text(fields.get("error"), f"{what}.error"),
         usage=_usage(fields.get("usage")),
-        duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds"),
+        duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"),
         agent=_name(fields.get("agent"), f"{what}.agent"),
     )
 
@@ -187,16 +183,12 @@ def _cut(text: str) -> str:
 def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
     if calls is None:
         return ()
-    if not isinstance(calls, Sequence) or isinstance(calls, str | bytes):
-        raise TypeError(f"'tool_calls' must be a list of {{name, arguments}}, got {_shown(calls)}")
-    return tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(calls))
+    listed = _listed(calls, "'tool_calls' must be a list of {name, arguments}")
+    return tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed))
 
 
 def _tool_call(call: object, what: str) -> ToolCall:
-    fields = msgspec.structs.asdict(call) if isinstance(call, ToolCall) else call
-    if not isinstance(fields, Mapping):
-        raise TypeError(f"{what} must be a mapping of name and arguments, got {_shown(call)}")
-    _refuse_unknown(fields, ToolCall.__struct_fields__, what)
+    fields = _fields(call, ToolCall, what, "name and arguments")
     name = _name(fields.get("name"), f"{what}.name")
     if not name:
         raise ValueError(f"{what} has no 'name'")
@@ -227,29 +219,18 @@ def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
 def _usage(value: object) -> Usage | None:
     if value is None:
         return None
-    fields = msgspec.structs.asdict(value) if isinstance(value, Usage) else value
-    if not isinstance(fields, Mapping):
-        raise TypeError(f"'usage' must be a mapping of token counts, got {_shown(value)}")
-    _refuse_unknown(fields, Usage.__struct_fields__, "'usage'")
+    fields = _fields(value, Usage, "'usage'", "token counts")
     for name, count in fields.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < _MAX_TOKENS:
             raise ValueError(f"usage.{name} must be a whole number of tokens, 0 or more, got {_shown(count)}")
     return Usage(**fields)
 
 
-def _amount(value: object, what: str) -> float | None:
+def _amount(value: object, what: str, most: float = sys.float_info.max) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
-        raise ValueError(f"{what}, 0 or more, got {_shown(value)}")
-    return float(value)
-
-
-def _reward(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"'reward' must be a number between 0 and 1, got {_shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"{what}, got {_shown(value)}")
     return float(value)
 
 
@@ -273,6 +254,21 @@ def _name(value: object, what: str) -> str | None:
     if not isinstance(value, str):
         raise TypeError(f"{what} must be text, got {_shown(value)}")
     return clean_text(value)
+
+
+def _listed(value: object, expected: str) -> Sequence[object]:
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise TypeError(f"{expected}, got {_shown(value)}")
+    return value
+
+
+def _fields(value: object, kind: type[msgspec.Struct], what: str, expected: str) -> Mapping[str, Any]:
+    """The fields of a struct, or of a mapping that stands for one."""
+    fields = msgspec.structs.asdict(value) if isinstance(value, kind) else value
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"{what} must be a mapping of {expected}, got {_shown(value)}")
+    _refuse_unknown(fields, kind.__struct_fields__, what)
+    return fields
 
 
 def _refuse_unknown(fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = "") -> None:

@@ -113,6 +113,7 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
+    own_code: ClassVar[bool] = False  # whether it calls the team's own code, so that a crash is the change's fault
     retried: ClassVar[bool] = True  # whether the suite's `retries` apply
     embeds: ClassVar[bool] = False  # whether it answers with embeddings instead of text
 
@@ -133,11 +134,6 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def default_name(self) -> str:
         """A name for when the suite gives none: `openai:gpt-4o-mini`."""
         return str(self.__struct_config__.tag)
-
-    @property
-    def own_code(self) -> bool:
-        """Whether this calls the team's own code, so that a crash is the change's fault."""
-        return False
 
     @property
     def api_url(self) -> str | None:

@@ -5,6 +5,7 @@ import copy
 import importlib
 import importlib.machinery
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
@@ -14,16 +15,16 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.callables import member
+from ci_evals.callables import asked_to_stop, member
 from ci_evals.errors import ConfigError, Problem, ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, one_line
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.deadlines import Deadlines
-from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Response
+from ci_evals.threads import DaemonThreads
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 _MAX_DETAIL = 8000
 _MAX_FRAMES = 30
 
@@ -63,9 +64,8 @@ def open_object(agent: Any, resources: Resources) -> Provider:
     resources.stack.callback(threads.close)
     method = agent.answer
 
-    async def call(request: Request) -> Any:
-        value = method(request) if inspect.iscoroutinefunction(method) else await threads.run(lambda: method(request))
-        return await value if inspect.isawaitable(value) else value
+    def call(request: Request) -> Awaitable[Any]:
+        return method(request) if inspect.iscoroutinefunction(method) else threads.run(lambda: method(request))
 
     return _Callee(call, resources.deadlines)
 
@@ -102,7 +102,7 @@ class _Callee:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as cancelled:
-            if _asked_to_stop():
+            if asked_to_stop():
                 raise
             error = cancelled
         except BaseException as raised:  # noqa: BLE001  the team's code may raise anything, SystemExit too
@@ -127,12 +127,6 @@ def _telemetry() -> ModuleType | None:
     return telemetry
 
 
-def _asked_to_stop() -> bool:
-    """Whether this task is being cancelled, rather than the user's code having tripped over a task of its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
 def _call(function: _Function, threads: DaemonThreads) -> _Call:
     """How to call a function, decided once."""
     with_request = _takes_request(function)
@@ -144,8 +138,7 @@ def _call(function: _Function, threads: DaemonThreads) -> _Call:
         return on_the_loop
 
     async def in_a_thread(request: Request) -> Any:
-        value = await threads.run(lambda: _apply(function, request, with_request=with_request))
-        return await value if inspect.isawaitable(value) else value
+        return await threads.run(lambda: _apply(function, request, with_request=with_request))
 
     return in_a_thread
 
@@ -163,8 +156,7 @@ def _factory_call(factory: _Function, threads: DaemonThreads) -> _Call:
         return _apply(agent, request, with_request=_takes_request(agent))
 
     async def made_in_a_thread(request: Request) -> Any:
-        value = await threads.run(lambda: make_and_call(request))
-        return await value if inspect.isawaitable(value) else value
+        return await threads.run(lambda: make_and_call(request))
 
     return made_in_a_thread
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.process import Ended
 
 MAX_ANSWER_BYTES = 50 * 1024 * 1024
+NO_WORDS = "command cannot be split into words: {}; write it as a list: [program, argument, ...]"
 
 
 class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
@@ -33,6 +34,7 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         env: added to the environment that ci-evals itself was given.
     """
 
+    own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     command: tuple[str, ...] | str
@@ -47,23 +49,15 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         return "command:" + " ".join([Path(program).name, *first])
 
     @property
-    def own_code(self) -> bool:
-        return True
-
-    @property
     def argv(self) -> tuple[str, ...]:
-        """The program and its arguments.
-
-        Raises:
-            ValueError: a quotation mark is not closed.
-        """
-        return tuple(shlex.split(self.command)) if isinstance(self.command, str) else self.command
+        """See `words_of`."""
+        return words_of(self.command)
 
     def problems(self, folder: Path) -> list[str]:
         try:
             argv = self.argv
         except ValueError as error:
-            return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
+            return [NO_WORDS.format(error)]
         if not argv or not argv[0]:
             return ["command is empty: name a program, as in [python, agent.py]"]
         where = folder / (self.cwd or "")
@@ -82,6 +76,15 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
             return shutil.which(where / program)
         return shutil.which(program, path=self.env.get("PATH"))
+
+
+def words_of(command: tuple[str, ...] | str) -> tuple[str, ...]:
+    """A program and its arguments; a text is split as a POSIX shell would.
+
+    Raises:
+        ValueError: a quotation mark is not closed.
+    """
+    return tuple(shlex.split(command)) if isinstance(command, str) else command
 
 
 class _Program:

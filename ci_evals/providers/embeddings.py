@@ -8,24 +8,19 @@ from msgspec import Struct
 from ci_evals.errors import ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.wire import Endpoint, ModelOptions
+from ci_evals.providers.openai import OpenAI
+from ci_evals.providers.wire import Endpoint
 from ci_evals.response import Response, Usage
 
 
-class Embeddings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="embeddings"):
+class Embeddings(OpenAI, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="embeddings"):
     """OpenAI's embeddings, or any endpoint that speaks like them: one vector for each text of the input."""
 
-    default_key_variable: ClassVar[str] = "OPENAI_API_KEY"
-    vendor_host: ClassVar[str] = "api.openai.com"
     reserved: ClassVar[tuple[str, ...]] = ("model", "input", "encoding_format")
     embeds: ClassVar[bool] = True
 
-    base_url: str = "https://api.openai.com/v1"
-
     def open(self, resources: Resources) -> Provider:
-        key = {"Authorization": f"Bearer {self.api_key.reveal().strip()}"} if self.api_key else {}
-        fields = {"model": self.model, **self.params}
-        return _Live(self.endpoint(resources, "embeddings", key, fields))
+        return _Live(self.opened(resources, "embeddings"))
 
 
 class _Vector(Struct):

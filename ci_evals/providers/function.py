@@ -33,6 +33,7 @@ class Function(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields
         factory: the function takes nothing and makes a fresh agent for each run.
     """
 
+    own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     target: Any
@@ -48,10 +49,6 @@ class Function(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def default_name(self) -> str:
         return str(self.target.name)
-
-    @property
-    def own_code(self) -> bool:
-        return True
 
     def open(self, resources: Resources) -> Provider:
         """Make it callable.

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -43,6 +43,8 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
     """
 
+    own_code: ClassVar[bool] = True
+
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Mapping[str, str] = {}
@@ -54,10 +56,6 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def default_name(self) -> str:
         return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
-
-    @property
-    def own_code(self) -> bool:
-        return True
 
     def problems(self, folder: Path) -> list[str]:
         fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}

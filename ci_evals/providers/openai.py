@@ -22,9 +22,12 @@ class OpenAI(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True
     base_url: str = "https://api.openai.com/v1"
 
     def open(self, resources: Resources) -> Provider:
+        return ChatCompletions(self.opened(resources, "chat/completions"))
+
+    def opened(self, resources: Resources, path: str) -> Endpoint:
+        """What is at `path` below the base URL, with the key and the fields of every call."""
         key = {"Authorization": f"Bearer {self.api_key.reveal().strip()}"} if self.api_key else {}
-        fields = {"model": self.model, **self.params}
-        return ChatCompletions(self.endpoint(resources, "chat/completions", key, fields))
+        return self.endpoint(resources, path, key, {"model": self.model, **self.params})
 
 
 class ChatCompletions:

@@ -11,6 +11,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from ci_evals.providers.descendants import Descendants, kill_every_one
+
 STDERR_TAIL_BYTES = 4096
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
@@ -26,6 +28,7 @@ def kill_all() -> None:
     """End every child and whatever it started, at once: for a process that has no time left."""
     for pid in _running:
         _signal_group(pid, "SIGKILL")
+    kill_every_one()
 
 
 class Ended(NamedTuple):
@@ -37,7 +40,7 @@ class Ended(NamedTuple):
     stderr_tail: bytes
 
 
-async def exchange(
+async def exchange(  # noqa: PLR0913  all that one program may be given
     argv: Sequence[str],
     stdin: bytes,
     *,
@@ -45,6 +48,7 @@ async def exchange(
     env: Mapping[str, str] | None,
     timeout_s: float,
     max_bytes: int,
+    descendants: Descendants | None = None,
 ) -> Ended:
     """Run a program to its end, and leave nothing of it behind.
 
@@ -55,14 +59,15 @@ async def exchange(
         env: its whole environment; this process's own when None.
         timeout_s: seconds after which it is ended.
         max_bytes: how much it may write to stdout before it is ended.
+        descendants: what it starts in groups of their own is among them and goes on; None: that ends with it.
 
     Raises:
         OSError: it could not be started.
     """
-    child = _Child(max_bytes)
+    child = _Child(max_bytes, descendants or Descendants())
     try:
         async with asyncio.timeout(timeout_s) as scope:
-            await _start(child, argv, stdin, cwd, env)
+            await _start(child, argv, stdin, cwd, child.descendants.environment(env))
             await child.ended.wait()
             await _drain(child)
     except TimeoutError:
@@ -70,7 +75,11 @@ async def exchange(
             raise
     finally:
         in_time = child.ended.is_set()
-        await _clear_away(child)
+        try:
+            await _clear_away(child)
+        finally:
+            if descendants is None:
+                await end_all(child.descendants)
     why: Reason = "too_large" if child.too_large else "exit" if in_time else "timeout"
     status = child.transport.get_returncode() if child.transport else None
     return Ended(why, status, bytes(child.stdout), bytes(child.stderr))
@@ -79,8 +88,9 @@ async def exchange(
 class _Child(asyncio.SubprocessProtocol):
     """Collects what a process writes; `ended` is set once there is nothing more to wait for."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, descendants: Descendants) -> None:
         self.max_bytes = max_bytes
+        self.descendants = descendants
         self.transport: asyncio.SubprocessTransport | None = None
         self.pipes: list[asyncio.ReadTransport] = []
         self.stdout = bytearray()
@@ -94,6 +104,7 @@ class _Child(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.SubprocessTransport", transport)  # uvloop's is no subclass
         _running.add(self.transport.get_pid())
+        self.descendants.adopt(self.transport.get_extra_info("subprocess"))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -184,6 +195,14 @@ async def _clear_away(child: _Child) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_REAP_S):
             await child.exited.wait()
+
+
+async def end_all(descendants: Descendants) -> None:
+    """End what programs left behind, and wait until it is gone."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REAP_S):
+            while descendants.kill():  # noqa: ASYNC110  nothing reports their end
+                await asyncio.sleep(_POLL_S)
 
 
 async def _ask_to_end(pid: int) -> None:

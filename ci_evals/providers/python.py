@@ -1,14 +1,11 @@
 """A function of the team's own, called in this process."""
 
-import re
 from pathlib import Path
 from typing import ClassVar
 
-from ci_evals.callables import module_problem
+from ci_evals.callables import module_problem, target_parts
 from ci_evals.errors import ConfigError
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-
-_TARGET = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<names>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 
 
 class Python(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="python"):
@@ -24,6 +21,7 @@ class Python(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
             function or class makes it in a thread; an `async def` on the event loop.
     """
 
+    own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     target: str
@@ -33,15 +31,11 @@ class Python(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     def default_name(self) -> str:
         return f"python:{self.target}"
 
-    @property
-    def own_code(self) -> bool:
-        return True
-
     def problems(self, folder: Path) -> list[str]:
-        parsed = _TARGET.fullmatch(self.target)
-        if not parsed:
+        parts = target_parts(self.target)
+        if parts is None:
             return [f"target {self.target!r} is not of the form module:function, as in agent:answer"]
-        problem = module_problem(parsed["module"], folder)
+        problem = module_problem(parts[0], folder)
         return [f"target: {problem}"] if problem else []
 
     def open(self, resources: Resources) -> Provider:

@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from ci_evals.errors import ProviderError
 from ci_evals.model import Task
-from ci_evals.providers.process import Ended, exchange
+from ci_evals.providers.descendants import Descendants
+from ci_evals.providers.process import Ended, end_all, exchange
 
 MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 _NOT_FOR_THE_AGENT = shutil.ignore_patterns("Dockerfile", "docker-compose*.y*ml")
@@ -40,13 +42,27 @@ class Sandbox(Protocol):
 
 @asynccontextmanager
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
-    """A temporary folder with the files of the task's `environment`; gone afterwards."""
-    root = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ci-evals-task-"))
+    """A temporary folder with the files of the task's `environment`; gone afterwards, as are servers started in it."""
+    descendants = Descendants()
+    root = await asyncio.to_thread(_made, task)
     try:
-        await asyncio.to_thread(_furnish, root, task)
-        yield _Folder(root)
+        yield _Folder(root, descendants)
     finally:
+        await end_all(descendants)
         await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+def _made(task: Task) -> Path:
+    """The folder with all that is in there at first."""
+    root = None
+    try:
+        root = Path(tempfile.mkdtemp(prefix="ci-evals-task-"))
+        _furnish(root, task)
+    except (OSError, shutil.Error) as error:
+        if root is not None:
+            shutil.rmtree(root, ignore_errors=True)
+        raise ProviderError("environment", f"no folder could be made for the task: {error}") from error
+    return root
 
 
 def _furnish(root: Path, task: Task) -> None:
@@ -59,8 +75,9 @@ def _furnish(root: Path, task: Task) -> None:
 
 
 class _Folder:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, descendants: Descendants) -> None:
         self._root = root
+        self._descendants = descendants
         self.tests = str(root / "tests")
         self.logs = str(root / "logs")
 
@@ -72,6 +89,7 @@ class _Folder:
             env={**os.environ, **env},
             timeout_s=timeout_s,
             max_bytes=MAX_OUTPUT_BYTES,
+            descendants=self._descendants,
         )
 
     async def put_tests(self, source: Path) -> None:

@@ -33,7 +33,7 @@ def response_of(spans: Sequence[Span]) -> Response:
     ordered = sorted(spans, key=lambda span: span.start_ns)
     steps = steps_of(ordered)
     used = [step.usage for step in steps if step.usage is not None]
-    usage = Usage(sum(each.input_tokens for each in used), sum(each.output_tokens for each in used)) if used else None
+    usage = sum(used, Usage()) if used else None
     models = [step.name for step in steps if step.kind == "model_request" and step.name]
     return Response(_output(ordered), usage=usage, model=models[-1] if models else None, steps=steps)
 
@@ -87,7 +87,7 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
         step["arguments"] = _text(get("gen_ai.tool.call.arguments") or get("tool.parameters") or get("input.value"))
         step["result"] = _text(get("gen_ai.tool.call.result") or get("output.value"))
     elif kind == "agent":
-        step["name"] = str(get("gen_ai.agent.name") or get("agent.name") or span.name)
+        step["name"] = _agent_name(span)
     else:
         step["name"] = str(get("gen_ai.response.model") or get("gen_ai.request.model") or get("llm.model_name") or "")
         step["usage"] = _usage(span.attributes)
@@ -97,11 +97,11 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
 def _sub_agent(span: Span, by_id: Mapping[str, Span]) -> str | None:
     """The name of the agent that a span is within, if that one is within another."""
     agents = [each for each in _ancestors(span, by_id) if _kind(each) == "agent"]
-    if len(agents) < 2:
-        return None
-    return str(
-        agents[0].attributes.get("gen_ai.agent.name") or agents[0].attributes.get("agent.name") or agents[0].name
-    )
+    return _agent_name(agents[0]) if len(agents) > 1 else None
+
+
+def _agent_name(span: Span) -> str:
+    return str(span.attributes.get("gen_ai.agent.name") or span.attributes.get("agent.name") or span.name)
 
 
 def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:

@@ -1,18 +1,16 @@
 """An agent's command, set to work on task folders."""
 
-import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from ci_evals.callables import module_problem
+from ci_evals.callables import module_problem, target_parts
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.command import NO_WORDS, words_of
 
 BUILT_IN = ("auto", "folder", "docker")
-_TARGET = re.compile(r"(?P<module>[^\W\d][\w.]*):[^\W\d][\w.]*")
 
 
 class TaskAgent(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="task"):
@@ -20,13 +18,13 @@ class TaskAgent(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_field
 
     Args:
         command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`, `params` and
-            `folder`, the suite's; it
-            reads the instruction on stdin. A text is split as a POSIX shell would.
+            `folder`, the suite's; it reads the instruction on stdin. A text is split as a POSIX shell would.
         env: added to the environment of the agent and of the verifier.
         sandbox: where it runs: `docker`; `folder`, a temporary one on this machine; `auto`, Docker for tasks that ask
             for an image and a folder for the others; or `module:function`.
     """
 
+    own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False
 
     command: str | Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -38,17 +36,9 @@ class TaskAgent(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_field
         return f"task:{Path(self.argv[0]).name}"
 
     @property
-    def own_code(self) -> bool:
-        return True
-
-    @property
     def argv(self) -> tuple[str, ...]:
-        """The command's words.
-
-        Raises:
-            ValueError: a quotation mark is not closed.
-        """
-        return tuple(shlex.split(self.command)) if isinstance(self.command, str) else self.command
+        """See `words_of`."""
+        return words_of(self.command)
 
     def problems(self, folder: Path) -> list[str]:
         from ci_evals.providers.task_run import template_problem
@@ -59,12 +49,12 @@ class TaskAgent(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_field
                 found.append("command is empty: name a program")
             found += [problem for word in self.argv if (problem := template_problem(word))]
         except ValueError as error:
-            found.append(f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]")
+            found.append(NO_WORDS.format(error))
         if self.sandbox not in BUILT_IN:
-            target = _TARGET.fullmatch(self.sandbox)
-            problem = module_problem(target["module"], folder) if target else "expected module:function, or one of "
-            if problem:
-                found.append(f"sandbox: {problem}{'' if target else ', '.join(BUILT_IN)}")
+            parts = target_parts(self.sandbox)
+            expected = f"expected module:function, or one of {', '.join(BUILT_IN)}"
+            if problem := module_problem(parts[0], folder) if parts else expected:
+                found.append(f"sandbox: {problem}")
         return found
 
     def open(self, resources: Resources) -> Provider:

@@ -5,13 +5,13 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ci_evals.errors import ProviderError
+from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import Request, Task
 from ci_evals.providers.answer import clean_text, encode_json, one_line
 from ci_evals.providers.base import Provider, Resources, overriding
@@ -130,7 +130,8 @@ def _kept_folder(files: Path | None, provider: str, request: Request) -> Path:
         return Path(tempfile.mkdtemp(prefix="ci-evals-kept-"))
     kept = files / "tasks" / _file_name(request.case.id) / _file_name(provider) / f"run-{request.run}"
     shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir(parents=True)
+    with _keeping(kept):
+        kept.mkdir(parents=True)
     return kept
 
 
@@ -143,8 +144,18 @@ def _file_name(name: str) -> str:
 
 
 def _write(kept: Path, who: str, ended: Ended) -> None:
-    (kept / f"{who}.stdout.txt").write_bytes(ended.stdout)
-    (kept / f"{who}.stderr.txt").write_bytes(ended.stderr_tail)
+    with _keeping(kept):
+        (kept / f"{who}.stdout.txt").write_bytes(ended.stdout)
+        (kept / f"{who}.stderr.txt").write_bytes(ended.stderr_tail)
+
+
+@contextmanager
+def _keeping(kept: Path) -> Iterator[None]:
+    """What cannot be written into the results folder is no fault of the agent."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{kept}: cannot be written: {error.strerror}") from error
 
 
 def _names(request: Request) -> Mapping[str, Any]:

@@ -13,9 +13,9 @@ from ci_evals.errors import CiEvalsError
 from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
 from ci_evals.model import Status
-from ci_evals.pytest_plugin import OUTCOME
+from ci_evals.pytest_plugin import OUTCOME, baseline_of
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
-from ci_evals.pytest_plugin.marked import baseline_of, changes_of, folder_of, write_page
+from ci_evals.pytest_plugin.marked import changes_of, folder_of, write_page
 from ci_evals.reports.findings import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
 from ci_evals.reports.text import one_line
 from ci_evals.rules import Gate
@@ -48,12 +48,18 @@ class SuiteFile(pytest.File):
         chosen = [each for each in self.session.items if each.parent is self] if together else [item]
         option = self.config.getoption
         self.suite = self.suite or load_suite(self.path)
-        suite, ids, out = self.suite, [each.name for each in chosen], folder_of(self if together else item)
-        runs, most = option("--evals-runs"), option("--evals-max-concurrency")
-        evaluation = partial(
-            evaluate, suite, cases=ids, runs=runs, max_concurrency=most, out=out, baseline=baseline_of(self)
+        out = folder_of(self if together else item)
+        self.report = in_a_loop_of_its_own(
+            partial(
+                evaluate,
+                self.suite,
+                cases=[each.name for each in chosen],
+                runs=option("--evals-runs"),
+                max_concurrency=option("--evals-max-concurrency"),
+                out=out,
+                baseline=baseline_of(self.config),
+            )
         )
-        self.report = in_a_loop_of_its_own(evaluation)
         write_page(self.report, out)
         return self.report
 

@@ -16,6 +16,7 @@ from ci_evals.config.decode import unknown
 from ci_evals.errors import CiEvalsError, UsageError
 from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
+from ci_evals.pytest_plugin import baseline_of
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
 from ci_evals.reports import terminal
 from ci_evals.reports.text import one_line, without_commands
@@ -73,7 +74,7 @@ def _evaluated(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
             runs=option("--evals-runs") if runs is None else runs,
             max_concurrency=option("--evals-max-concurrency") if most is None else most,
             out=folder_of(item),
-            baseline=baseline_of(item),
+            baseline=baseline_of(item.config),
         )
     )
 
@@ -104,12 +105,6 @@ def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
     readable = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-.")[-80:]
     digest = blake2b(item.nodeid.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return item.config.invocation_params.dir / folder / f"{readable}-{digest}"
-
-
-def baseline_of(item: pytest.Item | pytest.Collector) -> Path | None:
-    """Where earlier reports are: one of them, or the folder that `--evals-report` filled."""
-    path: Path | None = item.config.getoption("--evals-baseline")
-    return None if path is None else item.config.invocation_params.dir / path
 
 
 def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ class Comment:
         parts = [self._headline(_NAME_CHARACTERS[0], _REASON_CHARACTERS[0])]
         if verdict.hint:
             parts.append(with_code(verdict.hint))
-        told = (note for note in notes(self._report) if note.label in ("Interrupted", "Recorded"))
+        told = (note for note in notes(self._report) if note.label in ("Interrupted", "Resumed", "Recorded"))
         return "\n\n".join([*parts, *(write("note", note=note) for note in told)])
 
     def _headline(self, name_characters: int, reason_characters: int) -> str:

@@ -20,6 +20,7 @@ from ci_evals.reports.findings import (
     results_of,
     why,
 )
+from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
 from ci_evals.verdict.comparison import Comparison
@@ -34,7 +35,8 @@ ANSWER_CHARACTERS = 1000
 def render(summary: Summary) -> Iterator[bytes]:
     """junit.xml: `<failure>` is a cell below its bar, or one that is worse than the baseline if that makes the gate
     red; `<error>` one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out
-    says which of its runs did not and what the comparison found.
+    says which of its runs did not and what the comparison found. Properties of each suite say what is to be known of
+    them all: what ended them early, what is recorded or of an earlier invocation.
 
     Test cases are written while they are made: what is said of them all is counted before.
     """
@@ -60,7 +62,7 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 def _start_tag(element: ET.Element) -> bytes:
     tag: bytes = ET.tostring(element, encoding="utf-8", short_empty_elements=False)
-    return tag.removesuffix(f"</{element.tag}>".encode())
+    return tag.removesuffix(f"</{element.tag}>".encode()).rstrip()
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -83,7 +85,9 @@ def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, cla
     from junit_xml import TestSuite
 
     outcomes = Counter(_outcome(cell, red) for cell in judged_cells(summary, variant))
-    suite: ET.Element = TestSuite(class_name).build_xml_doc()
+    said = {note.label: _attribute(note.text) for note in notes(summary.report)}
+    suite: ET.Element = TestSuite(class_name, properties=said).build_xml_doc()
+    ET.indent(suite, level=1)
     suite.set("tests", str(outcomes.total()))
     suite.set("failures", str(outcomes["failed"]))
     suite.set("errors", str(outcomes["errored"]))

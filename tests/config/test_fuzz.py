@@ -141,7 +141,7 @@ def valid(project: Project) -> Project:
     return project
 
 
-FUZZ = settings(max_examples=150, deadline=None)
+FUZZ = settings(max_examples=150)
 
 
 def test_the_config_that_is_mutated_is_valid(valid: Project) -> None:
@@ -203,7 +203,7 @@ def test_any_text_or_bytes_in_any_file_load_or_are_refused(valid: Project, name:
         ]
     )
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(
         st.binary(max_size=60)
         | st.text(max_size=60).map(lambda t: t.encode("utf-8", "replace"))

@@ -203,7 +203,7 @@ CONFIGS = st.builds(
 def test_what_the_loader_accepts_the_schema_accepts_too(project: Project) -> None:
     seen = Counter[bool]()
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(config=CONFIGS)
     def check(config: dict[str, Any]) -> None:
         project.write("evals.yaml", json.dumps(config))

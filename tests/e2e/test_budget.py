@@ -136,6 +136,22 @@ async def test_a_budget_in_usd_needs_prices_before_anything_is_called(tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
+async def test_a_budget_in_usd_needs_the_prices_of_all_that_a_case_asks(tmp_path: Path) -> None:
+    listed = {"name": "known", "type": "openai", "model": "gpt-4o-mini", "api_key": "${A_KEY}"}
+    stranger = {"type": "openai", "model": "stranger", "base_url": "http://127.0.0.1:1/v1"}
+    cases: list[dict[str, Any]] = [
+        {"id": "usual", "input": "q", "expect": [{"not_empty": True}]},
+        {"id": "other", "input": "q", "expect": [{"not_empty": True}], "overrides": {"model": "no-such-model"}},
+        {"id": "talk", "user": {"provider": stranger, "persona": "p", "goal": "g"}, "expect": [{"not_empty": True}]},
+    ]
+    write_suite(tmp_path, cases, providers=[listed], budget={"max_cost_usd": 1})
+    found = await ci_evals(tmp_path, "run", environ={"A_KEY": "sk-0123456789abcdef0123"})
+    assert found.code == 2
+    for name in ("known with no-such-model", "openai:stranger"):
+        assert f"budget: counts USD, and the price of {name} is not known: give the provider a `price`" in found.err
+    assert "2 problems" in found.err
+
+
 @pytest.mark.parametrize(
     ("budget", "answer", "reason"),
     [

@@ -183,6 +183,16 @@ def test_what_is_wrong_with_a_conversation_is_told(tmp_path: Path) -> None:
         {"id": "a", "turns": [{"user": "x", "expect": [{"contians": "x"}]}]}
     )
     assert "nothing is expected of the answer" in problems({"id": "a", "turns": [{"user": "x"}]})
+    assert "case 'talk': has an `input`, which nobody says in its conversation" in problems({**TURNS, "input": "x"})
+
+
+async def test_a_prompt_takes_up_the_input_of_a_conversation(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.answers(Scripted({"choices": [{"message": {"content": "one"}}]}))
+        case, prompts = {**TURNS, "input": "zero"}, [{"name": "brief", "user": "{{ input }}"}]
+        await one(tmp_path, case, providers=[chat(server.url)], prompts=prompts)
+        asked = [[turn["content"] for turn in seen.json["messages"]] for seen in server.seen]
+    assert asked == [["zero", "one"], ["zero", "one", "one", "two"]]
 
 
 STEPS = {

@@ -61,7 +61,7 @@ def test_where_people_gave_one_label_the_other_is_asked_for(tmp_path: Path) -> N
 def test_the_figures_are_there_for_scripts(tmp_path: Path) -> None:
     code, printed = check(tmp_path, 3, 60, "--format", "json")
     found = json.loads(printed)
-    assert code == 0 if found["fit"] else code in (1, 3)
+    assert (code, found["fit"]) == (0, True)
     assert found["confusion"] == [[30, 0], [3, 27]]
     assert found["agreement"] == 0.95
     assert found["kappa"] == pytest.approx(0.9)
@@ -78,3 +78,22 @@ def test_a_line_that_is_no_label_is_told_with_its_number(line: str, tmp_path: Pa
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
     assert done.returncode == 2
     assert "labels.jsonl:2" in done.stderr
+
+
+def test_the_judge_of_a_turn_is_checked_and_is_shown_no_question_where_a_row_has_none(tmp_path: Path) -> None:
+    (tmp_path / "strict.py").write_text(
+        "from pathlib import Path\n"
+        "def reply(messages):\n"
+        "    Path('asked.txt').write_text(messages[1]['content'], 'utf-8')\n"
+        f"    return {PASSES!r}\n",
+        "utf-8",
+    )
+    (tmp_path / "labels.jsonl").write_text('{"output": "x", "label": "pass"}\n', "utf-8")
+    judge = {"name": "strict", "type": "python", "target": "strict:reply"}
+    case = {"id": "a", "turns": [{"user": "hi", "expect": [{"judge": "polite"}]}]}
+    suite = write_suite(tmp_path, [case], judges=[judge])
+    command = [sys.executable, "-m", "ci_evals", "judge", "check", "labels.jsonl", "--suite", str(suite)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 3, done.stderr
+    _, *data, _ = (tmp_path / "asked.txt").read_text("utf-8").splitlines()
+    assert json.loads("".join(data)) == {"answer": "x"}

@@ -14,6 +14,8 @@ CASES = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"not_empty": True}]} 
 SHORT = {"name": "short", "type": "mock", "default": "ok"}
 LONG = {"name": "long", "type": "mock", "default": "a long answer"}
 FUNCTIONS = """\
+import threading
+
 def shorter(case, first, second):
     return "first" if len(first.output) < len(second.output) else "second"
 
@@ -24,6 +26,11 @@ def moody(case, first, second):
 
 async def first(case, first, second):
     return "first"
+
+def hanging(case, first, second):
+    if case.id == "case-0":
+        threading.Event().wait()
+    return shorter(case, first, second)
 
 def broken(case, first, second):
     if case.id == "case-0":
@@ -86,6 +93,12 @@ async def test_two_reports_are_compared_by_their_paths(tmp_path: Path) -> None:
     ambiguous = await pairwise(tmp_path, "first", "short", "--function", "taste_of_tests:shorter")
     assert ambiguous.code == 2
     assert "first has several variants (short, long): name one, as in first::short" in ambiguous.err
+
+
+async def test_a_function_that_hangs_costs_one_pair(tmp_path: Path) -> None:
+    await recorded(tmp_path, timeout_s=0.3)
+    done = await pairwise(tmp_path, "short", "long", "--function", "taste_of_tests:hanging")
+    assert "no preference within 0.3 s" in done.out + done.err
 
 
 async def test_a_function_that_fails_leaves_pairs_without_a_judgement(tmp_path: Path) -> None:
@@ -190,3 +203,11 @@ async def test_embeddings_prefer_nothing(tmp_path: Path) -> None:
     await recorded(tmp_path, judges=[vectors])
     done = await pairwise(tmp_path, "short", "long", "--judge", "vectors")
     assert (done.code, "vectors answers with embeddings" in done.err) == (2, True)
+
+
+async def test_before_any_run_it_is_said_what_to_name(tmp_path: Path) -> None:
+    write_suite(tmp_path, CASES, providers=[SHORT, LONG])
+    (tmp_path / "taste_of_tests.py").write_text(FUNCTIONS)
+    done = await pairwise(tmp_path, "short", "long", "--function", "taste_of_tests:first")
+    assert done.code == 3
+    assert "ci-evals-results: there is no report here: run the suite, or name a report" in done.err

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from suites import write_suite
 
 from ci_evals.config.load import load_suite
+from ci_evals.config.overrides import Overrides
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError
 from ci_evals.execution import execute
@@ -101,6 +103,12 @@ cases: [{id: a, input: hi, expect: [{not_empty: true}]}]
     speak, y = await problems(tmp_path, suite)
     assert speak.startswith("evals.yaml:6: providers[0].after[0]: target: there is no module 'nowhere' in ")
     assert y.startswith("evals.yaml:7: providers[0].after[1]: unknown provider 'y', known: x; or name a function")
+
+
+def test_a_stage_is_suggested_among_all_providers_whichever_are_run(tmp_path: Path) -> None:
+    providers = [{"name": "agent", "type": "mock", "after": ["voise"]}, {"name": "voice", "type": "mock"}]
+    with pytest.raises(ConfigError, match="unknown provider 'voise', did you mean 'voice'"):
+        load_suite(write_suite(tmp_path, providers=providers), {}, Overrides(providers=("agent",)))
 
 
 async def test_a_model_that_no_grader_can_ask_is_told_with_its_line(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ def case(n: int, **changes: Any) -> dict[str, Any]:
 
 
 def suite(folder: Path, cases: list[dict[str, Any]], url: str, **options: Any) -> None:
-    write_suite(folder, cases, providers=[chat(url, **options)], gate={"max_error_rate": 0.5})
+    report = {"formats": ["json", "junit", "markdown", "html"]}
+    write_suite(folder, cases, providers=[chat(url, **options)], gate={"max_error_rate": 0.5}, report=report)
 
 
 async def run(folder: Path, *arguments: str, out: str = "out", **environ: str) -> Finished:
@@ -42,6 +43,8 @@ async def test_a_recording_answers_without_key_and_network_and_is_marked_everywh
     assert found.code == 0, found.err
     assert "Recorded: 6 of 6 runs were recorded, no provider was called for them" in found.out
     assert "**Recorded**: 6 of 6 runs were recorded" in (tmp_path / "out" / "summary.md").read_text()
+    assert "6 of 6 runs were recorded" in (tmp_path / "out" / "report.html").read_text()
+    assert '<property name="Recorded" value="6 of 6 runs were recorded' in (tmp_path / "out" / "junit.xml").read_text()
     assert re.search(r"^cost +recorded$", found.out, re.MULTILINE)
     report = report_in(tmp_path / "out")
     assert report["totals"]["recorded"] == 6

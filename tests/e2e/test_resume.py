@@ -11,6 +11,8 @@ from leftovers import journal_lines, journaled, report_in
 from processes import Finished, ci_evals, finished, start
 from suites import chat, write_suite
 
+SETTINGS = {"gate": {"max_error_rate": 1}, "report": {"formats": ["json", "junit", "markdown", "html"]}}
+
 
 def case(n: int, **changes: Any) -> dict[str, Any]:
     return {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}], **changes}
@@ -25,7 +27,7 @@ async def run(folder: Path, *arguments: str) -> Finished:
 
 
 def suite(folder: Path, server: ChatServer, cases: list[dict[str, Any]], **settings: Any) -> None:
-    write_suite(folder, cases, providers=[chat(server.url, retries=0)], **{"gate": {"max_error_rate": 1}, **settings})
+    write_suite(folder, cases, providers=[chat(server.url, retries=0)], **{**SETTINGS, **settings})
 
 
 async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones_run(tmp_path: Path) -> None:
@@ -46,7 +48,10 @@ async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones
     assert sentence in resumed.out
     assert "Resumed: 11 of 12 runs kept, 1 errored one tried again" in again.out
     assert found["resumption"] == {"kept": 11, "retried": 1, "changed": 0, "new": 0, "torn": []}
-    assert "**Resumed**: 11 of 12 runs kept, 1 errored one tried again" in (tmp_path / "out" / "summary.md").read_text()
+    sentence = "11 of 12 runs kept, 1 errored one tried again"
+    assert f"**Resumed**: {sentence}" in (tmp_path / "out" / "summary.md").read_text()
+    assert f'<property name="Resumed" value="{sentence}">' in (tmp_path / "out" / "junit.xml").read_text()
+    assert sentence in (tmp_path / "out" / "report.html").read_text()
 
 
 async def test_the_report_of_a_resumed_run_has_each_run_once_and_in_plan_order(tmp_path: Path) -> None:
@@ -127,16 +132,26 @@ async def test_a_journal_that_another_process_writes_to_is_refused(tmp_path: Pat
     assert len(journal_lines(tmp_path / "out")) == 1, "the first one's header"
 
 
-async def test_results_are_taken_over_from_other_folders(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "named", [("--resume-from", "a", "--resume-from", "b/results.jsonl"), ("--resume-from", "a", "b/results.jsonl")]
+)
+async def test_results_are_taken_over_from_other_folders(tmp_path: Path, named: tuple[str, ...]) -> None:
     async with chatting(ChatServer()) as server:
         for name, numbers in (("a", (0, 1)), ("b", (2, 3))):
             suite(tmp_path, server, [case(n) for n in numbers])
             await ci_evals(tmp_path, "run", "--out", name)
         suite(tmp_path, server, [case(n) for n in range(5)])
-        found = await run(tmp_path, "--resume-from", "a", "--resume-from", "b/results.jsonl")
+        found = await run(tmp_path, *named)
     assert "Resumed: 4 of 5 runs kept, 1 new one" in found.out
     assert set(server.asked.values()) == {1}
     assert sorted(each["case"] for each in journaled(tmp_path / "out")) == [f"case-{n}" for n in range(5)]
+
+
+async def test_a_path_that_belongs_to_no_option_is_refused(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    found = await run(tmp_path, "evals.yaml")
+    assert (found.code, (tmp_path / "out").exists()) == (2, False)
+    assert "evals.yaml belongs to no option: a suite is named by --config" in found.err
 
 
 async def test_a_foreign_source_leaves_no_result_behind(tmp_path: Path) -> None:

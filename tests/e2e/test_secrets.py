@@ -18,6 +18,7 @@ DOTENV = "dotenv-value-Qm77xK2p"
 SHAPED = "sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWx"
 IN_URL = "AIzaSyB1c2D3e4F5g6H7i8J9k0"
 
+FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
 PLANTED = (NAMED, quote(NAMED, safe=""), quote(NAMED), json.dumps(NAMED)[1:-1], DOTENV, SHAPED, IN_URL)
 FORMS = (*PLANTED, *(json.dumps(planted)[1:-1] for planted in PLANTED))
 
@@ -33,7 +34,7 @@ def written(folder: Path, ended: Finished) -> Iterator[tuple[str, bytes]]:
 def check_clean(folder: Path, ended: Finished) -> None:
     assert ended.code in (1, 3), ended.err
     places = dict(written(folder, ended))
-    assert places.keys() >= {"results.jsonl", "report.json", "junit.xml", "summary.md"}
+    assert places.keys() >= {"results.jsonl", "report.json", "junit.xml", "summary.md", "report.html"}
     found = [(place, form) for place, content in places.items() for form in FORMS if form.encode() in content]
     assert found == []
 
@@ -54,7 +55,7 @@ def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
     expect = [{"equals": "something else"}, {"tool_call": {"name": "other"}}, {"is_json": True}]
     cases = [{"id": f"case-{n}", "input": "hi", "expect": expect} for n in range(2)]
     provider = {"retries": 0, **provider}
-    write_suite(folder, cases, providers=[provider])
+    write_suite(folder, cases, providers=[provider], report=FORMATS)
 
 
 def everything() -> str:
@@ -159,7 +160,7 @@ async def test_in_the_stderr_of_a_program(tmp_path: Path) -> None:
 async def test_in_the_crash_of_a_grader(tmp_path: Path) -> None:
     (tmp_path / "judge.py").write_text(f"def judge(answer): raise RuntimeError({everything()!r})")
     cases = [{"id": "case", "input": "hi", "expect": [{"python": "judge:judge"}]}]
-    write_suite(tmp_path, cases, description="${NAMED_KEY} of ${URL_KEY}")
+    write_suite(tmp_path, cases, description="${NAMED_KEY} of ${URL_KEY}", report=FORMATS)
     check_clean(tmp_path, await run(tmp_path))
 
 
@@ -300,8 +301,18 @@ async def test_what_was_no_secret_when_it_was_written_is_one_in_what_is_kept(
     report = json.loads((out / "report.json").read_text())
     assert [result["response"]["output"] for result in report["results"]] == ["it is ***"]
     assert DOTENV not in ended.out + ended.err + "".join((out / name).read_text() for name in REPORTS)
-    if "--out" in arguments:
-        assert DOTENV not in (out / "results.jsonl").read_text()
+    assert [path for path in out.iterdir() if DOTENV in path.read_text()] == []
+
+
+async def test_a_case_that_is_called_by_a_secret_is_kept_when_the_run_is_gone_on_with(tmp_path: Path) -> None:
+    case = {"id": f"about {DOTENV}", "input": "hello", "expect": [{"equals": "hello"}]}
+    write_suite(tmp_path, [case, {**case, "id": "greeting"}])
+    await ci_evals(tmp_path, "run")
+    (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
+    for _ in range(2):
+        ended = await ci_evals(tmp_path, "run", "--resume")
+        assert "Resumed: 2 of 2 runs kept" in ended.out
+    assert DOTENV not in (tmp_path / "ci-evals-results" / "results.jsonl").read_text()
 
 
 REPORTS = ("report.json", "junit.xml", "summary.md")

@@ -202,7 +202,7 @@ async def test_a_shard_is_named_in_its_journal(tmp_path: Path) -> None:
     assert journal_lines(tmp_path / "shard-2")[0]["suite"]["shard"] == "2/5"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 3), st.randoms(use_true_random=False))
 async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_run(
     cases: int, of: int, runs: int, source: Any

@@ -119,10 +119,13 @@ import os, pathlib, signal, subprocess, sys, time
 asked = pathlib.Path(f"{os.getpid()}.asked")
 signal.signal(signal.SIGTERM, lambda *_: asked.touch())
 lasting = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
-child = subprocess.Popen([sys.executable, "-c", lasting], stdout=subprocess.PIPE)
-child.stdout.readline()
+started = [os.getpid()]
+for apart in (False, True):
+    child = subprocess.Popen([sys.executable, "-c", lasting], stdout=subprocess.PIPE, start_new_session=apart)
+    child.stdout.readline()
+    started.append(child.pid)
 path = pathlib.Path(f"{os.getpid()}.pids")
-path.with_suffix(".partial").write_text(f"{os.getpid()} {child.pid}")
+path.with_suffix(".partial").write_text(" ".join(map(str, started)))
 path.with_suffix(".partial").rename(path)
 time.sleep(600)
 """
@@ -161,6 +164,7 @@ async def test_programs_and_what_they_started_are_gone_afterwards(
     process = await start(tmp_path, "run", command=command)
     await until(lambda: len(list(tmp_path.glob("*.pids"))) == 3)
     pids = noted_pids(tmp_path)
+    assert len(pids) == 9, "the programs, their children, and those in sessions of their own"
     assert all(map(alive, pids))
     process.send_signal(signal.SIGTERM)
     if signals == 2:

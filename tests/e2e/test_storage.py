@@ -3,6 +3,8 @@
 import ctypes
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +109,55 @@ async def test_what_was_written_before_the_disk_was_full_is_whole_and_is_resumed
     report = json.loads((out / "report.json").read_bytes())
     assert (report["resumption"]["kept"], report["totals"]["passed"]) == (len(kept), CASES)
     assert len(journaled(out)) == CASES
+
+
+TMPFS = """
+mount -t tmpfs -o size=128k none results || exit 77
+{before}
+"{python}" -m ci_evals run --out results --quiet
+code=$?
+cp -r results/. kept
+exit $code
+"""
+
+
+def may_mount() -> bool:
+    """Whether this process may mount something that only its children see."""
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        return False
+    command = ("unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt")
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+mounting = pytest.mark.skipif(not may_mount(), reason="nothing may be mounted here")
+
+
+async def on_a_small_disk(folder: Path, before: str) -> Finished:
+    """Run with a disk of 128 KB as the results folder; what is on it in the end is copied to `kept`."""
+    for name in ("results", "kept"):
+        (folder / name).mkdir()
+    script = TMPFS.format(before=before, python=sys.executable)
+    return await ci_evals(folder, command=("unshare", "--map-root-user", "--mount", "sh", "-c", script))
+
+
+@mounting
+async def test_on_a_disk_that_is_full_what_was_written_before_is_whole_and_is_resumed(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    ended = await on_a_small_disk(tmp_path, before=":")
+    check_error(ended, "results.jsonl: cannot be written: No space left on device", "--resume")
+    kept = journaled(tmp_path / "kept")
+    assert 0 < len(kept) < CASES
+    resumed = await ci_evals(tmp_path, "run", "--out", "kept", "--resume")
+    assert resumed.code == 0
+    assert json.loads((tmp_path / "kept" / "report.json").read_bytes())["resumption"]["kept"] == len(kept)
+
+
+@mounting
+async def test_a_disk_that_was_mounted_to_be_read_only(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    ended = await on_a_small_disk(tmp_path, before="mount -o remount,ro results")
+    check_error(ended, "results.jsonl: cannot be written: Read-only file system", "choose another --out")
+    assert not list((tmp_path / "kept").iterdir())
 
 
 @posix

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from factories import result_of
 
@@ -152,3 +154,79 @@ except StorageError as error:
     count, _, message = ended.stdout.partition(" ")
     assert "File too large" in message
     assert scanned(path) == [f"case {n}" for n in range(int(count))]
+
+
+SECRET = "correct-horse-battery-staple"
+
+
+def secretive(path: Path, *, torn: bytes = b"") -> list[bytes]:
+    """A journal whose header and second result hold what is a secret later; gives its lines."""
+    journal = Journal.new(path, Redactor([]))
+    journal.start(msgspec.structs.replace(HEADER, suite=msgspec.structs.replace(HEADER.suite, label=SECRET)))
+    for name, answer in (("one", "Paris"), ("two", f"it is {SECRET}"), ("three", "Rome")):
+        journal.append(result_of(name, response=Response(answer)))
+    journal.close()
+    with path.open("ab") as file:
+        file.write(torn)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"fingerprint":"0'])
+def test_what_became_a_secret_is_taken_out_and_every_line_stays(torn: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    before = secretive(path, torn=torn)
+    journal = Journal(path, Redactor([SECRET]))
+    journal.clean()
+    after = path.read_bytes().splitlines(keepends=True)
+    assert after == [line.replace(SECRET.encode(), b"***") for line in before]
+    with pytest.raises(StorageError, match="another ci-evals is writing to it"):
+        Journal(path, Redactor([]))
+    journal.cut(sum(map(len, after[:4])))
+    journal.append(result_of("four"))
+    journal.close()
+    assert scanned(path) == ["one", "two", "three", "four"]
+    assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
+
+
+def test_a_journal_without_secrets_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    secretive(path)
+    before = path.stat()
+    with closing(Journal(path, Redactor(["something else"]))) as journal:
+        journal.clean()
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
+def test_the_file_behind_a_link_is_cleaned(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    secretive(tmp_path / "elsewhere" / "kept.jsonl")
+    (tmp_path / "results.jsonl").symlink_to(tmp_path / "elsewhere" / "kept.jsonl")
+    with closing(Journal(tmp_path / "results.jsonl", Redactor([SECRET]))) as journal:
+        journal.clean()
+        journal.append(result_of("four"))
+    assert (tmp_path / "results.jsonl").is_symlink()
+    assert SECRET not in (tmp_path / "elsewhere" / "kept.jsonl").read_text()
+    assert scanned(tmp_path / "results.jsonl") == ["one", "two", "three", "four"]
+
+
+def test_a_damaged_journal_with_a_secret_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    lines = secretive(path)
+    damaged = b"".join([*lines[:2], f'{{"it is": "{SECRET}"}}\n'.encode(), *lines[2:]])
+    path.write_bytes(damaged)
+    with closing(Journal(path, Redactor([SECRET]))) as journal, pytest.raises(StorageError, match=r"jsonl:3: the line"):
+        journal.clean()
+    assert path.read_bytes() == damaged
+    assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_on_a_full_disk_a_journal_that_cannot_be_cleaned_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    secretive(path)
+    before = path.read_bytes()
+    (tmp_path / ".results.jsonl.partial").symlink_to("/dev/full")
+    with closing(Journal(path, Redactor([SECRET]))) as journal, pytest.raises(StorageError, match="No space left"):
+        journal.clean()
+    assert path.read_bytes() == before

@@ -4,9 +4,10 @@ import pytest
 from factories import case_of
 
 from ci_evals.engine.outcome import judged
+from ci_evals.errors import StorageError
 from ci_evals.graders.contains import Contains
 from ci_evals.graders.python import Python
-from ci_evals.model import Answer, Expectation, Grader, Request
+from ci_evals.model import Answer, Expectation, Finding, Grader, Request
 from ci_evals.response import Response
 
 
@@ -39,3 +40,19 @@ async def test_a_crash_names_the_grader_and_what_it_calls(name: str, grader: Gra
     assert outcome.error.message.startswith(message)
     assert outcome.error.detail is not None
     assert outcome.error.detail.startswith("Traceback")
+
+
+async def test_grades_come_in_the_order_of_the_expectations() -> None:
+    expect = tuple(Expectation(text, Contains(value=text)) for text in ("c", "a", "b"))
+    outcome = await judged(Answer(Request("?", (), case_of(expect=expect), 1, 60), Response(output="abc"), 0.1, None))
+    assert [found.grader for found in outcome.grades] == ["c", "a", "b"]
+
+
+async def test_a_disk_that_is_full_is_no_crash_of_a_grader() -> None:
+    class Storing(Contains, frozen=True):
+        def grade(self, answer: Answer) -> Finding:
+            raise StorageError("files: cannot be written: No space left on device")
+
+    request = Request("?", (), case_of(expect=(Expectation("storing", Storing(value="")),)), 1, 60)
+    with pytest.raises(StorageError, match="No space left"):
+        await judged(Answer(request, Response(output="Paris"), 0.1, None))

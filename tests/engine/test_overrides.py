@@ -9,9 +9,15 @@ from suites import chat, write_suite
 
 from ci_evals.config.load import load_suite
 from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.overrides import opened_provider
+from ci_evals.engine.resources import lent
 from ci_evals.execution import execute
+from ci_evals.model import Case, CaseOverrides, Request
 from ci_evals.order import Order
+from ci_evals.prices import pricer
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.report import Report
+from ci_evals.response import Response, Usage
 
 CASE = {"id": "a", "input": "a", "expect": [{"not_empty": True}]}
 
@@ -64,3 +70,33 @@ async def test_the_time_that_a_case_may_take_is_its_own(tmp_path: Path) -> None:
     (result,) = report.runs
     assert result.error is not None
     assert (result.error.kind, result.error.message) == ("timeout", "no answer within 0.01 s")
+
+
+class Listed(ProviderOptions, frozen=True, kw_only=True, tag="listed"):
+    """Models whose prices are public; no answer says what it cost, nor which model gave it."""
+
+    model: str
+
+    @property
+    def api_url(self) -> str:
+        return "https://api.openai.com/v1"
+
+    def open(self, resources: Resources) -> Provider:
+        class Silent:
+            async def answer(self, request: Request) -> Response:
+                return Response("yes", usage=Usage(1000, 1000))
+
+        return Silent()
+
+
+async def test_another_model_has_its_own_price(tmp_path: Path) -> None:
+    small = Listed(model="gpt-4o-mini")
+    usual, other = Case(id="a"), Case(id="b", overrides=CaseOverrides(model="gpt-4o"))
+    async with lent(tmp_path, 1) as lend:
+        provider = opened_provider(small, [usual, other], lend(lambda _: None))
+        costs = [
+            pricer(small)(await provider.answer(Request("?", (), case, 1, timeout_s=5))) for case in (usual, other)
+        ]
+    expected = [pricer(Listed(model=model))(Response(usage=Usage(1000, 1000))) for model in ("gpt-4o-mini", "gpt-4o")]
+    assert costs == expected
+    assert costs[0] != costs[1]

@@ -67,7 +67,7 @@ def test_scores_are_read_per_label(output: str, scores: dict[str, float] | None,
         ({"labels": ["b", "c"]}, "is none of `labels`"),
         ({"path": "$[", "pattern": None}, "bad JSONPath"),
         ({"path": "$", "pattern": "a"}, "either"),
-        ({"pattern": "("}, "bad expression"),
+        ({"pattern": "("}, "bad regular expression"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> None:

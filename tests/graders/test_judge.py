@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from ci_evals.graders import GRADERS
 from ci_evals.graders.asking import AskingOptions
-from ci_evals.graders.contains import Contains
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
-from ci_evals.graders.judge import grade, grade_all, passes, score_of
+from ci_evals.graders.judge import grade, passes, score_of
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.similar import Similar
@@ -104,11 +103,6 @@ async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_th
     assert "similarity 0.750" in found.reason
 
 
-async def test_grades_come_in_the_order_of_the_expectations(answer_of: AnswerOf) -> None:
-    expectations = [Expectation(text, Contains(value=text)) for text in ("c", "a", "b")]
-    assert [found.grader for found in await grade_all(expectations, answer_of("abc"))] == ["c", "a", "b"]
-
-
 async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
     class Broken:
         def grade(self, answer: Answer) -> Finding:
@@ -118,7 +112,7 @@ async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
             pass
 
     with pytest.raises(ZeroDivisionError):
-        await grade_all([Expectation("broken", Broken())], answer_of())
+        await grade(Expectation("broken", Broken()), answer_of())
 
 
 @pytest.mark.parametrize(
@@ -160,7 +154,7 @@ def test_every_grader_has_options_here_and_a_short_form_that_exists() -> None:
         assert msgspec.convert(OPTIONS[name], grader).problems() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(output=any_output, calls=any_calls, steps=any_steps, cost_usd=st.none() | st.floats(0, 1))
 def test_no_answer_makes_a_grader_crash(
     output: str, calls: list[ToolCall], steps: tuple[Step, ...], cost_usd: float | None, answer_of: AnswerOf
@@ -175,7 +169,7 @@ def test_no_answer_makes_a_grader_crash(
 
 
 @pytest.mark.filterwarnings("ignore")  # re warns of patterns that will mean something else one day
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=any_text | st.text("$.[]?@*'()=<>,:|&!1a ") | st.text("()[]{}*+?|\\^$aA1,<>!=:-"))
 @example(text="[0-\x1f")
 def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
@@ -184,7 +178,7 @@ def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
             assert problem.isprintable()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(schema=st.dictionaries(st.sampled_from(KEYWORDS) | any_text, any_json, max_size=4))
 def test_no_schema_makes_its_check_crash(schema: dict[str, Any]) -> None:
     for problem in JsonSchema(schema=schema).problems():

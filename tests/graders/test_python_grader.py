@@ -1,12 +1,16 @@
 """`python`: the team's own function judges."""
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ci_evals.errors import ConfigError
+from ci_evals.errors import ConfigError, GradingError
+from ci_evals.graders.function import ObjectGrader
 from ci_evals.graders.function import grader as graded
 from ci_evals.graders.python import Python
 from ci_evals.model import Answer, Finding
@@ -180,3 +184,50 @@ async def test_a_decorated_function_that_raises_is_called_again_too(answer_of: A
 
     assert (await lost_twice.grade(answer_of())).passed
     assert len(calls) == 3
+
+
+def hangs(output: str) -> bool:
+    return threading.Event().wait()  # for ever, and the thread with it
+
+
+async def hangs_later(output: str) -> bool:
+    return await asyncio.Event().wait()
+
+
+class Hanging:
+    """A grader as an object, of either sort."""
+
+    def __init__(self, judge: Callable[[str], object]) -> None:
+        self.judge = judge
+
+    def grade(self, answer: Answer) -> object:
+        return self.judge(answer.response.output)
+
+
+@pytest.mark.parametrize("judge", [hangs, hangs_later])
+async def test_a_function_that_hangs_is_left_when_its_time_is_up(
+    judge: Callable[..., object], answer_of: AnswerOf
+) -> None:
+    for grader in (graded(timeout_s=0.01)(judge), graded(timeout_s=0.01, retries=1)(judge)):
+        with pytest.raises(GradingError, match=r"no judgement within 0\.01 s; its own `timeout_s` may allow more"):
+            await grader.grade(answer_of())
+
+
+@pytest.mark.parametrize("judge", [hangs, hangs_later])
+async def test_without_a_time_of_its_own_a_grader_has_that_of_the_run(
+    judge: Callable[[str], object], answer_of: AnswerOf
+) -> None:
+    answer = answer_of()
+    hurried = msgspec.structs.replace(answer, request=msgspec.structs.replace(answer.request, timeout_s=0.01))
+    for grader in (graded(judge), ObjectGrader(Hanging(judge))):
+        with pytest.raises(GradingError, match=r"no judgement within 0\.01 s"):
+            await grader.grade(hurried)
+
+
+async def test_a_time_out_within_a_function_is_its_own_failure(answer_of: AnswerOf) -> None:
+    @graded
+    def lost(output: str) -> bool:
+        raise TimeoutError("the service")
+
+    with pytest.raises(TimeoutError, match="the service"):
+        await lost.grade(answer_of())

@@ -253,7 +253,7 @@ def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
     ("options", "problem"),
     [
         ({"schema": {"type": "strin"}}, "bad JSON Schema"),
-        ({"where": {"to": {"regex": "("}}}, "where.to: bad expression"),
+        ({"where": {"to": {"regex": "("}}}, "where.to: bad regular expression"),
         ({"where": {"to": {}}}, "where.to: no condition"),
     ],
 )

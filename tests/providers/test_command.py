@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from ci_evals.providers.command import Command
 from ci_evals.response import Message, Response, ToolCall
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere /proc tells of no environments")
 LONG_S = 60.0
 
 
@@ -276,6 +278,43 @@ async def test_a_quiet_grandchild_does_not_outlive_its_run(tmp_path: Path) -> No
     family = Family(tmp_path, "sleep 600 > /dev/null 2>&1 & echo Paris")
     assert await answer(family.command, tmp_path) == Response("Paris")
     assert await family.gone() == b""
+
+
+SETSID = "import os, sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
+"""Starts a program in a session of its own, as daemons do; it is nobody's child any more."""
+
+
+def away(*command: str) -> str:
+    """A line of shell that starts a program in a session of its own."""
+    return shlex.join([sys.executable, "-c", SETSID, *command])
+
+
+@linux
+async def test_a_grandchild_in_a_session_of_its_own_does_not_outlive_its_run(tmp_path: Path) -> None:
+    family = Family(tmp_path, f"{away('sleep', '600')} > /dev/null 2>&1; echo Paris")
+    assert await answer(family.command, tmp_path) == Response("Paris")
+    assert await family.gone() == b""
+
+
+@linux
+async def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_and_its_children(tmp_path: Path) -> None:
+    lasting = away("sh", "-c", "trap '' TERM; sleep 600 & sleep 600")
+    family = Family(tmp_path, f"{lasting}; echo x >&9; sleep 600")
+    error = await error_of(family.command, tmp_path, request_of(timeout_s=1.0))
+    assert error.kind == "timeout"
+    assert await family.gone() == b"x\n"
+
+
+@linux
+async def test_what_other_runs_started_goes_on(tmp_path: Path) -> None:
+    asked = "echo started >&9; while [ ! -e asked ]; do sleep 0.02; done; echo alive >&9; touch told; sleep 600"
+    family = Family(tmp_path, f"{away('sh', '-c', asked)}; while [ ! -e told ]; do sleep 0.02; done; echo Paris")
+    task = asyncio.create_task(answer(family.command, tmp_path))
+    await family.started()
+    assert await answer(python("print('Rome')"), tmp_path) == Response("Rome")
+    (tmp_path / "asked").touch()
+    assert await task == Response("Paris")
+    assert await family.gone() == b"started\nalive\n"
 
 
 @posix

@@ -16,8 +16,8 @@ from ci_evals.engine.resources import lent
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.python import Python
-from ci_evals.providers.threads import DaemonThreads
 from ci_evals.response import Response, ToolCall
+from ci_evals.threads import DaemonThreads
 
 LONG_S = 60.0
 _numbers = count()

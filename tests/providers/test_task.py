@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from suites import write_suite
 
 from ci_evals.config.load import load_suite
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.errors import ConfigError
+from ci_evals.errors import ConfigError, StorageError
 from ci_evals.execution import execute
 from ci_evals.model import Result
 from ci_evals.order import Order
@@ -84,6 +85,38 @@ async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path)
     report = await run(tmp_path, command=command, runs=2)
     assert [each.response and each.response.output for each in report.runs] == ["data.txt\ndatamore"] * 2
     assert (task / "environment" / "data.txt").read_text() == "data"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a server that left its session")
+async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_afterwards(tmp_path: Path) -> None:
+    """The server holds a pipe open for writing as long as it lives, and answers through a second one."""
+    os.mkfifo(tmp_path / "alive")
+    reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    serve = f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; sleep 600' 2> /dev/null &"
+    write_task(tmp_path, toml=f'[environment]\nsetup_commands = ["{serve}"]\n')
+    result = await one(tmp_path, command=["sh", "-c", "cat answers > answer.txt"])
+    assert result.score == 0.5, result.error
+    os.set_blocking(reading, True)
+    with os.fdopen(reading, "rb") as file:
+        assert file.read() == b"", "its end is the end of the server"
+
+
+async def test_a_results_folder_that_takes_no_files_ends_the_run_and_fails_nobody(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "tasks").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot be written"):
+        await run(tmp_path)
+
+
+async def test_a_folder_that_cannot_be_made_for_a_task_says_nothing_about_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    write_task(tmp_path)
+    status, kind, message = error_of(await one(tmp_path))
+    assert (status, kind) == ("errored", "environment")
+    assert "no folder could be made for the task" in message
 
 
 async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci_evals.model import Result, Variant
+from ci_evals.report import Resumption
 from ci_evals.reports.comment import Comment, Links
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.response import Response, ToolCall
@@ -74,6 +75,13 @@ def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
     assert len(lines) == 6
 
 
+def test_what_an_earlier_attempt_left_is_told() -> None:
+    report = report_of({"capital": "PPPP"})
+    report.resumption = Resumption(kept=3, retried=1)
+    text = text_of(summarize(report, Gate()))
+    assert "**Resumed**: 3 of 4 runs kept, 1 errored one tried again" in text
+
+
 def test_confirm_runs_are_no_part_of_the_size_that_a_comparison_is_said_to_have() -> None:
     worse = {f"worse {number}": "FFF" for number in range(8)}
     same = {f"same {number}": "PPP" for number in range(4)}
@@ -121,7 +129,7 @@ def test_a_link_that_is_none_is_text(url: str) -> None:
     assert shown(Comment(comments.passing(), Links(url, url)).render(64_000)).links == ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(300, 65_000), st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]))
 def test_in_any_room_nothing_is_broken(max_bytes: int, name: str) -> None:
     text = _MADE[name].render(max_bytes)

@@ -39,7 +39,7 @@ def test_it_is_flat_and_every_name_is_unique(flights: Summary) -> None:
     root = ET.fromstring(text_of(flights))
     assert root.tag == "testsuites"
     assert {suite.tag for suite in root} == {"testsuite"}
-    assert {case.tag for suite in root for case in suite} == {"testcase"}
+    assert {each.tag for suite in root for each in suite} == {"properties", "testcase"}
     names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
     assert len(set(names)) == len(names) == len(flights.report.matrix)
 
@@ -114,7 +114,7 @@ def test_hostile_text_stays_text(hostile: Summary) -> None:
     root = ET.fromstring(text)
     assert len(list(root.iter("testcase"))) == len(hostile.report.matrix)
     assert {element.tag for element in root.iter()} <= {
-        "testsuites", "testsuite", "testcase", "failure", "error", "system-out",
+        "testsuites", "testsuite", "properties", "property", "testcase", "failure", "error", "system-out",
     }  # fmt: skip
     assert len(text) < 100_000
 

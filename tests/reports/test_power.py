@@ -56,6 +56,13 @@ async def test_the_command_knows_the_suite_from_its_config(tmp_path: Path) -> No
     assert (now["cases"], now["runs"], now["calls"]) == (1, 3, 3)
 
 
+async def test_the_suite_may_be_named_as_elsewhere(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, runs=3).rename(tmp_path / "other.yaml")
+    shown = await ci_evals(tmp_path, "power", "--config", str(suite))
+    assert shown.code == 0
+    assert shown.out == (await ci_evals(tmp_path, "power", str(suite))).out
+
+
 async def test_the_command_takes_rates_from_a_report(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, name="capitals", cases=[ONE_CASE])
     report = report_of(many((20, "PPPPP"), (20, "PPFFF")))

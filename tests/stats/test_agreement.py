@@ -4,7 +4,7 @@ from itertools import product
 from statistics import fmean
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
@@ -26,7 +26,6 @@ def test_pairs_are_counted_with_the_truth_in_rows() -> None:
     assert confusion([]) == Confusion((), ())
 
 
-@settings(deadline=None)
 @given(tables)
 def test_kappa_is_that_of_statsmodels(table: Confusion) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa  # slow to import, and only an oracle

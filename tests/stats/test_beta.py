@@ -1,7 +1,7 @@
 """The beta distribution agrees with scipy's."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stats.known import known
 
@@ -11,7 +11,6 @@ shapes = st.floats(-2, 4).map(lambda exponent: 10.0**exponent)
 levels = st.sampled_from((0.01, 0.05, 0.95, 0.99)) | st.floats(0.001, 0.999)
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), shapes, shapes)
 @example(0.5, 1.0, 1.0)
 def test_the_cdf_is_that_of_scipy(x: float, a: float, b: float) -> None:
@@ -20,7 +19,6 @@ def test_the_cdf_is_that_of_scipy(x: float, a: float, b: float) -> None:
     assert beta_cdf(x, a, b) == pytest.approx(betainc(a, b, x), abs=1e-10)
 
 
-@settings(deadline=None)
 @given(levels, shapes, shapes)
 @example(0.05, 0.01, 10_000.0)
 @example(0.95, 10_000.0, 0.01)
@@ -34,13 +32,11 @@ def test_the_quantile_is_that_of_scipy(q: float, a: float, b: float) -> None:
     assert x == pytest.approx(oracle, abs=1e-10) or misses_less
 
 
-@settings(deadline=None)
 @given(st.floats(0.001, 0.999), st.floats(1, 1e6), st.floats(1, 1e6))
 def test_the_quantile_inverts_the_cdf(q: float, a: float, b: float) -> None:
     assert beta_cdf(beta_quantile(q, a, b), a, b) == pytest.approx(q, abs=1e-8)
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), shapes, shapes)
 def test_exchanging_success_and_failure_mirrors_the_cdf(x: float, a: float, b: float) -> None:
     y = 1 - x

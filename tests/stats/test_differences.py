@@ -4,7 +4,7 @@ import random
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stats.known import known
 
@@ -74,7 +74,6 @@ one_side = st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.j
 cells = st.lists(st.tuples(one_side, one_side).map(lambda sides: (*sides[0], *sides[1])), min_size=1, max_size=20)
 
 
-@settings(deadline=None)
 @given(cells)
 def test_a_difference_is_inside_its_interval_and_turns_with_the_sides(given_cells: list[Counts]) -> None:
     difference, interval = sure(rate_difference(given_cells))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import comb
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from stats.known import known
 
@@ -22,7 +22,6 @@ def tables(most: int) -> st.SearchStrategy[Table]:
     return st.tuples(side(most), side(most)).map(lambda sides: (*sides[0], *sides[1]))
 
 
-@settings(deadline=None)
 @given(tables(12) | tables(300))
 @example((0, 3, 30, 30))
 @example((0, 0, 2, 3))
@@ -40,7 +39,6 @@ def test_the_p_values_are_those_of_scipy(table: Table) -> None:
     assert fisher_two_sided(*table) == pytest.approx(both, rel=1e-8, abs=1e-250)
 
 
-@settings(deadline=None)
 @given(tables(12) | tables(400))
 def test_the_p_values_are_those_of_whole_numbers(table: Table) -> None:
     kh, nh, kb, nb = table
@@ -55,7 +53,6 @@ def test_known_tables() -> None:
     assert fisher_lower(0, 3, 30, 30) == pytest.approx(known("fisher_hist30_vs_03"), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(tables(40))
 def test_lower_is_upper_with_the_sides_exchanged(table: Table) -> None:
     kh, nh, kb, nb = table
@@ -64,7 +61,6 @@ def test_lower_is_upper_with_the_sides_exchanged(table: Table) -> None:
     assert fisher_two_sided(kh, nh, kb, nb) == pytest.approx(fisher_two_sided(kb, nb, kh, nh), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(tables(40))
 def test_one_more_pass_on_the_head_never_looks_worse(table: Table) -> None:
     kh, nh, kb, nb = table

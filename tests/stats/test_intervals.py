@@ -1,7 +1,7 @@
 """Wilson's interval and Student's quantile agree with statsmodels and scipy."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stats.known import known
 
@@ -15,7 +15,6 @@ def test_a_known_interval() -> None:
     assert estimate.interval == pytest.approx(known("wilson_8_10_95"), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from((0.8, 0.95, 0.99))
 )
@@ -32,7 +31,6 @@ def test_no_runs_have_no_share() -> None:
     assert wilson(0, 0) is None
 
 
-@settings(deadline=None)
 @given(st.floats(0.001, 0.999), st.floats(0.5, 1e5) | st.integers(1, 50))
 @example(0.975, 1)
 @example(0.5, 7)

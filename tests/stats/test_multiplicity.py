@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stats.known import fixture, known
 
@@ -17,7 +17,6 @@ def test_the_example_of_1995() -> None:
     assert benjamini_hochberg(fixture("BH95")) == pytest.approx(known("bh_1995"), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(p_lists)
 def test_adjusted_values_are_those_of_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests  # slow to import, and only an oracle

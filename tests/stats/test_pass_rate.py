@@ -4,7 +4,7 @@ import statistics
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from stats.known import known, suite
@@ -68,7 +68,6 @@ def test_the_rate_is_exact() -> None:
     assert estimated([(1, 3)] * 3_333 + [(2, 7)] * 777).rate == Fraction(3_333 * 7 + 777 * 6, 21 * 4_110)
 
 
-@settings(deadline=None)
 @given(cells)
 def test_the_bounds_enclose_the_rate(given_cells: list[tuple[int, int]]) -> None:
     estimate = estimated(given_cells)
@@ -76,7 +75,6 @@ def test_the_bounds_enclose_the_rate(given_cells: list[tuple[int, int]]) -> None
     assert 0 <= lower <= estimate.rate <= upper <= 1
 
 
-@settings(deadline=None)
 @given(cells)
 def test_more_confidence_takes_wider_bounds(given_cells: list[tuple[int, int]]) -> None:
     narrow, wide = estimated(given_cells).bounds(0.8), estimated(given_cells).bounds(0.99)
@@ -84,13 +82,11 @@ def test_more_confidence_takes_wider_bounds(given_cells: list[tuple[int, int]]) 
     assert narrow.upper <= wide.upper
 
 
-@settings(deadline=None)
 @given(cells)
 def test_the_order_of_cells_does_not_matter(given_cells: list[tuple[int, int]]) -> None:
     assert estimated(given_cells[::-1]) == pytest.approx(estimated(given_cells))
 
 
-@settings(deadline=None)
 @given(cells)
 def test_passing_and_failing_are_mirror_images(given_cells: list[tuple[int, int]]) -> None:
     lower, upper = estimated(given_cells).bounds(0.95)
@@ -141,7 +137,6 @@ def test_fewer_than_five_graded_cases_say_nothing_of_new_ones() -> None:
     assert population_rate([[(3, 3)]] * 5) is not None
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(one_cell, min_size=1, max_size=3), min_size=5, max_size=40))
 def test_new_cases_count_at_least_once_each_and_at_most_with_every_run(cases: list[list[tuple[int, int]]]) -> None:
     estimate = of_population(cases)

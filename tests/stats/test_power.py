@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stats.known import known, suite
 
@@ -98,7 +98,6 @@ def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: 
     assert power <= broken / rounds
 
 
-@settings(deadline=None)
 @given(plans, st.integers(1, 40))
 def test_the_planned_drop_is_seen_with_the_power_asked(plan: Plan, base_runs: int) -> None:
     drop = planned_drop(plan, base_runs)
@@ -108,7 +107,6 @@ def test_the_planned_drop_is_seen_with_the_power_asked(plan: Plan, base_runs: in
         assert comparison_power(plan, drop, base_runs) == pytest.approx(0.8, abs=0.01) or drop < 2e-6
 
 
-@settings(deadline=None)
 @given(plans, st.floats(0.01, 0.5), st.integers(1, 40))
 def test_more_of_anything_sees_more(plan: Plan, drop: float, base_runs: int) -> None:
     power = comparison_power(plan, drop, base_runs)

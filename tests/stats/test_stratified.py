@@ -4,7 +4,7 @@ from itertools import product
 from math import comb, prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stats.known import fixture, known
 
@@ -28,7 +28,6 @@ def enumerated(given_strata: list[Counts]) -> float:
     return ways / prod(comb(nh + nb, kh + kb) for kh, nh, kb, nb in given_strata)
 
 
-@settings(deadline=None)
 @given(strata)
 def test_the_p_value_is_that_of_full_enumeration(given_strata: list[Counts]) -> None:
     assert stratified_lower(given_strata) == pytest.approx(enumerated(given_strata), rel=1e-12)
@@ -41,7 +40,6 @@ def test_known_strata() -> None:
     assert two_sided == pytest.approx(known("cmh_asymptotic"), rel=1e-9)
 
 
-@settings(deadline=None)
 @given(st.lists(stratum, min_size=1, max_size=30))
 def test_the_approximation_is_that_of_statsmodels(given_strata: list[Counts]) -> None:
     import numpy as np
@@ -56,7 +54,6 @@ def test_the_approximation_is_that_of_statsmodels(given_strata: list[Counts]) ->
     assert 2 * stratified_lower(given_strata, largest_support=1) == pytest.approx(oracle, rel=1e-7)
 
 
-@settings(deadline=None)
 @given(stratum)
 def test_one_cell_is_fishers_test(counts: Counts) -> None:
     assert stratified_lower([counts]) == pytest.approx(fisher_lower(*counts), rel=1e-12)
@@ -69,7 +66,6 @@ def test_one_run_a_side_is_mcnemars_test() -> None:
     assert 2 * stratified_lower(alike + changed) == pytest.approx(known("mcnemar_3_12"), rel=1e-12)
 
 
-@settings(deadline=None)
 @given(strata)
 def test_better_is_worse_with_the_sides_or_the_outcomes_exchanged(given_strata: list[Counts]) -> None:
     exchanged = [(kb, nb, kh, nh) for kh, nh, kb, nb in given_strata]

@@ -1,7 +1,7 @@
 """What is called a regression, and what is called noise."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 from verdict.sides import base_of, compared, head_of, key_of
@@ -107,7 +107,6 @@ def test_what_did_not_change_is_unchanged(outcome: tuple[int, int]) -> None:
 tallies = st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(tallies, tallies, tallies), min_size=1), st.integers(0, 7))
 def test_every_cell_gets_one_kind_and_red_needs_a_lower_rate(
     cells: dict[str, tuple[tuple[int, int], tuple[int, int], tuple[int, int]]], confirm_runs: int

@@ -2,7 +2,7 @@
 
 import pytest
 from factories import many, report_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.report import Report
@@ -81,7 +81,6 @@ def test_runs_that_never_happened_do_not_water_down_the_share_of_errors() -> Non
     )
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("PFE.", min_size=1, max_size=4), max_size=12), st.floats(0, 1), st.booleans())
 def test_no_report_passes_that_has_nothing_to_show(outcomes: list[str], bar: float, prove: bool) -> None:
     report: Report = report_of(many(*((1, outcome) for outcome in outcomes)))

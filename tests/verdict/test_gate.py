@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 from factories import Outcome, many, report_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stats.known import suite
 
@@ -78,7 +78,6 @@ def test_a_rate_that_equals_the_bar_meets_it(outcome: tuple[int, int], bar: floa
         assert decide(report_of(many((cases, outcome))), Gate(min_pass_rate=bar)).status == "pass"
 
 
-@settings(deadline=None)
 @given(st.integers(1, 199), st.sampled_from((1, 2, 5)))
 def test_no_bar_of_three_decimals_is_missed_by_a_rounding_error(passed: int, cases: int) -> None:
     report = report_of(many((cases, (passed, 200))))
@@ -270,7 +269,6 @@ def test_percentages_are_short_but_never_misleading(rate: float, marks: tuple[fl
     assert percent(rate, *marks) == text
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_a_percentage_is_on_the_right_side_of_its_mark(rate: float, mark: float) -> None:
     def shown(value: float) -> float:

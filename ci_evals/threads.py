@@ -18,7 +18,7 @@ class DaemonThreads:
     """Runs blocking calls, each in a thread of its own while it lasts and in its caller's context (`contextvars`).
 
     Idle threads are used again: there are as many as calls under way at once. A call whose caller gave up goes on by
-    itself; its thread is of use again when it returns. Belongs to one event loop.
+    itself; its thread is of use again when it returns.
     """
 
     def __init__(self) -> None:
@@ -26,19 +26,22 @@ class DaemonThreads:
         self._closed = False
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """Return or raise what `call` returns or raises.
+        """Return or raise what `call` returns or raises; if that is awaitable, what it comes to on the event loop.
 
         Raises:
             RuntimeError: the system allows no further thread.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        inbox = self._idle.pop() if self._idle else self._start()
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = self._start()
         inbox.put((partial(copy_context().run, call), future, loop))
         value, error = await future
         if error is not None:
             raise error
-        return value
+        return await value if inspect.isawaitable(value) else value
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their call, or with the program."""

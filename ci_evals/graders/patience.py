@@ -1,0 +1,61 @@
+"""A bound on the computing of one grade: a regular expression can go on for ever, and lets no thread or timer in."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from ci_evals.errors import GradingError
+from ci_evals.graders.base import at_once
+
+LONGEST_S: Final = 10.0
+TICK_S: Final = 0.5
+
+
+class Patience:
+    """Looks in every so often whether the main thread is still computing the same grade, and ends it after a while.
+
+    A signal does so, as it alone reaches the main thread within `re`: CPython asks for signals while it matches.
+
+    Args:
+        longest_s: seconds of the processor's time that one grade may take.
+        tick_s: how often to look, in seconds of the processor's time.
+    """
+
+    def __init__(self, longest_s: float = LONGEST_S, tick_s: float = TICK_S) -> None:
+        self._longest_s = longest_s
+        self._tick_s = tick_s
+        self._grade: FrameType | None = None
+        self._taken_s = 0.0
+        self._hurried = False
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Hold graders to the bound; only from the main thread, and not on Windows, which has no such timer."""
+        if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
+            yield
+            return
+        signal.signal(signal.SIGVTALRM, self._look)
+        signal.siginterrupt(signal.SIGVTALRM, False)  # noqa: FBT003  system calls of libraries go on
+        signal.setitimer(signal.ITIMER_VIRTUAL, self._tick_s, self._tick_s)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+
+    def hurry(self) -> None:
+        """Wait no longer: the program is to end."""
+        self._hurried = True
+
+    def _look(self, _number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not at_once.__code__:
+            frame = frame.f_back
+        if frame is None or frame is not self._grade:
+            self._grade, self._taken_s = frame, 0.0
+            return
+        self._taken_s += self._tick_s
+        if self._hurried or self._taken_s >= self._longest_s:
+            self._grade = None
+            raise GradingError(f"it was still computing after {self._longest_s:g} s, and was stopped")
