@@ -38,7 +38,12 @@ class DaemonThreads:
         except IndexError:
             inbox = self._start()
         inbox.put((partial(copy_context().run, call), future, loop))
-        value, error = await future
+        try:
+            value, error = await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():  # it came at the very moment in which the caller gave up
+                _discard(future.result()[0])
+            raise
         if error is not None:
             raise error
         return await value if inspect.isawaitable(value) else value
@@ -73,5 +78,11 @@ class DaemonThreads:
             self._idle.append(inbox)
         if not future.done():
             future.set_result((value, error))
-        elif inspect.iscoroutine(value):
-            value.close()
+        else:
+            _discard(value)
+
+
+def _discard(value: Any) -> None:
+    """Drop what nobody waits for any more; a coroutine that is never awaited would warn."""
+    if inspect.iscoroutine(value):
+        value.close()

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -270,6 +271,29 @@ async def test_a_hanging_call_does_not_hold_up_the_next_one() -> None:
                 async with asyncio.timeout(0.01):
                     await threads.run(stop.wait)
         assert await threads.run(lambda: 5) == 5
+
+
+async def test_a_coroutine_that_comes_as_its_caller_gives_up_is_closed() -> None:
+    made = []
+
+    async def later() -> None:
+        raise AssertionError
+
+    def call() -> object:
+        made.append(later())
+        return made[0]
+
+    class GivenUp(DaemonThreads):
+        def _deliver(self, *given: Any) -> None:
+            super()._deliver(*given)
+            task.cancel()
+
+    threads = GivenUp()
+    task = asyncio.create_task(threads.run(call))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    threads.close()
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
 
 
 def test_a_hanging_call_does_not_keep_the_program_from_exiting(agent: Agent) -> None:
