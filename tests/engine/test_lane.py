@@ -140,3 +140,19 @@ def test_the_teams_own_service_is_given_up_when_nobody_is_there_or_nobody_may_as
     for _ in range(LIMIT + 1):
         calls.lose(calls.start(), error)
     assert calls.lane.given_up
+
+
+@pytest.mark.parametrize(
+    ("error", "wait_s"),
+    [
+        (ProviderError("rate_limit", "429: slow down", status=429, retry_after_s=7.0), 7.0),
+        (ProviderError("server", "503: maintenance", status=503, retry_after_s=7.0), 7.0),
+        (ProviderError("rate_limit", "429: slow down", status=429), 0.25),
+        (DOWN, 0.0),
+    ],
+)
+def test_a_refusal_that_asks_for_a_pause_pauses_every_run_of_the_provider(error: ProviderError, wait_s: float) -> None:
+    calls = Calls(retries=1)
+    attempt = calls.start()
+    assert calls.lane.lost(attempt, error, 0.1, lambda: 0.5), "it will be tried again"
+    assert calls.lane.pace.admit() == pytest.approx(wait_s)
