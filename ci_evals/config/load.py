@@ -253,7 +253,7 @@ class _Loader:
         return models
 
     def sweeps(self, entries: Any) -> Sweeps:
-        return Sweeps(self.decoder.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
+        return Sweeps((entries and self.decoder.quietly(entries, list[SweepEntry])) or [], entries, self.decoder)
 
 
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
