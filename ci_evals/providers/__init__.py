@@ -43,4 +43,5 @@ PROVIDERS: Late[type[ProviderOptions]] = Late(
     },
 )
 
-__getattr__ = PROVIDERS.exported("function:provider")
+if not TYPE_CHECKING:  # which knows what is imported above, and that there is nothing else
+    __getattr__ = PROVIDERS.exported("function:provider")
