@@ -36,7 +36,7 @@ def outside_of_code(text: str) -> str:
 
 def test_every_value_goes_through_the_escaping() -> None:
     assert fill("**{}** {} {}", "*a* <b>", 3, Markdown("*b*")) == "**&#42;a&#42; &#60;b&#62;** 3 *b*"
-    assert fill("{}", "{0.__class__}") == "{0.__class__}"
+    assert fill("{}", "{0} {") == "{0} {"
 
 
 def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None]) -> None:
