@@ -427,7 +427,7 @@ UNNAMED = {
     "ci_evals.graders.function",
 }
 UNREAD = {"csv", "tomllib", "ci_evals.config.code", "ci_evals.config.tasks"}
-ELSEWHERE = {"zipfile", "gidgethub", "ci_evals.actions.artifacts", "ci_evals.github.client", "ci_evals.commenting"}
+ELSEWHERE = {"gidgethub", "ci_evals.commenting"}
 OTHER_FILES = {"jinja2", "ci_evals.reports.html", "ci_evals.engine.cassettes", "ci_evals.engine.traces"}
 MODULES_AT_THE_END = (
     "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
