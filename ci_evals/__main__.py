@@ -1,5 +1,6 @@
 """The console script, and `python -m ci_evals`."""
 
+import gc
 import io
 import sys
 
@@ -10,12 +11,19 @@ def main() -> None:
     """Start the command line; version and help are told without it, as they are asked for often."""
     text = _known(sys.argv[1:])
     if text is None:
-        from ci_evals.cli import main as command_line
-
-        command_line()
+        _run_command()
     elif isinstance(sys.stdout, io.TextIOWrapper):  # else it is closed
         sys.stdout.reconfigure(errors="replace")  # an ASCII terminal shows a question mark for what it lacks
         _print(text)
+
+
+def _run_command() -> None:
+    from ci_evals.cli import main as command_line
+
+    try:
+        command_line()
+    finally:
+        gc.freeze()  # else the interpreter looks through all that is loaded for garbage, twice, before it ends
 
 
 def _known(arguments: list[str]) -> str | None:

@@ -1,6 +1,5 @@
 """The team's own functions by their `module:function`: whether the module is there, and what is in it."""
 
-import difflib
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -90,5 +89,7 @@ def _beside(folder: Path) -> list[str]:
 
 
 def _hint(name: str, known: list[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1)
     return f", did you mean {close[0]!r}?" if close else ""

@@ -4,7 +4,6 @@ What a command does is imported when it is called, so what is wrong with a suite
 """
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -13,8 +12,9 @@ from typing import Any
 
 import click
 
-from ci_evals import __version__, judging_commands, report_commands, run_commands, streams, suite_commands, world
+from ci_evals import __version__, streams, world
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
+from ci_evals.late import Late
 
 MAX_PROBLEMS_SHOWN = 50
 
@@ -22,7 +22,7 @@ _INTERRUPTED = (130, 143)
 _DECIDING = ("run", "merge", "grade")
 _MAX_PROBLEMS_ANNOTATED = 10
 _MOST_ANNOTATED = 4000  # characters
-_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -114,7 +114,7 @@ def _without_secrets(text: str, folders: Iterable[Path]) -> str:
     from ci_evals.config.environment import read_dotenv
     from ci_evals.redaction import Redactor, secret_values
 
-    named = {name: value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    named = {name: value for name, value in os.environ.items() if _is_secret(name)}
     dotenv: dict[str, str] = {}
     for folder in folders:
         with suppress(CiEvalsError, OSError, ValueError):
@@ -122,8 +122,32 @@ def _without_secrets(text: str, folders: Iterable[Path]) -> str:
     return Redactor(secret_values(named, dotenv, ())).clean_text(text)
 
 
+def _is_secret(name: str) -> bool:
+    return any(word in name.upper() for word in _SECRET_NAMES)
+
+
+_COMMANDS: Late[click.Command] = Late(
+    "ci_evals",
+    {
+        "run": "run_commands:run",
+        "merge": "run_commands:merge",
+        "validate": "suite_commands:validate",
+        "init": "suite_commands:init",
+        "compare": "report_commands:compare",
+        "explain": "report_commands:explain",
+        "comment": "report_commands:comment",
+        "power": "suite_commands:power",
+        "grade": "judging_commands:grade",
+        "judge": "judging_commands:judge",
+        "pairwise": "judging_commands:pairwise",
+        "schema": "suite_commands:schema",
+        "mock-server": "suite_commands:mock_server",
+    },
+)
+
+
 class _InOrder(click.Group):
-    """Lists commands as they were added: the usual ones first."""
+    """Lists commands in the order of the table: the usual ones first."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names."""
@@ -131,7 +155,7 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=_InOrder, context_settings=_SETTINGS)
+@click.group(cls=_InOrder, commands=_COMMANDS, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="ci-evals", message="%(prog)s %(version)s")
 def group() -> None:
     """The merge gate for the behaviour of LLM apps and agents.
@@ -150,21 +174,3 @@ def group() -> None:
     nothing was run · 3 no verdict (too many runs errored, results could not be
     written) · 130/143 interrupted
     """
-
-
-for _command in (
-    run_commands.run,
-    run_commands.merge,
-    suite_commands.validate,
-    suite_commands.init,
-    report_commands.compare,
-    report_commands.explain,
-    report_commands.comment,
-    suite_commands.power,
-    judging_commands.grade,
-    judging_commands.judge,
-    judging_commands.pairwise,
-    suite_commands.schema,
-    suite_commands.mock_server,
-):
-    group.add_command(_command)

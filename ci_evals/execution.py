@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from ci_evals.columns import Columns
-from ci_evals.engine.cassettes import Cassettes
 from ci_evals.engine.journal import Journal, first_header, headers
 from ci_evals.engine.lanes import Ready, opened
 from ci_evals.engine.replay import Answers, Recording
@@ -114,6 +113,8 @@ def recordings(order: Order, open_files: ExitStack) -> Answers | None:
     """What answers before any provider is called: the recordings that cases name, then that of the order."""
     replay = open_files.enter_context(closing(Recording(order.replay))) if order.replay else None
     if order.run_missing and any(case.cassette for case in order.suite.cases):
+        from ci_evals.engine.cassettes import Cassettes
+
         return open_files.enter_context(closing(Cassettes(order.suite.cases, replay)))
     return replay
 

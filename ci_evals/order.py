@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ci_evals.engine.shards import Shard
-from ci_evals.engine.traces import TraceAnswers
 from ci_evals.matrix import CellKey
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import Baseline
+
+if TYPE_CHECKING:
+    from ci_evals.engine.traces import TraceAnswers
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -44,7 +47,7 @@ class Order(Struct, frozen=True, kw_only=True):
     durations_s: Mapping[CellKey, float] = {}
     replay: Path | None = None
     replay_only: bool = False
-    traces: TraceAnswers | None = None
+    traces: "TraceAnswers | None" = None
     revision: str | None = None
     run_id: str | None = None
     files: Path | None = None

@@ -1,13 +1,9 @@
 """Takes secrets out of what is written: values that the suite names, and everything shaped like a key."""
 
-import html
-import json
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_origin
-from urllib.parse import quote, quote_plus
 
 import msgspec
 from msgspec import Struct
@@ -220,6 +216,10 @@ def _parts(value: str) -> Iterator[str]:
 
 def _forms(value: str) -> Iterator[str]:
     """The ways in which a value may stand in a text."""
+    import html
+    import json
+    from urllib.parse import quote, quote_plus
+
     yield value
     text = value.encode("utf-8", "replace").decode()  # lone surrogates, as the journal writes them
     yield text
@@ -238,6 +238,8 @@ def _forms(value: str) -> Iterator[str]:
 
 def _base64(value: bytes) -> Iterator[str]:
     """What base64 of any text with the value in it must contain: one form for each offset modulo 3."""
+    from base64 import b64encode
+
     for offset in range(3):
         encoded = b64encode(bytes(offset) + value).decode()
         yield encoded[(8 * offset + 5) // 6 : 8 * (offset + len(value)) // 6]

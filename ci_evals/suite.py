@@ -1,8 +1,7 @@
 """A suite as everything after the config sees it, and the text that its prompts make of a case."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
-from hashlib import blake2b
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +16,8 @@ from ci_evals.response import Message
 from ci_evals.rules import Budget, Gate
 
 if TYPE_CHECKING:
+    from hashlib import blake2b
+
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
@@ -127,7 +128,10 @@ def digest(value: Any) -> str:
     return _hash(_ENCODER.encode(value)).hexdigest()
 
 
-_hash = partial(blake2b, digest_size=16)
+def _hash(data: bytes) -> "blake2b":
+    from hashlib import blake2b
+
+    return blake2b(data, digest_size=16)
 
 
 def _question(case: Case) -> list[Any]:

@@ -420,6 +420,18 @@ RUNNING = {"aiohttp", "asyncio", "ssl", "subprocess", "ci_evals.app", "ci_evals.
 REPORTING = {"jinja2", "rich", "junit_xml", "xml", "statistics", "ci_evals.report", "ci_evals.reports.renderers"}
 READING = {"msgspec", "yaml", "ci_evals.config.load"}
 GRADING = {"jsonschema", "jsonpath", "rapidfuzz", "genai_prices", "dotenv"}
+UNNAMED = {
+    "ci_evals.providers.openai",
+    "ci_evals.providers.mock",
+    "ci_evals.graders.contains",
+    "ci_evals.graders.function",
+}
+UNREAD = {"csv", "tomllib", "ci_evals.config.code", "ci_evals.config.tasks"}
+ELSEWHERE = {"gidgethub", "ci_evals.commenting"}
+OTHER_FILES = {"jinja2", "ci_evals.reports.html", "ci_evals.engine.cassettes", "ci_evals.engine.traces"}
+MODULES_AT_THE_END = (
+    "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
+)
 
 
 @pytest.mark.parametrize(
@@ -427,22 +439,29 @@ GRADING = {"jsonschema", "jsonpath", "rapidfuzz", "genai_prices", "dotenv"}
     [
         (["--help"], RUNNING | REPORTING | GRADING | READING),
         (["run", "--help"], RUNNING | REPORTING | GRADING | READING),
-        (["run", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING),
-        (["merge", ".", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING),
-        (["validate", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING),
+        (["run", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD),
+        (["merge", ".", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD),
+        (["validate", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD),
     ],
 )
 async def test_a_command_loads_only_what_it_needs(arguments: list[str], needless: set[str], tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("providers: [{type: no such provider}]\ncases: [{file: missing.jsonl}]\n")
-    watch = (
-        "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
-    )
     environ = {"GITHUB_ACTIONS": "true"}  # where errors are freed of workflow commands
-    ended = await ci_evals(tmp_path, *arguments, environ=environ, command=(sys.executable, "-c", watch))
+    command = (sys.executable, "-c", MODULES_AT_THE_END)
+    ended = await ci_evals(tmp_path, *arguments, environ=environ, command=command)
     assert ended.code == (0 if "--help" in arguments else 2)
     modules = set(ended.out.split())
     assert "ci_evals.cli" in modules
     assert not needless & modules
+
+
+async def test_a_plain_run_loads_no_provider_grader_or_report_that_is_not_asked_for(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    ended = await ci_evals(tmp_path, "run", "--quiet", command=(sys.executable, "-c", MODULES_AT_THE_END))
+    assert ended.code == 0, ended.err
+    modules = set(ended.out.splitlines()[-1].split())
+    assert {"ci_evals.app", "ci_evals.providers.mock", "ci_evals.reports.markdown"} <= modules
+    assert not (GRADING | UNREAD | ELSEWHERE | OTHER_FILES | {"aiohttp", "ci_evals.graders.llm_judge"}) & modules
 
 
 async def test_two_commands_at_once_do_not_share_a_journal(tmp_path: Path) -> None:

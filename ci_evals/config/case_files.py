@@ -4,14 +4,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ci_evals.config.code import Case, entry_of
-from ci_evals.config.decode import Decoder, unknown
+from ci_evals.config.decode import Decoder, is_written_in_code, unknown
 from ci_evals.config.file_types import CaseEntry, CaseFiles, TaskFolders
 from ci_evals.config.rows import Found, decoded, read_csv, read_jsonl
 from ci_evals.config.source import line_of, parse, read_text
-from ci_evals.config.tasks import read_task, task_id
 from ci_evals.errors import ConfigError
-from ci_evals.model import Case as CheckedCase
+from ci_evals.model import Case
 
 
 class EntryReader:
@@ -33,10 +31,8 @@ class EntryReader:
         elif isinstance(entries, list):
             for index, entry in enumerate(entries):
                 path, entry_line = f"cases[{index}]", line_of(entries, index) or line
-                if isinstance(entry, Case):
-                    yield self._written(entry, path)
-                elif isinstance(entry, CheckedCase) and entry.task:
-                    yield _discovered(entry, path)
+                if is_written_in_code(entry):
+                    yield from self._written(entry, path, entry_line)
                 elif isinstance(entry, dict) and ("file" in entry or "tasks" in entry):
                     yield from self._named(entry, path, entry_line)
                 else:
@@ -58,6 +54,8 @@ class EntryReader:
     def _tasks(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         folders = self.suite.struct(entry, TaskFolders, path, line)
         line = line_of(entry, "tasks") or line
+        from ci_evals.config.tasks import read_task, task_id
+
         patterns = folders.tasks if folders else ()
         for pattern, match in self._matches(patterns, "no task.toml matches", f"{path}.tasks", line):
             shown = _shown(match, self.folder, self.suite.file)
@@ -79,9 +77,17 @@ class EntryReader:
             for match in matches:
                 yield pattern, match
 
-    def _written(self, case: Case, path: str) -> Found:
-        entry = entry_of(case, Decoder(case.file, self.suite.problems), path)
-        return Found(entry, {"id": case.id} if entry is None else entry, case.file, path, case.line)
+    def _written(self, case: Any, path: str, line: int | None) -> Iterator[Found]:
+        """A case that is an object: one that was written, or a task that `discover_tasks` found."""
+        from ci_evals.config import code
+
+        if isinstance(case, code.Case):
+            entry = code.entry_of(case, Decoder(case.file, self.suite.problems), path)
+            yield Found(entry, {"id": case.id} if entry is None else entry, case.file, path, case.line)
+        elif isinstance(case, Case) and case.task:
+            yield _discovered(case, path)
+        else:
+            yield from decoded(case, self.suite, path, line)
 
     def _files(self, entry: Any, path: str, line: int | None) -> Iterator[Found]:
         files = self.suite.struct(entry, CaseFiles, path, line)
@@ -109,7 +115,7 @@ class EntryReader:
             decoder.problems.extend(error.problems)
 
 
-def _discovered(case: CheckedCase, path: str) -> Found:
+def _discovered(case: Case, path: str) -> Found:
     """A task that `discover_tasks` found."""
     entry = CaseEntry(
         id=case.id,

@@ -1,7 +1,6 @@
 """What a case sets about its providers: recorded answers that are there, and settings that a provider takes."""
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b, file_digest
 from pathlib import Path
 
 from ci_evals.config.decode import Decoder
@@ -26,6 +25,8 @@ class CassetteReader:
 
     def read(self, name: str, found: Found, decoder: Decoder) -> Cassette | None:
         """The recording of a case; None if it cannot be read, which `decoder` is told."""
+        from hashlib import blake2b, file_digest
+
         path = self.folder / name
         path = path / "results.jsonl" if path.is_dir() else path
         try:

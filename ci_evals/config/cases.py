@@ -14,10 +14,7 @@ from ci_evals.config.file_types import CaseEntry
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.rows import MAX_PROBLEMS, Found
 from ci_evals.config.source import line_of, plain
-from ci_evals.config.tasks import REWARD
 from ci_evals.errors import Problem
-from ci_evals.graders.goal_reached import GoalReached
-from ci_evals.graders.reward import Reward
 from ci_evals.graders.turn import OfTurn
 from ci_evals.model import Case, Expectation, SimulatedUser
 from ci_evals.suite import Templates
@@ -147,13 +144,11 @@ class CaseReader:
         own_line = line_of(found.raw, "expect") or found.line
         own_path = _under(found.path, "expect")
         filled = self._filled(found, entry, decoder)
-        if found.task and not any(isinstance(each.grader, Reward) for each in filled):
-            filled = (REWARD, *filled)
+        if found.task:
+            filled = _rewarded(filled)
         filled += turns
         expected = filled + decode_expect(own, decoder, own_path, own_line, self.folder)
-        if entry.user and not any(isinstance(each.grader, GoalReached) for each in expected):
-            expected = (Expectation("goal_reached", GoalReached()), *expected)
-        return expected
+        return _reaching_the_goal(expected) if entry.user else expected
 
     def _turns(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
         """What is expected after the turns of a conversation."""
@@ -220,6 +215,22 @@ class CaseReader:
             text = f"the suite's {problem.path} does not fit this case: {problem.message}"
             decoder.problem(found.line, found.path, text)
         return expectation
+
+
+def _rewarded(expected: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+    """With the reward of a task's verifier, unless it is expected already."""
+    from ci_evals.config.tasks import REWARD
+
+    asked = any(isinstance(each.grader, type(REWARD.grader)) for each in expected)
+    return expected if asked else (REWARD, *expected)
+
+
+def _reaching_the_goal(expected: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+    """With the goal of a simulated user, unless it is expected already."""
+    from ci_evals.graders.goal_reached import GoalReached
+
+    asked = any(isinstance(each.grader, GoalReached) for each in expected)
+    return expected if asked else (Expectation("goal_reached", GoalReached()), *expected)
 
 
 def _under(path: str, key: str) -> str:

@@ -8,7 +8,7 @@ from ci_evals.config.decode import Decoder, unknown
 from ci_evals.config.file_types import SuiteEntry
 from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of
-from ci_evals.graders.classify import Classify
+from ci_evals.errors import Problem
 from ci_evals.graders.turn import judging
 from ci_evals.model import Case
 from ci_evals.prices import has_price
@@ -27,7 +27,8 @@ def check_gate(
     if decoder.quietly(gate.get("per_variant"), bool) and gate.get("min_pass_rate") is None:
         text = "needs `min_pass_rate`, the bar to hold them to"
         decoder.problem(line_of(gate, "per_variant"), "gate.per_variant", text)
-    _check_metrics(gate.get("metrics"), _labels(found) if cases.knows_tags else {}, decoder)
+    if isinstance(metrics := gate.get("metrics"), Map):
+        _check_metrics(metrics, _labels(found) if cases.knows_tags else {}, decoder)
     if providers.knows_names:
         _check_bars("provider", gate.get("providers"), providers.names, decoder)
     if cases.knows_tags:
@@ -36,6 +37,8 @@ def check_gate(
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     """All labels of each classification whose graders list them."""
+    from ci_evals.graders.classify import Classify
+
     expected = (judging(each.grader) for case in cases for each in case.expect)
     graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
@@ -46,8 +49,8 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     return {task: tuple(labels) for task, labels in found.items()}
 
 
-def _check_metrics(bars: Any, labels: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
-    for name in bars if isinstance(bars, Map) else ():
+def _check_metrics(bars: Map, labels: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
+    for name in bars:
         metric = read_metric(name)
         if metric is None:
             text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
@@ -113,3 +116,18 @@ def check_runs(entry: SuiteEntry | None, line: int | None, decoder: Decoder) -> 
     if entry is not None and entry.max_runs is not None and entry.max_runs < entry.runs:
         text = f"{entry.max_runs} is less than `runs: {entry.runs}`: it says how far to go on after these"
         decoder.problem(line, "max_runs", text)
+
+
+def task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
+    """Tasks whose provider cannot work on them, and cases that are none for a provider that needs one."""
+    for case in cases:
+        for options in providers:
+            if case.task and not case.cassette and not options.works_on_tasks:
+                text = f"is a task, which {options.name} cannot work on: use a provider of `type: task`"
+            elif case.task is None and not case.cassette and options.works_on_tasks:
+                text = (
+                    f"is no task folder, and {options.name} works on nothing else: name it under `cases: {{tasks: …}}`"
+                )
+            else:
+                continue
+            yield Problem(case.file, case.line, f"case {case.id!r}", text)

@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from ci_evals.config.decode import Decoder
+from ci_evals.config.decode import Decoder, is_written_in_code
 from ci_evals.config.file_types import CaseEntry
 from ci_evals.config.source import Map, Seq
 from ci_evals.errors import Place
@@ -23,7 +24,6 @@ from ci_evals.response import Message
 from ci_evals.rules import Allowance, Budget, Gate
 
 T = TypeVar("T", bound=Struct)
-_NAMES: Mapping[type, str] = {cls: name for name, cls in GRADERS.items()}
 _LONGEST_ID = 100
 
 Expected: TypeAlias = GraderOptions | Not | Callable[..., Any] | Mapping[str, Any] | Any
@@ -169,11 +169,6 @@ def _without(value: Any, name: str) -> Any:
     return {key: item for key, item in value.items() if key != name} if isinstance(value, Mapping) else value
 
 
-def is_written_in_code(entry: Any) -> bool:
-    """Whether an entry of `expect` or `providers` is no text, mapping or list but an object."""
-    return entry is not None and not isinstance(entry, str | int | float | dict | list)
-
-
 def expectation_of(entry: Any, decoder: Decoder, path: str, line: int | None) -> Expectation | None:
     """A grader object as an expectation; None if it is wrong, which `decoder` is told."""
     if isinstance(entry, Not):
@@ -185,7 +180,7 @@ def expectation_of(entry: Any, decoder: Decoder, path: str, line: int | None) ->
         for message in grader.problems():
             decoder.problem(line, path, message)
         place = Place(decoder.file, line, path) if grader.needs_more else None
-        return Expectation(_NAMES.get(type(entry), type(entry).__name__), grader, weight=grader.weight, place=place)
+        return Expectation(_name_of(type(entry)), grader, weight=grader.weight, place=place)
     judge: FunctionGrader | ObjectGrader
     if isinstance(entry, FunctionGrader):
         judge = entry
@@ -203,6 +198,12 @@ def expectation_of(entry: Any, decoder: Decoder, path: str, line: int | None) ->
     if judge.weight < 0:
         decoder.problem(line, path, f"the weight of {judge.name} is {judge.weight}: expected a number >= 0")
     return Expectation(judge.name, judge, weight=judge.weight)
+
+
+@cache
+def _name_of(cls: type[GraderOptions]) -> str:
+    """What a grader is called in the YAML; the class's own name where it is none of ours."""
+    return next((name for name, grader in GRADERS.items() if grader is cls), cls.__name__)
 
 
 def _negated(of: Expectation | None) -> Expectation | None:

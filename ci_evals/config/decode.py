@@ -1,6 +1,5 @@
 """Parsed values into typed ones, collecting every problem instead of stopping at the first."""
 
-import difflib
 import re
 import types
 import typing
@@ -121,10 +120,17 @@ class Decoder:
 
 def unknown(noun: str, name: str, known: Iterable[str]) -> str:
     """`unknown key 'promts', did you mean 'prompts'?`, or the list of what is known."""
+    import difflib
+
     known = tuple(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known)) or 'none'}"
     return f"unknown {noun} {name!r}, {hint}"
+
+
+def is_written_in_code(entry: Any) -> bool:
+    """Whether an entry of `cases`, `expect` or `providers` is no text, mapping or list but an object."""
+    return entry is not None and not isinstance(entry, str | int | float | dict | list)
 
 
 @cache

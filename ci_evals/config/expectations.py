@@ -1,6 +1,5 @@
 """Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris, ignore_case: true}`."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from sys import intern
@@ -8,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.config.code import expectation_of, is_written_in_code
-from ci_evals.config.decode import Decoder, unknown
+from ci_evals.config.decode import Decoder, is_written_in_code, unknown
 from ci_evals.config.source import line_of, plain
 from ci_evals.errors import Place
 from ci_evals.graders import GRADERS
@@ -50,6 +48,8 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
         decoder.problem(line, path, f"{entry!r} needs a value, as in `{entry}: {value}`")
         return None
     if is_written_in_code(entry):
+        from ci_evals.config.code import expectation_of
+
         return expectation_of(entry, decoder, path, line)
     if not isinstance(entry, dict) or len(entry) != 1:
         hint = _options_inside(entry) or "expected one grader with its value, as in `contains: Paris`"
@@ -125,6 +125,8 @@ def _options_inside(entry: Any) -> str | None:
 
 def _brief(value: Any) -> str:
     """A value as YAML would have it on one line, or dots for a long one."""
+    import json
+
     text = value if isinstance(value, str) and value.isalpha() else json.dumps(plain(value), ensure_ascii=False)
     return text if len(text) <= _LONGEST_BRIEF else "…"
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
-from ci_evals.config.checks import check_gate, check_prices, check_runs, check_tags
-from ci_evals.config.code import located
+from ci_evals.config.checks import check_gate, check_prices, check_runs, check_tags, task_misfits
 from ci_evals.config.decode import Decoder
 from ci_evals.config.environment import Interpolation, Verbatim, read_dotenv
 from ci_evals.config.file_types import SuiteEntry, SweepEntry
@@ -20,13 +19,14 @@ from ci_evals.config.providers import ProviderReader
 from ci_evals.config.source import Map, line_of, parse, read_text
 from ci_evals.config.stages import stage_options, stage_problems
 from ci_evals.config.sweeps import Sweeps
-from ci_evals.config.tasks import task_misfits
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.model import Case
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
+
+if TYPE_CHECKING:
+    from ci_evals.providers.mock import Mock
 
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
 
@@ -91,12 +91,14 @@ def suite_of(
     Raises:
         ConfigError: with every problem.
     """
+    from ci_evals.config.code import located
+
     file, line = place
     source = _Source(file, folder, located(values, line), [])
     return _Loader(source, environ, offline=offline, verbatim=True).load(Overrides())
 
 
-def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
+def load_mock(path: Path, environ: Mapping[str, str]) -> "Mock":
     """The first `mock` provider of a config; the rest of the file need not be complete.
 
     Raises:
@@ -203,7 +205,9 @@ class _Loader:
         selected = msgspec.structs.replace(overrides, providers=None)  # they have been, by names that sweeps go by, too
         return overridden(suite, selected)
 
-    def mock(self) -> Mock:
+    def mock(self) -> "Mock":
+        from ci_evals.providers.mock import Mock
+
         entries, line = self.under("providers")
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, dict) and entry.get("type") == "mock":
@@ -249,7 +253,7 @@ class _Loader:
         return models
 
     def sweeps(self, entries: Any) -> Sweeps:
-        return Sweeps(self.decoder.quietly(entries, list[SweepEntry]) or [], entries, self.decoder)
+        return Sweeps((entries and self.decoder.quietly(entries, list[SweepEntry])) or [], entries, self.decoder)
 
 
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:

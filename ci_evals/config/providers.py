@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ci_evals.config.code import is_written_in_code, provider_of
-from ci_evals.config.decode import Decoder, unknown
+from ci_evals.config.decode import Decoder, is_written_in_code, unknown
 from ci_evals.config.environment import Interpolation
 from ci_evals.config.source import line_of
 from ci_evals.config.sweeps import Sweeps
@@ -109,6 +108,8 @@ class ProviderReader:
     def entry(self, entry: Any, path: str, line: int | None) -> ProviderOptions | None:
         """Decode one provider; None if it is so wrong that it has no name."""
         if is_written_in_code(entry):
+            from ci_evals.config.code import provider_of
+
             given = provider_of(entry, self.decoder, path, line)
             return given and self._placed(self._named(given, path, line), path, line, None)
         filled = self.interpolation.fill(entry, path, line)

@@ -32,7 +32,7 @@ _HINTS = {
     "mapping values are not allowed in this context": ": check the indentation, and quote text that has `: ` in it",
     "could not find expected ':'": ": write `key: value`, and check the indentation",
 }
-_SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+_SURROGATE_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})"
 
 
 class Map(dict[str, Any]):
@@ -113,7 +113,7 @@ def parse(text: str, file: str, problems: list[Problem]) -> Any:
         ConfigError: a syntax error, more than one document, or nesting or aliases out of bounds.
     """
     if file.endswith(".json"):
-        text = _SURROGATE_PAIR.sub(_join_surrogates, text.replace("\t", " "))  # YAML knows neither
+        text = re.sub(_SURROGATE_PAIR, _join_surrogates, text.replace("\t", " "))  # YAML knows neither
     try:
         return _Builder(file, problems).build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:

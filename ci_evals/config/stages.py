@@ -8,7 +8,6 @@ import msgspec
 from ci_evals.config.decode import unknown
 from ci_evals.errors import Place, Problem
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.providers.python import Python
 
 
 def stage_options(
@@ -16,6 +15,10 @@ def stage_options(
 ) -> Mapping[str, ProviderOptions]:
     """What answers for each stage that the providers name; `known` are the suite's providers, selected or not."""
     names = dict.fromkeys(name for each in providers for name in (*each.before, *each.after))
+    if not names:
+        return {}
+    from ci_evals.providers.python import Python
+
     plain = {name: msgspec.structs.replace(options, before=(), after=()) for name, options in known.items()}
     return {name: plain.get(name) or Python(name=name, target=name) for name in names}
 
@@ -25,7 +28,7 @@ def stage_problems(
 ) -> Iterator[Problem]:
     """Stages that are neither a provider nor a function that can be there; `providers` are the names of all."""
     for name, stage in stages.items():
-        if not isinstance(stage, Python) or stage.target != name:
+        if getattr(stage, "target", None) != name:
             continue
         if ":" in name:
             yield from (Problem(*places[name], message) for message in stage.problems(folder))

@@ -3,7 +3,7 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -17,8 +17,6 @@ from ci_evals.config.source import Map, read_text
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.reward import Reward
 from ci_evals.model import Case, Expectation, Task
-from ci_evals.providers.base import ProviderOptions
-from ci_evals.providers.task import TaskAgent
 
 PATTERN = "**/task.toml"
 _CLOSE = 0.85  # `gpus` is no misspelt `cpus`, and `memory` is another tool's
@@ -132,21 +130,6 @@ def read_task(path: Path, shown: str, name: str) -> tuple[CaseEntry, Task]:
         verifier_timeout_s=file.verifier.timeout_sec,
         build_timeout_s=environment.build_timeout_sec,
     )
-
-
-def task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
-    """Tasks whose provider cannot work on them, and cases that are none for a provider that needs one."""
-    for case in cases:
-        for options in providers:
-            if case.task and not case.cassette and not isinstance(options, TaskAgent):
-                text = f"is a task, which {options.name} cannot work on: use a provider of `type: task`"
-            elif case.task is None and not case.cassette and isinstance(options, TaskAgent):
-                text = (
-                    f"is no task folder, and {options.name} works on nothing else: name it under `cases: {{tasks: …}}`"
-                )
-            else:
-                continue
-            yield Problem(case.file, case.line, f"case {case.id!r}", text)
 
 
 def _decoded(path: Path, shown: str) -> _TaskFile:

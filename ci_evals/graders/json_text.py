@@ -2,21 +2,26 @@
 
 import math
 from collections.abc import Callable
-from json import JSONDecodeError, JSONDecoder
-from typing import Any, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ci_evals.graders.findings import fails
 from ci_evals.graders.quoting import clip, quote
 from ci_evals.model import Finding
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 _FENCE = "```"
 
 
 def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
     """What `judge` finds in the data that `text` is; text that is not JSON, or too deep or large to judge, fails."""
+    from json import JSONDecodeError
+
     body = unfenced(text)
     try:
-        data = _DECODER.decode(body)
+        data = _decoder().decode(body)
     except JSONDecodeError as error:
         return fails(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}: got {quote(body)}")
     except ValueError as error:
@@ -52,4 +57,8 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-_DECODER = JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+@cache
+def _decoder() -> "JSONDecoder":
+    from json import JSONDecoder
+
+    return JSONDecoder(parse_float=_finite, parse_constant=_refuse)

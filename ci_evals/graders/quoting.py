@@ -1,9 +1,10 @@
 """Model output and config values, shortened and made printable for a reason."""
 
-from json import JSONEncoder
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-_ENCODER = JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False, default=str)
+if TYPE_CHECKING:
+    from json import JSONEncoder
 
 
 def quote(text: str, limit: int = 200) -> str:
@@ -26,11 +27,18 @@ def show(value: Any, limit: int = 200) -> str:
         return quote(value, limit)
     shown = ""
     # Piece by piece, so that neither a million items nor ten thousand levels are walked to the end.
-    for piece in _ENCODER.iterencode(value):
+    for piece in _encoder().iterencode(value):
         shown += piece
         if len(shown) > limit:
             break
     return clip(shown, limit)
+
+
+@cache
+def _encoder() -> "JSONEncoder":
+    from json import JSONEncoder
+
+    return JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False, default=str)
 
 
 def _printable(character: str) -> str:

@@ -116,6 +116,7 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     own_code: ClassVar[bool] = False  # whether it calls the team's own code, so that a crash is the change's fault
     retried: ClassVar[bool] = True  # whether the suite's `retries` apply
     embeds: ClassVar[bool] = False  # whether it answers with embeddings instead of text
+    works_on_tasks: ClassVar[bool] = False  # whether it works on task folders, and on nothing else
 
     name: str | None = None
     max_concurrency: Positive | None = None

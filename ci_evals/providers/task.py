@@ -26,6 +26,7 @@ class TaskAgent(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_field
 
     own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False
+    works_on_tasks: ClassVar[bool] = True
 
     command: str | Annotated[tuple[str, ...], Meta(min_length=1)]
     env: Mapping[str, str] = {}

@@ -29,8 +29,13 @@ class Markdown(str):
 
 
 def finalize(value: Any) -> str:
-    """What a template writes for a value: Markdown as it is, anything else as plain text."""
+    """What stands in a document for a value: Markdown as it is, anything else as plain text."""
     return value if isinstance(value, Markdown) else plain(str(value))
+
+
+def fill(template: str, *values: object) -> Markdown:
+    """A text of ours with a value for each `{}`, by `finalize`: the one door through which others' text gets in."""
+    return Markdown(template.format(*map(finalize, values)))
 
 
 def plain(text: str) -> Markdown:

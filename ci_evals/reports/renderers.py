@@ -1,13 +1,16 @@
-"""The files that a run leaves behind: one renderer each. A renderer's own library is imported when it renders."""
+"""The files that a run leaves behind: one renderer each, imported when it is first asked for."""
 
 from collections.abc import Mapping
 
-from ci_evals.reports import html, json_report, junit, markdown
+from ci_evals.late import Late
 from ci_evals.reports.summary import Renderer
 
-RENDERERS: Mapping[str, Renderer] = {
-    "report.json": json_report.render,
-    "junit.xml": junit.render,
-    "summary.md": markdown.render,
-    "report.html": html.render,
-}
+RENDERERS: Mapping[str, Renderer] = Late(
+    "ci_evals.reports",
+    {
+        "report.json": "json_report:render",
+        "junit.xml": "junit:render",
+        "summary.md": "markdown:render",
+        "report.html": "html:render",
+    },
+)

@@ -3,15 +3,15 @@
 A page takes from them what fits: blocks come whole or not at all, the most important first.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from ci_evals.model import Variant
+from ci_evals.model import Result
 from ci_evals.report import Report
-from ci_evals.reports import figures, templates
 from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, roster_title, rosters
+from ci_evals.reports.figures import rate
 from ci_evals.reports.findings import (
+    JudgedCell,
     answer_text,
     counted_reasons,
     detail_text,
@@ -19,19 +19,15 @@ from ci_evals.reports.findings import (
     input_text,
     place_of,
 )
-from ci_evals.reports.markdown_text import Markdown, code, fence, finalize, plain, with_code
+from ci_evals.reports.markdown_text import Markdown, code, fence, fill, plain
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.verdict.comparison import Comparison
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _MAX_REASONS = 8
 _MAX_NAMES = 50
 _INPUT_CHARACTERS = 1000
 _ANSWER_CHARACTERS = 2000
-_HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
 
 Block = Callable[[ComparedCell], Markdown]
 
@@ -126,22 +122,37 @@ def _headline(cell: ComparedCell, comparison: Comparison | None, *, several: boo
 def _unfolding(report: Report, cell: ComparedCell, headline: Markdown) -> Markdown:
     results = failed_runs(report, cell.judged.cell)
     reasons = counted_reasons(results, _MAX_REASONS)
-    template = environment().get_template("summary_case.md.j2")
+    worse = cell.found is not None and cell.found.kind in ("regressed", "suspect")
+    why = fill("<br>{}", code(reasons[0])) if reasons and worse else Markdown()
     return Markdown(
-        template.render(
-            cell=cell.judged,
-            headline=headline,
-            why=reasons[0]
-            if reasons and cell.found is not None and cell.found.kind in ("regressed", "suspect")
-            else "",
-            place=place_of(cell.judged.case),
-            input=shortened(input_text(cell.judged.case), _INPUT_CHARACTERS),
-            reasons="\n".join(reasons),
-            run=results[0].run if results else None,
-            answer=shortened(answer_text(results[0]) or "(nothing)", _ANSWER_CHARACTERS) if results else "",
-            detail=detail_text(results[0]) if results else None,
+        "".join(
+            [
+                fill("<details>\n<summary>{}{}</summary>\n\n", headline, why),
+                *_asked(cell.judged),
+                *(_answered(results[0], reasons) if results else ()),
+                "\n</details>\n",
+            ]
         )
     )
+
+
+def _asked(judged: JudgedCell) -> Iterator[Markdown]:
+    if place := place_of(judged.case):
+        bar = "every run must pass" if judged.bar >= 1 else fill("at least {} must pass", rate(judged.bar))
+        yield fill("{}, {}\n", code(place), bar)
+    yield Markdown("\n")
+    if asked := shortened(input_text(judged.case), _INPUT_CHARACTERS):
+        yield fill("Asked:\n{}\n", fence(asked))
+    yield Markdown("\n")
+
+
+def _answered(result: Result, reasons: Sequence[str]) -> Iterator[Markdown]:
+    """Why a run failed, and what it answered and left behind."""
+    yield fill("Why it failed:\n{}\n\n", fence("\n".join(reasons)))
+    answer = shortened(answer_text(result) or "(nothing)", _ANSWER_CHARACTERS)
+    yield fill("Answer of run {}:\n{}\n", result.run, fence(answer))
+    if detail := detail_text(result):
+        yield fill("\nIt left behind:\n{}\n", fence(detail))
 
 
 def _rosters(lists: Sequence[Roster], room: Room) -> Section:
@@ -155,25 +166,3 @@ def _roster(roster: Roster) -> str:
     left_out = len(roster.names) - len(names)
     more = [f"… and {left_out:,} more"] if left_out else []
     return f"{roster.counted}: {', '.join([*names, *more])}"
-
-
-@cache
-def environment() -> "Environment":
-    """What the templates of Markdown pages are filled in with."""
-    made = templates.environment(finalize)
-    made.filters |= {
-        "code": code,
-        "fence": fence,
-        "headline": _HEADLINES.__getitem__,
-        "rate": figures.rate,
-        "score": figures.score,
-        "usd": figures.usd,
-        "place": place_of,
-        "with_code": with_code,
-        "between": figures.between,
-        "seconds": figures.seconds,
-        "with_interval": figures.rate_with_interval,
-        "number_of": figures.number_of,
-        "variant": lambda result: str(Variant(result.provider, result.prompt)),
-    }
-    return made

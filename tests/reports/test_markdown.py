@@ -10,7 +10,7 @@ from factories import grade_of, report_of
 
 from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import markdown
-from ci_evals.reports.markdown_text import code, fence, plain, with_code
+from ci_evals.reports.markdown_text import Markdown, code, fence, fill, plain, with_code
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
@@ -32,6 +32,11 @@ def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -
 def outside_of_code(text: str) -> str:
     """What GitHub reads as Markdown: fences and code are taken out."""
     return CODE.sub("CODE", FENCED.sub("FENCE", text))
+
+
+def test_every_value_goes_through_the_escaping() -> None:
+    assert fill("**{}** {} {}", "*a* <b>", 3, Markdown("*b*")) == "**&#42;a&#42; &#60;b&#62;** 3 *b*"
+    assert fill("{}", "{0} {") == "{0} {"
 
 
 def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None]) -> None:

@@ -13,7 +13,7 @@ from ci_evals.reports.markdown_text import finalize
 
 def test_a_checkout_has_its_templates_at_the_top() -> None:
     assert templates.folder() == Path(__file__).parents[2] / "templates"
-    assert (templates.folder() / "summary.md.j2").is_file()
+    assert (templates.folder() / "comment.md.j2").is_file()
 
 
 def test_a_wheel_has_its_templates_inside_the_package(tmp_path: Path) -> None:
