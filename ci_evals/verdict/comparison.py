@@ -197,16 +197,17 @@ def _test(counted: Counted, confirm_runs: int) -> _Tested:
 
 def _comparison(pair: Pair, found: _Finding) -> CellComparison:
     case, provider, prompt = pair.head.key
+    kind, head, base, p, adjusted_p = found
     return CellComparison(
         case=case,
         provider=provider,
         prompt=prompt,
-        kind=found.kind,
-        head=found.head,
-        base=found.base,
-        base_reports=pair.counted.past.pool.reports,
-        p=found.p,
-        adjusted_p=found.adjusted_p,
+        kind=kind,
+        head=head,
+        base=base,
+        base_reports=pair.counted.pool.reports,
+        p=p,
+        adjusted_p=adjusted_p,
         renamed_from=pair.renamed_from,
         critical=pair.head.critical,
     )
@@ -290,5 +291,5 @@ def _p_of_rest(column: _Column, found: Mapping[Counted, _Finding]) -> float:
 def _fall(cells: Counter[Counted]) -> Fall:
     alike: Counter[tuple[Tally, Series]] = Counter()
     for each, count in cells.items():
-        alike[each.planned, each.past.series] += count
+        alike[each.planned, each.series] += count
     return fall(alike)
