@@ -1,6 +1,8 @@
 """Case entries into cases: ids that are taken once, expectations of the case and of the suite."""
 
+import marshal
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ from ci_evals.graders.reward import Reward
 from ci_evals.graders.turn import OfTurn
 from ci_evals.model import Case, Expectation, SimulatedUser
 from ci_evals.suite import Templates
+
+_WITHOUT_REFERENCES = 2  # as a version of marshal: the same bytes for all that is equal
 
 
 class _Template(NamedTuple):
@@ -55,6 +59,7 @@ class CaseReader:
         self.expects_nothing = not defaults
         self.defaults = self._defaults(defaults, line)
         self.shared = tuple(default for default in self.defaults if isinstance(default, Expectation))
+        self.expected: dict[bytes, tuple[Expectation, ...]] = {}
         self.places: dict[str, str] = {}
         self.tags: set[str] = set()
         self.knows_tags = False
@@ -150,10 +155,20 @@ class CaseReader:
         if found.task and not any(isinstance(each.grader, Reward) for each in filled):
             filled = (REWARD, *filled)
         filled += turns
-        expected = filled + decode_expect(own, decoder, own_path, own_line, self.folder)
+        expected = filled + self._shared(own, decode_expect(own, decoder, own_path, own_line, self.folder))
         if entry.user and not any(isinstance(each.grader, GoalReached) for each in expected):
             expected = (Expectation("goal_reached", GoalReached()), *expected)
         return expected
+
+    def _shared(self, entries: Any, decoded: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        """The same object for all cases that expect the same, of which there may be thousands."""
+        if any(expectation.place for expectation in decoded):
+            return decoded
+        try:
+            written = marshal.dumps(plain(entries), _WITHOUT_REFERENCES)  # which tells 1 from true, as == does not
+        except ValueError:  # not all of it is text and numbers
+            return decoded
+        return self.expected.setdefault(blake2b(written, digest_size=16).digest(), decoded)
 
     def _turns(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
         """What is expected after the turns of a conversation."""
