@@ -1,6 +1,6 @@
 """Report against baseline, cell by cell and variant by variant: what got worse, and how sure that is. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -126,7 +126,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
             runs decide.
         alpha: the chance of a false alarm that is accepted, in (0, 1).
     """
-    variants = matched_variants([cell.key[1:] for cell in head], base.variants)
+    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
     pairs, rest = paired(head, base, variants)
     found = _findings(Counter([pair.counted for pair in pairs]), confirm_runs, alpha)
     return Comparison(
@@ -146,7 +146,7 @@ def usual(numbers: Iterable[int]) -> int:
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """The cells that are to be run again before anything is said of them."""
-    pairs, _ = paired(head, base, matched_variants([cell.key[1:] for cell in head], base.variants))
+    pairs, _ = paired(head, base, matched_variants((cell.key[1:] for cell in head), base.variants))
     suspicious = {counted for counted in {pair.counted for pair in pairs} if counted.suspicious}
     return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
 
@@ -236,9 +236,9 @@ def _variant_comparisons(
     confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
-    by_variant: dict[VariantKey, list[Pair]] = {}
+    by_variant: dict[VariantKey, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        by_variant.setdefault(pair.head.key[1:], []).append(pair)
+        by_variant[pair.head.key[1:]].append(pair)
     columns = {variant: _column(chosen) for variant, chosen in by_variant.items()}
     adjusted = holm([column.fall.p for column in columns.values()])
     rests = holm([_p_of_rest(column, found) for column in columns.values()])

@@ -82,7 +82,8 @@ def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) ->
 
 def _latency(medians: Sequence[tuple[float, float]], confidence: float) -> Difference | None:
     """Of the cells' medians in seconds; None where both sides come to 0 ms, of which a ratio would be noise."""
-    if all(fsum(side) < _LEAST_LATENCY_S * len(medians) for side in zip(*medians, strict=True)):
+    head, base = (fsum([median[side] for median in medians]) for side in (0, 1))
+    if max(head, base) < _LEAST_LATENCY_S * len(medians):
         return None
     return _difference(ratio_of_totals(medians, confidence))
 
