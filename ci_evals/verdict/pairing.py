@@ -156,8 +156,9 @@ def paired(
         elif counted.comparable:
             pairs.append(Pair(cell, found, counted, old_name))
         else:
-            both = {"head": cell.planned, "base": counted.base}
-            rest.append(_unpaired(cell.key, "not compared", **both, critical=cell.critical))
+            rest.append(
+                _unpaired(cell.key, "not compared", head=cell.planned, base=counted.base, critical=cell.critical)
+            )
     taken = {(old, *key[1:]) for key, old in old_names.items()}
     for key in gone:
         if key not in taken:
