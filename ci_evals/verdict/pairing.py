@@ -98,11 +98,6 @@ class Counted(Struct, frozen=True, eq=False):
         return Tally(self.pool.passed, self.pool.graded)
 
     @property
-    def comparable(self) -> bool:
-        """Whether both sides have graded runs."""
-        return bool(self.planned.graded and self.pool.graded)
-
-    @property
     def suspicious(self) -> bool:
         """Whether the planned runs are below the base beyond what is usual."""
         base = self.base
@@ -153,7 +148,7 @@ def paired(
         if found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
             last = Tally(*found.evidence[0][1:]) if found.evidence else NO_RUNS
             rest.append(_unpaired(cell.key, "edited", head=cell.planned, base=last, critical=cell.critical))
-        elif counted.comparable:
+        elif cell.planned.graded and counted.pool.graded:
             pairs.append(Pair(cell, found, counted, old_name))
         else:
             rest.append(
