@@ -56,10 +56,14 @@ class _Cell(Struct, frozen=True):
     comparison: CellComparisonEntry | None = None
 
     def __post_init__(self) -> None:
-        """Refuse counts that no run leaves behind."""
+        """Refuse what no run leaves behind: a decision is made of it."""
         tallies = [self.fresh, self.confirming, *(Tally(*counts) for _, *counts in self.history)]
         if any(not 0 <= tally.passed <= tally.graded for tally in tallies):
-            raise ValueError("impossible counts")
+            raise ValueError(f"the counts of the case {self.case!r} are impossible")
+        scores, cost, tokens, _ = self.figures
+        most = scores.runs * (1 + _ROUNDING)
+        if not all(map(_possible, (scores, cost, tokens))) or scores.total > most:
+            raise ValueError(f"the figures of the case {self.case!r} are impossible")
 
     @property
     def key(self) -> CellKey:
@@ -228,29 +232,12 @@ def read_report(path: Path) -> SavedReport:
     try:
         check_version(path, content)
         document = msgspec.json.decode(content, type=_Document)
-        _check_counts(document)
         return SavedReport(path, document)
     except ValueError as error:  # all that msgspec raises is one
         empty = "it is empty" if not content.strip() else f"damaged or cut off: {error}"
         raise StorageError(
             f"{path}: is no whole report of ci-evals ({empty}): fetch it again, or name another"
         ) from error
-
-
-def _check_counts(document: _Document) -> None:
-    """What a decision is made of must be possible."""
-    reports = len(document.history.reports)
-    for cell in document.cells:
-        counted = [cell.fresh, cell.confirming, *(Tally(*each[1:]) for each in cell.history)]
-        if any(not 0 <= each.passed <= each.graded for each in counted):
-            raise ValueError(f"the counts of the case {cell.case!r} are impossible")
-        figures = cell.figures
-        if not all(map(_possible, (figures.scores, figures.cost, figures.tokens))) or figures.scores.total > (
-            figures.scores.runs * (1 + _ROUNDING)
-        ):
-            raise ValueError(f"the figures of the case {cell.case!r} are impossible")
-        if any(not 0 <= place < reports for place, _, _ in cell.history):
-            raise ValueError(f"the history of the case {cell.case!r} is of a report that is not listed")
 
 
 def _possible(sums: Totals) -> bool:

@@ -1,5 +1,6 @@
 """Case entries into cases: ids that are taken once, expectations of the case and of the suite."""
 
+import marshal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from ci_evals.errors import Problem
 from ci_evals.graders.turn import OfTurn
 from ci_evals.model import Case, Expectation, SimulatedUser
 from ci_evals.suite import Templates
+
+_WITHOUT_REFERENCES = 2  # as a version of marshal: the same bytes for all that is equal
 
 
 class _Template(NamedTuple):
@@ -52,6 +55,7 @@ class CaseReader:
         self.expects_nothing = not defaults
         self.defaults = self._defaults(defaults, line)
         self.shared = tuple(default for default in self.defaults if isinstance(default, Expectation))
+        self.expected: dict[bytes, tuple[Expectation, ...]] = {}
         self.places: dict[str, str] = {}
         self.tags: set[str] = set()
         self.knows_tags = False
@@ -147,8 +151,20 @@ class CaseReader:
         if found.task:
             filled = _rewarded(filled)
         filled += turns
-        expected = filled + decode_expect(own, decoder, own_path, own_line, self.folder)
+        expected = filled + self._shared(own, decode_expect(own, decoder, own_path, own_line, self.folder))
         return _reaching_the_goal(expected) if entry.user else expected
+
+    def _shared(self, entries: Any, decoded: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+        """The same object for all cases that expect the same, of which there may be thousands."""
+        from hashlib import blake2b
+
+        if any(expectation.place for expectation in decoded):
+            return decoded
+        try:
+            written = marshal.dumps(plain(entries), _WITHOUT_REFERENCES)  # which tells 1 from true, as == does not
+        except ValueError:  # not all of it is text and numbers
+            return decoded
+        return self.expected.setdefault(blake2b(written, digest_size=16).digest(), decoded)
 
     def _turns(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
         """What is expected after the turns of a conversation."""

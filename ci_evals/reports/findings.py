@@ -101,7 +101,8 @@ def findings(summary: Summary) -> Findings:
     """The cells that did not simply pass, by what became of them."""
     by_outcome: dict[Outcome, list[JudgedCell]] = {"failed": [], "flaky": [], "errored": []}
     for cell in judged_cells(summary):
-        by_outcome.setdefault(cell.outcome, []).append(cell)
+        if (named := by_outcome.get(cell.outcome)) is not None:
+            named.append(cell)
     for outcome in ("failed", "flaky"):
         by_outcome[outcome].sort(key=_share)
     return Findings(tuple(by_outcome["failed"]), tuple(by_outcome["flaky"]), tuple(by_outcome["errored"]))

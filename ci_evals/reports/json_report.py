@@ -30,7 +30,7 @@ from ci_evals.rules import Gate
 from ci_evals.schema_text import schema_text
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict
-from ci_evals.verdict.head import head_cells, trend_point
+from ci_evals.verdict.head import stream_head_cells, trend_point
 from ci_evals.verdict.history import CellFigures, Tally, TrendPoint, carried
 
 REPORT = "report.json"
@@ -148,7 +148,8 @@ def _member(name: str, value: Any) -> bytes:
 def _cell_lines(summary: Summary) -> Iterator[bytes]:
     comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
     places = {ref.id: place for place, ref in enumerate(history_entry(summary).reports)}
-    for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
+    heads = stream_head_cells(summary.report, summary.gate)
+    for cell, head in zip(judged_cells(summary), heads, strict=True):
         handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()
         yield encode(
             SavedCellEntry(

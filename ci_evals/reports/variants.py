@@ -2,7 +2,8 @@
 
 import statistics
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from typing import NamedTuple
 
@@ -76,25 +77,26 @@ class VariantReport(NamedTuple):
 def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Every variant in the suite's order."""
     report = summary.report
-    tallies = [[report.counts((cell,)) for cell in report.cells_of(variant)] for variant in report.matrix.variants]
-    fewest = min((counts.graded for by_cell in tallies for counts in by_cell if counts.graded), default=0)
+    variants = report.matrix.variants
+    kinds = [Counter(report.counts((cell,)) for cell in report.cells_of(variant)) for variant in variants]
+    fewest = min((counts.graded for by_cell in kinds for counts in by_cell if counts.graded), default=0)
     draws = fewest if fewest > 1 and report.settled is None else None
     return tuple(
-        _variant_report(summary, variant, by_cell, draws)
-        for variant, by_cell in zip(report.matrix.variants, tallies, strict=True)
+        _variant_report(summary, variant, by_cell, draws) for variant, by_cell in zip(variants, kinds, strict=True)
     )
 
 
-def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts], draws: int | None) -> VariantReport:
+def _variant_report(summary: Summary, variant: Variant, by_cell: Counter[Counts], draws: int | None) -> VariantReport:
+    """One variant, from how many of its cells have the same counts."""
     report = summary.report
     cells = report.cells_of(variant)
     slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
     fair = report.settled is None
-    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell) if fair else None
+    rate = pass_rate((counts.passed, counts.graded) for counts in by_cell.elements()) if fair else None
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
     return VariantReport(
         variant=variant,
-        counts=Counts(*map(sum, zip(*by_cell, strict=True))) if by_cell else Counts(0, 0, 0, 0),
+        counts=report.counts(cells),
         pass_rate=float(rate.rate) if rate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
@@ -128,12 +130,13 @@ def _change(summary: Summary, variant: Variant) -> VariantChange | None:
 
 
 def _mean_over_cells(
-    chance: Callable[[int, int, int], float | None], by_cell: Iterable[Counts], draws: int | None
+    chance: Callable[[int, int, int], float | None], by_cell: Mapping[Counts, int], draws: int | None
 ) -> float | None:
     """The mean over graded cells of a chance that follows from `draws` runs of each."""
-    graded = (counts for counts in by_cell if counts.graded)
-    found = [] if draws is None else [chance(counts.passed, counts.graded, draws) for counts in graded]
-    known = [each for each in found if each is not None]
+    known: list[float] = []
+    for counts, count in by_cell.items():
+        if draws and counts.graded and (found := chance(counts.passed, counts.graded, draws)) is not None:
+            known += [found] * count
     return statistics.fmean(known) if known else None
 
 

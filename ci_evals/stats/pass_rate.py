@@ -94,11 +94,13 @@ def population_rate(cases: Iterable[Iterable[tuple[int, int]]]) -> PassRate | No
     The noise is that between cases, whose means are taken as a sample: `n_eff` is p·(1-p) over the variance of their
     mean, at least one for each case, at most the graded runs. None with fewer than `FEWEST_CASES` graded cases.
     """
-    graded = [cells for case in cases if (cells := [(k, n) for k, n in case if n])]
-    if len(graded) < FEWEST_CASES:
+    kinds = Counter(cells for case in cases if (cells := tuple([(k, n) for k, n in case if n])))
+    size, runs = kinds.total(), sum(n * count for cells, count in kinds.items() for _, n in cells)
+    if size < FEWEST_CASES:
         return None
-    size, runs = len(graded), sum(n for cells in graded for _, n in cells)
-    means = Counter(sum((Fraction(k, n) for k, n in cells), Fraction()) / len(cells) for cells in graded)
+    means: Counter[Fraction] = Counter()
+    for cells, count in kinds.items():
+        means[sum((Fraction(k, n) for k, n in cells), Fraction()) / len(cells)] += count
     rate = sum((mean * count for mean, count in means.items()), Fraction()) / size
     if rate in (0, 1):
         return PassRate(rate, size)

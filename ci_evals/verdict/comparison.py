@@ -1,6 +1,6 @@
 """Report against baseline, cell by cell and variant by variant: what got worse, and how sure that is. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -126,7 +126,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
             runs decide.
         alpha: the chance of a false alarm that is accepted, in (0, 1).
     """
-    variants = matched_variants([cell.key[1:] for cell in head], base.variants)
+    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
     pairs, rest = paired(head, base, variants)
     found = _findings(Counter([pair.counted for pair in pairs]), confirm_runs, alpha)
     return Comparison(
@@ -146,7 +146,7 @@ def usual(numbers: Iterable[int]) -> int:
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """The cells that are to be run again before anything is said of them."""
-    pairs, _ = paired(head, base, matched_variants([cell.key[1:] for cell in head], base.variants))
+    pairs, _ = paired(head, base, matched_variants((cell.key[1:] for cell in head), base.variants))
     suspicious = {counted for counted in {pair.counted for pair in pairs} if counted.suspicious}
     return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
 
@@ -197,16 +197,17 @@ def _test(counted: Counted, confirm_runs: int) -> _Tested:
 
 def _comparison(pair: Pair, found: _Finding) -> CellComparison:
     case, provider, prompt = pair.head.key
+    kind, head, base, p, adjusted_p = found
     return CellComparison(
         case=case,
         provider=provider,
         prompt=prompt,
-        kind=found.kind,
-        head=found.head,
-        base=found.base,
-        base_reports=pair.counted.past.pool.reports,
-        p=found.p,
-        adjusted_p=found.adjusted_p,
+        kind=kind,
+        head=head,
+        base=base,
+        base_reports=pair.counted.pool.reports,
+        p=p,
+        adjusted_p=adjusted_p,
         renamed_from=pair.renamed_from,
         critical=pair.head.critical,
     )
@@ -235,9 +236,9 @@ def _variant_comparisons(
     confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
-    by_variant: dict[VariantKey, list[Pair]] = {}
+    by_variant: dict[VariantKey, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        by_variant.setdefault(pair.head.key[1:], []).append(pair)
+        by_variant[pair.head.key[1:]].append(pair)
     columns = {variant: _column(chosen) for variant, chosen in by_variant.items()}
     adjusted = holm([column.fall.p for column in columns.values()])
     rests = holm([_p_of_rest(column, found) for column in columns.values()])
@@ -290,5 +291,5 @@ def _p_of_rest(column: _Column, found: Mapping[Counted, _Finding]) -> float:
 def _fall(cells: Counter[Counted]) -> Fall:
     alike: Counter[tuple[Tally, Series]] = Counter()
     for each, count in cells.items():
-        alike[each.planned, each.past.series] += count
+        alike[each.planned, each.series] += count
     return fall(alike)

@@ -73,16 +73,17 @@ def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[Sc
 def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) -> Difference | None:
     """Of what one run took on average, over the cells where both sides know it."""
     means = [
-        (total / runs, base_total / base_runs)
-        for (runs, total, _), (base_runs, base_total, _) in zip(head, base, strict=True)
-        if runs and base_runs
+        (mine.total / mine.runs, theirs.total / theirs.runs)
+        for mine, theirs in zip(head, base, strict=True)
+        if mine.runs and theirs.runs
     ]
     return _difference(ratio_of_totals(means, confidence))
 
 
 def _latency(medians: Sequence[tuple[float, float]], confidence: float) -> Difference | None:
     """Of the cells' medians in seconds; None where both sides come to 0 ms, of which a ratio would be noise."""
-    if all(fsum(side) < _LEAST_LATENCY_S * len(medians) for side in zip(*medians, strict=True)):
+    head, base = (fsum([median[side] for median in medians]) for side in (0, 1))
+    if max(head, base) < _LEAST_LATENCY_S * len(medians):
         return None
     return _difference(ratio_of_totals(medians, confidence))
 

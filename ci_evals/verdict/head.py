@@ -1,6 +1,6 @@
 """A report as the side that is compared with a baseline, and as one point of the trend."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
 from statistics import median
 
@@ -17,12 +17,32 @@ _GRADED = (STATUSES.index("passed"), STATUSES.index("failed"))
 
 def head_cells(report: Report, gate: Gate | None, *, everything: bool = False) -> list[HeadCell]:
     """Every cell of a report that has runs, in plan order; or `everything` that its suite has."""
+    return list(stream_head_cells(report, gate, everything=everything))
+
+
+def stream_head_cells(report: Report, gate: Gate | None, *, everything: bool = False) -> Iterator[HeadCell]:
+    """The same, none of which is made before it is asked for."""
     critical_tags = gate.critical_tags if gate else frozenset()
-    return [
-        _head_cell(report, cell, critical_tags)
-        for cell in range(len(report.matrix))
-        if everything or report.matrix.runs(cell)
-    ]
+    for cell in range(len(report.matrix)):
+        if everything or report.matrix.runs(cell):
+            yield _head_cell(report, cell, critical_tags)
+
+
+def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> HeadCell:
+    case = report.matrix.case(cell)
+    more, confirmed = NO_RUNS, False
+    if (confirmation := report.confirmation) is not None and confirmation.matrix.runs(cell):
+        more = Tally(*confirmation.fresh(cell))
+        confirmed = bool(more.graded) and not confirmation.counts((cell,)).missing
+    return HeadCell(
+        key=report.matrix.key(cell),
+        fingerprint=report.fingerprints[cell // len(report.matrix.variants)],
+        planned=Tally(*report.fresh(cell)),
+        confirming=more,
+        confirmed=confirmed,
+        critical=case.critical or not critical_tags.isdisjoint(case.tags),
+        figures=cell_figures(report, cell),
+    )
 
 
 def cell_figures(report: Report, cell: int) -> CellFigures:
@@ -47,23 +67,6 @@ def trend_point(report: Report) -> TrendPoint:
 
 def report_ref(report: Report) -> ReportRef:
     return ReportRef(report.id, report.started_at, report.suite.revision)
-
-
-def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> HeadCell:
-    case = report.matrix.case(cell)
-    more, confirmed = NO_RUNS, False
-    if (confirmation := report.confirmation) is not None and confirmation.matrix.runs(cell):
-        more = Tally(*confirmation.fresh(cell))
-        confirmed = bool(more.graded) and not confirmation.counts((cell,)).missing
-    return HeadCell(
-        key=report.matrix.key(cell),
-        fingerprint=report.fingerprints[cell // len(report.matrix.variants)],
-        planned=Tally(*report.fresh(cell)),
-        confirming=more,
-        confirmed=confirmed,
-        critical=case.critical or not critical_tags.isdisjoint(case.tags),
-        figures=cell_figures(report, cell),
-    )
 
 
 def fresh_rate(report: Report, variant: Variant) -> PassRate | None:

@@ -92,14 +92,9 @@ class BaseCell(Struct, frozen=True):
     figures: CellFigures = NO_FIGURES
 
     @property
-    def series(self) -> tuple[tuple[int, int], ...]:
-        """(passed, graded) of each report that graded runs of this cell, newest first."""
-        return tuple((passed, graded) for _, passed, graded in self.evidence if graded)
-
-    @property
     def pool(self) -> Pool:
         """The evidence that counts for this cell by itself."""
-        return pooled(self.series)
+        return pooled(series_of(self.evidence))
 
 
 class ReportRef(Struct, frozen=True, omit_defaults=True):
@@ -155,6 +150,11 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(dict.fromkeys((provider, prompt) for _, provider, prompt in self.cells))
 
 
+def series_of(evidence: Iterable[Evidence]) -> tuple[tuple[int, int], ...]:
+    """(passed, graded) of each report that graded runs of the cell, in the same order."""
+    return tuple([(passed, graded) for _, passed, graded in evidence if graded])
+
+
 @lru_cache(maxsize=65536)  # thousands of cells share a few patterns
 def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
     """Pool (passed, graded) of one cell, newest first, up to about `POOLED_RUNS` runs.
@@ -175,7 +175,7 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     """How `pooled` goes about the evidence of a cell, newest first, report by report."""
     steps: list[PoolStep] = []
     known = tuple(evidence)
-    older_passed, older = running_sums((each.passed, each.graded) for each in known)[-1]
+    older_passed, older = running_sums(tuple((each.passed, each.graded) for each in known))[-1]
     passed = graded = 0
     changed = False
     for each in known:
@@ -196,7 +196,8 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     return steps
 
 
-def running_sums(evidence: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+@lru_cache(maxsize=65536)
+def running_sums(evidence: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     """What none, one, two, … of the newest reports with graded runs add up to, until there are enough runs."""
     passed = graded = 0
     sums = [(0, 0)]
@@ -206,7 +207,7 @@ def running_sums(evidence: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         if more:
             passed, graded = passed + more_passed, graded + more
             sums.append((passed, graded))
-    return sums
+    return tuple(sums)
 
 
 def joined(reports: Sequence[Baseline]) -> Baseline:

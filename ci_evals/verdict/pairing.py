@@ -18,6 +18,7 @@ from ci_evals.verdict.history import (
     Pool,
     Tally,
     pooled,
+    series_of,
 )
 
 SUSPICION = 0.30
@@ -78,16 +79,10 @@ class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return self.case, self.provider, self.prompt
 
 
-class BaseRuns(Struct, frozen=True, eq=False):
-    """The graded runs of a base cell, report by report, newest first, and those of them that are pooled."""
-
-    series: tuple[tuple[int, int], ...]
-    pool: Pool
-
-
 class Counted(Struct, frozen=True, eq=False):
     """The runs that decide about one cell: its own, and those of the base.
 
+    `series` are the graded runs of the base cell, report by report, newest first, and `pool` those of them that count.
     Thousands of cells share a few hundred of these. One object stands for all that are equal: it is hashed by what it
     is, not by what it holds.
     """
@@ -95,11 +90,12 @@ class Counted(Struct, frozen=True, eq=False):
     planned: Tally
     confirming: Tally
     confirmed: bool
-    past: BaseRuns
+    series: tuple[tuple[int, int], ...]
+    pool: Pool
 
     @property
     def base(self) -> Tally:
-        return Tally(self.past.pool.passed, self.past.pool.graded)
+        return Tally(self.pool.passed, self.pool.graded)
 
     @property
     def suspicious(self) -> bool:
@@ -139,7 +135,7 @@ def paired(
     mine = _by_base_key(head, variants)
     gone = [key for key in base.cells if key not in mine]
     old_names = _renamed(mine, base, gone) if gone else {}
-    pasts, all_counted = _Pasts(), _AllCounted()
+    counted_once = _CountedOnce()
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
@@ -148,16 +144,16 @@ def paired(
         if found is None:
             rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))
             continue
-        past = pasts[found.evidence]
+        counted = counted_once[cell.planned, cell.confirming, cell.confirmed, found.evidence]
         if found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
             last = Tally(*found.evidence[0][1:]) if found.evidence else NO_RUNS
             rest.append(_unpaired(cell.key, "edited", head=cell.planned, base=last, critical=cell.critical))
-        elif not past.series or not cell.planned.graded:
-            both = {"head": cell.planned, "base": Tally(past.pool.passed, past.pool.graded)}
-            rest.append(_unpaired(cell.key, "not compared", **both, critical=cell.critical))
-        else:
-            counted = all_counted[cell.planned, cell.confirming, cell.confirmed, past]
+        elif cell.planned.graded and counted.pool.graded:
             pairs.append(Pair(cell, found, counted, old_name))
+        else:
+            rest.append(
+                _unpaired(cell.key, "not compared", head=cell.planned, base=counted.base, critical=cell.critical)
+            )
     taken = {(old, *key[1:]) for key, old in old_names.items()}
     for key in gone:
         if key not in taken:
@@ -166,20 +162,13 @@ def paired(
     return pairs, rest
 
 
-class _Pasts(dict[tuple[Evidence, ...], BaseRuns]):
-    """One object for all base cells with the same evidence."""
+class _CountedOnce(dict[tuple[Tally, Tally, bool, tuple[Evidence, ...]], Counted]):
+    """One object for all cells with the same runs on both sides."""
 
-    def __missing__(self, evidence: tuple[Evidence, ...]) -> BaseRuns:
-        series = BaseCell(None, evidence).series
-        self[evidence] = found = BaseRuns(series, pooled(series))
-        return found
-
-
-class _AllCounted(dict[tuple[Tally, Tally, bool, BaseRuns], Counted]):
-    """One object for all cells with the same runs."""
-
-    def __missing__(self, runs: tuple[Tally, Tally, bool, BaseRuns]) -> Counted:
-        self[runs] = found = Counted(*runs)
+    def __missing__(self, runs: tuple[Tally, Tally, bool, tuple[Evidence, ...]]) -> Counted:
+        planned, confirming, confirmed, evidence = runs
+        series = series_of(evidence)
+        self[runs] = found = Counted(planned, confirming, confirmed, series, pooled(series))
         return found
 
 

@@ -1,7 +1,10 @@
 """The parts of the matrix that are judged by themselves: the suite, variants, providers, tags, cases, metrics."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
+from itertools import groupby
 from math import ceil
 from typing import Literal, NamedTuple
 
@@ -54,7 +57,7 @@ class ScopeVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Scope(NamedTuple):
-    """A part of the matrix that is judged by itself; a `bar` of None asks for nothing."""
+    """A part of the matrix that is judged by itself, its cells in plan order; a `bar` of None asks for nothing."""
 
     kind: ScopeKind
     name: str
@@ -63,6 +66,7 @@ class Scope(NamedTuple):
     critical: bool = False
 
 
+@lru_cache  # thousands of cells share a few
 def tally(counts: Counts) -> Tally:
     return Tally(counts.passed, counts.graded)
 
@@ -151,16 +155,16 @@ def _suite_scope(report: Report, rules: Gate) -> Scope:
     everything = range(len(report.matrix))
     if has_bars(rules):
         return Scope("suite", report.suite.name, rules.min_pass_rate, everything)
-    rest = [row for row, case in enumerate(report.matrix.cases) if case.min_pass_rate is None]
+    rest = array("Q", (row for row, case in enumerate(report.matrix.cases) if case.min_pass_rate is None))
     if rest:
         return Scope("suite", report.suite.name, 1.0, _cells(report, rest))
     return Scope("suite", report.suite.name, None, everything)
 
 
-def _cells(report: Report, rows: Iterable[int]) -> list[int]:
+def _cells(report: Report, rows: Iterable[int]) -> Sequence[int]:
     """The cells of some cases on all their variants."""
     width = len(report.matrix.variants)
-    return [cell for row in rows for cell in range(row * width, (row + 1) * width)]
+    return array("Q", (cell for row in rows for cell in range(row * width, (row + 1) * width)))
 
 
 def _judge(scope: Scope, tallies: Sequence[Tally], report: Report, rules: Gate) -> ScopeVerdict:
@@ -177,7 +181,7 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: Report, rules: Gate) 
         rate=float(estimate.rate) if estimate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
-        cases=len({cell // len(report.matrix.variants) for cell in scope.cells}),
+        cases=sum(1 for _ in groupby(cell // len(report.matrix.variants) for cell in scope.cells)),
         graded=graded,
         failed=graded - sum(tally.passed for tally in chosen),
         runs_needed=_runs_needed(estimate, scope.bar, chosen, rules) if status == "borderline" else None,

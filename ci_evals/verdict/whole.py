@@ -55,11 +55,12 @@ def _pool(cells: Counter[Series]) -> Mapping[Series, tuple[int, int]]:
 
 def _disagree(mixed: Iterable[tuple[Sequence[tuple[int, int]], int]], age: int) -> bool:
     """Whether the `age` newest reports are unlike the older ones, from sums and how many cells have them."""
-    tables: Counter[Counts] = Counter()
+    tables: dict[Counts, int] = {}  # a Counter is slow where most are new
     for sums, count in mixed:
         passed, graded = sums[age] if age < len(sums) else sums[-1]
         all_passed, all_graded = sums[-1]
-        tables[all_passed - passed, all_graded - graded, passed, graded] += count
+        table = (all_passed - passed, all_graded - graded, passed, graded)
+        tables[table] = tables.get(table, 0) + count
     return stratified_two_sided(tables, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT
 
 

@@ -49,6 +49,15 @@ def test_cases_come_from_files_with_their_lines(project: Project, name: str, tex
     assert [case.expect[0].grader for case in cases] == [Contains(value="x")] * 2
 
 
+def test_cases_share_what_is_expected_where_it_is_the_same(project: Project) -> None:
+    one, true = ([{"equals": value}] for value in (1, True))
+    project.write("c.jsonl", line("a", expect=one) + line("b", expect=true) + line("c", expect=one))
+    first, other, again = (case.expect for case in read(project, "c.jsonl"))
+    assert again is first
+    values = [expect[0].grader.value for expect in (first, other)]  # type: ignore[attr-defined]
+    assert [repr(value) for value in values] == ["1", "True"]
+
+
 def test_inline_cases_and_files_keep_the_order_of_the_config(project: Project) -> None:
     project.write("b.jsonl", line("b1") + line("b2"))
     inline = {"input": "q", "expect": EXPECT}
