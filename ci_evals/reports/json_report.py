@@ -54,8 +54,8 @@ class SavedCellEntry(CellEntry, frozen=True, kw_only=True):
     history: tuple[tuple[int, int, int], ...]
 
 
-class ReportFacts(Struct, frozen=True, kw_only=True):
-    """report.json but for the results.
+class ReportDocument(Struct, frozen=True, kw_only=True):
+    """report.json as a whole. `results` are the lines of the journal in plan order, those of confirm runs last.
 
     `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
     not have changed. `history` is what the baseline handed on, `trend_point` what this report adds to it.
@@ -78,14 +78,6 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     totals: TotalsEntry
     variants: tuple[VariantEntry, ...]
     cells: tuple[SavedCellEntry, ...]
-
-
-class ReportDocument(ReportFacts, frozen=True, kw_only=True):
-    """report.json as a whole.
-
-    `results` are the lines of the journal in plan order, those of confirm runs last; see `ReportFacts` for the rest.
-    """
-
     results: tuple[Result, ...]
 
 
@@ -115,10 +107,10 @@ def schema() -> bytes:
     )
 
 
-def _facts(summary: Summary) -> ReportFacts:
+def _facts(summary: Summary) -> ReportDocument:
     """All but the cells and the results."""
     report = summary.report
-    return ReportFacts(
+    return ReportDocument(
         schema_version=SCHEMA_VERSION,
         id=report.id,
         suite=report.suite,
@@ -136,6 +128,7 @@ def _facts(summary: Summary) -> ReportFacts:
         totals=totals_entry(report),
         variants=variant_entries(summary),
         cells=(),
+        results=(),
     )
 
 
