@@ -171,7 +171,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
     size = 0
     separator = b""
     for line in lines:
-        chunk.append(line.rstrip())
+        chunk.append(line)
         size += len(line)
         if size >= CHUNK_BYTES:
             yield separator + b",\n".join(chunk)

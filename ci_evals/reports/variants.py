@@ -1,14 +1,11 @@
 """What a report says of each variant, as every format shows it."""
 
 import statistics
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isnan
 from typing import NamedTuple
 
-from ci_evals.columns import STATUSES
 from ci_evals.model import Variant
-from ci_evals.report import Counts, Figures, Report
+from ci_evals.report import Counts, Figures
 from ci_evals.reports.figures import UNKNOWN, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
@@ -88,7 +85,6 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
 def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts], draws: int | None) -> VariantReport:
     report = summary.report
     cells = report.cells_of(variant)
-    slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
     fair = report.settled is None
     rate = pass_rate((counts.passed, counts.graded) for counts in by_cell) if fair else None
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
@@ -98,10 +94,10 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts
         pass_rate=float(rate.rate) if rate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
-        mean_score=_mean_score(report, slots) if fair else None,
+        mean_score=report.mean_score(cells),
         figures=report.figures(cells),
         grader_means=report.grader_means(variant) if fair else {},
-        unpriced_runs=_unpriced_runs(report, slots),
+        unpriced_runs=report.unpriced_runs(cells),
         unknown_cost="recorded" if 0 < report.totals.graded <= report.columns.recorded else "unknown",
         draws=draws,
         pass_at_k=_mean_over_cells(pass_at_k, by_cell, draws),
@@ -135,13 +131,3 @@ def _mean_over_cells(
     found = [] if draws is None else [chance(counts.passed, counts.graded, draws) for counts in graded]
     known = [each for each in found if each is not None]
     return statistics.fmean(known) if known else None
-
-
-def _mean_score(report: Report, slots: Sequence[int]) -> float | None:
-    scores = array("d", (score for slot in slots if not isnan(score := report.columns.score[slot])))
-    return statistics.fmean(scores) if scores else None
-
-
-def _unpriced_runs(report: Report, slots: Sequence[int]) -> int:
-    graded = (STATUSES.index("passed"), STATUSES.index("failed"))
-    return sum(report.columns.status[slot] in graded and isnan(report.columns.cost_usd[slot]) for slot in slots)

@@ -98,7 +98,9 @@ def population_rate(cases: Iterable[Iterable[tuple[int, int]]]) -> PassRate | No
     if len(graded) < FEWEST_CASES:
         return None
     size, runs = len(graded), sum(n for cells in graded for _, n in cells)
-    means = Counter(sum((Fraction(k, n) for k, n in cells), Fraction()) / len(cells) for cells in graded)
+    means: Counter[Fraction] = Counter()
+    for alike, count in Counter(map(tuple, graded)).items():
+        means[sum((Fraction(k, n) for k, n in alike), Fraction()) / len(alike)] += count
     rate = sum((mean * count for mean, count in means.items()), Fraction()) / size
     if rate in (0, 1):
         return PassRate(rate, size)
