@@ -91,9 +91,8 @@ class Comment:
         else:
             facts.append(comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing")
             facts.append(shape(report))
-        totals = [each.figures() for each in (report, report.confirmation) if each is not None]
-        if any(each.priced_runs for each in totals):
-            facts.append(figures.usd(sum(each.cost_usd for each in totals)))
+        if (cost_usd := report.spent.total_usd) is not None:
+            facts.append(figures.usd(cost_usd))
         return write("footer", facts=facts, links=self._links._asdict(), version=__version__)
 
     # Sections, in the order of reading.

@@ -45,8 +45,8 @@ class TotalsEntry(CountsEntry, frozen=True):
     """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
 
     `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
-    than `budget.per_run` allows. `judging` is what models that judge took, which is part of no other figure; None if
-    none was asked.
+    than `budget.per_run` allows. `judging` is what models that judge took, None if none was asked. `cost_usd` is what
+    all calls of known price cost together, those of confirm runs and of judges included; None if there are none.
     """
 
     pass_rate: float | None
@@ -54,6 +54,7 @@ class TotalsEntry(CountsEntry, frozen=True):
     recorded: int
     budget_violations: int
     judging: JudgingEntry | None
+    cost_usd: float | None
 
 
 class ResumptionEntry(Struct, frozen=True):
@@ -192,16 +193,16 @@ def totals_entry(report: Report) -> TotalsEntry:
         match_rate=report.match_rate,
         recorded=report.columns.recorded,
         budget_violations=report.columns.budget_violations,
-        judging=_judging(report.columns.judging),
+        judging=_judging(report.judging),
+        cost_usd=report.spent.total_usd,
     )
 
 
 def _judging(judging: Judging) -> JudgingEntry | None:
     if not judging.calls:
         return None
-    priced = judging.calls - judging.unpriced
-    cost_usd = judging.cost_usd if priced else None
-    return JudgingEntry(judging.calls, cost_usd, priced, judging.input_tokens, judging.output_tokens)
+    tokens = judging.input_tokens, judging.output_tokens
+    return JudgingEntry(judging.calls, judging.known_cost_usd, judging.priced, *tokens)
 
 
 def resumption_entry(report: Report) -> ResumptionEntry | None:

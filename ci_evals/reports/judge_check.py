@@ -32,7 +32,7 @@ def render(table: Confusion, kappa: Estimate | None, unanswered: int, judging: J
     lines.append("")
     if unanswered:
         lines.append(f"{number_of(unanswered, 'answer')} got no verdict and count for nothing")
-    cost = usd(judging.cost_usd if judging.calls > judging.unpriced else None, "cost unknown")
+    cost = usd(judging.known_cost_usd, "cost unknown")
     return "\n".join([*lines, f"{number_of(judging.calls, 'call')} of the judge, {cost}", conclusion]) + "\n"
 
 
@@ -56,7 +56,7 @@ def render_json(
                 "kappa_upper": interval.upper if interval else None,
                 "unanswered": unanswered,
                 "calls": judging.calls,
-                "cost_usd": judging.cost_usd if judging.calls > judging.unpriced else None,
+                "cost_usd": judging.known_cost_usd,
                 "fit": fit,
             }
         )
