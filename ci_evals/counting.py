@@ -132,7 +132,8 @@ class Counted:
         """
         if self.settled is not None:
             return None
-        rates = [cell.counts.passed / cell.counts.graded for cell in self.cells if cell.counts.graded]
+        by_cell = (self.counts((cell,)) for cell in range(len(self.matrix)))
+        rates = [counts.passed / counts.graded for counts in by_cell if counts.graded]
         return statistics.fmean(rates) if rates else None
 
     @property
@@ -154,9 +155,11 @@ class Counted:
 
     def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
         """Those of some cells that have runs."""
+        cases, variants = self.matrix.cases, self.matrix.variants
         for cell in cells:
-            if self.matrix.runs(cell):
-                yield CellReport(cell, self.matrix.case(cell), self.matrix.variant(cell), self.counts((cell,)))
+            if (counts := self.counts((cell,))).planned:
+                row, column = divmod(cell, len(variants))
+                yield CellReport(cell, cases[row], variants[column], counts)
 
     def cells_of(self, variant: Variant) -> range:
         """The cells of one column of the matrix."""

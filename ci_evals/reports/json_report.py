@@ -34,7 +34,7 @@ from ci_evals.verdict.head import head_cells, trend_point
 from ci_evals.verdict.history import CellFigures, Tally, TrendPoint, carried
 
 REPORT = "report.json"
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 class SavedCellEntry(CellEntry, frozen=True, kw_only=True):

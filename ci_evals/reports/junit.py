@@ -77,8 +77,8 @@ def _lines(cases: "list[TestCase]") -> bytes:
 
     suite = TestSuite("", cases).build_xml_doc()
     ET.indent(suite, level=1)
-    text: bytes = ET.tostring(suite, encoding="utf-8")
-    return text[text.index(b"\n") + 1 : text.rindex(b"\n") + 1]
+    text = ET.tostring(suite, encoding="unicode")
+    return text[text.index("\n") + 1 : text.rindex("\n") + 1].encode()
 
 
 def _start_tag(element: ET.Element) -> bytes:
