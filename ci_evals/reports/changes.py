@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ci_evals.model import Variant
-from ci_evals.reports.findings import JudgedCell, findings, judged_cells
+from ci_evals.reports.findings import JudgedCell, failed_runs, findings, judged_cells, why
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.pairing import CellComparison, CellKind
@@ -67,6 +67,26 @@ def changes(summary: Summary) -> Changes:
         failing=tuple(each for each in below if not _was_failing(each)),
         still_failing=tuple(each for each in below if _was_failing(each)),
         flaky=tuple(flaky),
+    )
+
+
+class Told(NamedTuple):
+    """What is said of a cell: what became of it, whether its regression alone is red, and why its first run failed."""
+
+    finding: str
+    critical: bool
+    reason: str | None
+
+
+def told(summary: Summary, cell: ComparedCell) -> Told:
+    """In the same words everywhere; a reason is given where the cell is below its bar or worse than the baseline."""
+    judged, found = cell
+    regressed = found is not None and found.kind == "regressed"
+    failed = failed_runs(summary.report, judged.cell, 1) if regressed or cell.failing else ()
+    return Told(
+        finding_of(cell, summary.comparison),
+        critical=found is not None and regressed and found.critical,
+        reason=why(failed[0])[0] if failed else None,
     )
 
 

@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from ci_evals.model import Variant
-from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, rosters
+from ci_evals.reports.changes import ComparedCell, Roster, changes, rosters, told
 from ci_evals.reports.comment_diff import difference
 from ci_evals.reports.comment_text import write
-from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, judged_cells, place_of, why
+from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, judged_cells, place_of
 from ci_evals.reports.fitting import Entry, Section
 from ci_evals.reports.markdown_text import Markdown, code
 from ci_evals.reports.summary import Summary
@@ -88,15 +88,7 @@ class Cells:
         return Entry(write("bullet", **facts), full)
 
     def _facts(self, cell: ComparedCell) -> dict[str, Any]:
-        judged, found = cell
-        below = judged.outcome == "failed" or (found is not None and found.kind == "regressed")
-        failed = failed_runs(self._report, judged.cell, 1) if below else ()
-        return {
-            "name": self._name(judged, cell.renamed_from),
-            "finding": finding_of(cell, self._summary.comparison),
-            "critical": found is not None and found.kind == "regressed" and found.critical,
-            "reason": why(failed[0])[0] if failed else None,
-        }
+        return {"name": self._name(cell.judged, cell.renamed_from), **told(self._summary, cell)._asdict()}
 
     def _name(self, cell: JudgedCell, renamed_from: str | None) -> Markdown:
         was = f" (was {code(renamed_from)})" if renamed_from else ""
