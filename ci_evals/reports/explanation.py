@@ -9,7 +9,8 @@ from ci_evals.model import Grade, Result, RunError, Status, Variant
 from ci_evals.report import Report
 from ci_evals.reports.figures import seconds, usd
 from ci_evals.reports.findings import answer_text
-from ci_evals.reports.json_entries import SCHEMA_VERSION, encode
+from ci_evals.reports.json_entries import SCHEMA_VERSION
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code, fence, plain
 from ci_evals.reports.text import one_line, shortened, without_commands
 from ci_evals.verdict.history import ReportRef, Tally
@@ -143,7 +144,7 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
 def render_json(found: Sequence[Explanation]) -> str:
     """One line; see `ExplanationDocument`."""
     # A runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
-    return encode(ExplanationDocument(SCHEMA_VERSION, tuple(found))).replace(b"#", b"\\u0023").decode() + "\n"
+    return printed(ExplanationDocument(SCHEMA_VERSION, tuple(found)))
 
 
 def render_text(found: Sequence[Explanation]) -> str:

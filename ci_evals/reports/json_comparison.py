@@ -5,7 +5,9 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from ci_evals.report import SuiteInfo
-from ci_evals.reports.json_entries import SCHEMA_VERSION, ComparisonEntry, comparison_entry, encode
+from ci_evals.reports.comparison_entries import ComparisonEntry, comparison_entry
+from ci_evals.reports.json_entries import SCHEMA_VERSION
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict
@@ -46,4 +48,4 @@ def render_json(summary: Summary) -> str:
             if isinstance(found, Comparison)
         ),
     )
-    return encode(document).replace(b"#", b"\\u0023").decode() + "\n"  # a runner obeys `##[command]` anywhere in a line
+    return printed(document)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ci_evals.matrix import CellKey
 from ci_evals.model import Variant
 from ci_evals.report import Looks, Resumption, SuiteInfo
-from ci_evals.reports.json_entries import CellComparisonEntry, HistoryEntry
+from ci_evals.reports.comparison_entries import CellComparisonEntry, HistoryEntry
 from ci_evals.verdict.comparison import VariantComparison
 from ci_evals.verdict.gate import Verdict
 from ci_evals.verdict.history import NO_RUNS, ReportRef, Tally

@@ -8,23 +8,20 @@ from msgspec import Struct
 
 from ci_evals.model import Result
 from ci_evals.report import Looks, Report, SuiteInfo
+from ci_evals.reports.comparison_entries import ComparisonEntry, HistoryEntry, comparison_entry, history_entry
 from ci_evals.reports.findings import judged_cells
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
-    ComparisonEntry,
-    HistoryEntry,
     ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
-    comparison_entry,
-    encode,
-    history_entry,
     resumption_entry,
     totals_entry,
     variant_entries,
 )
+from ci_evals.reports.json_text import encode
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.schema_text import schema_text
