@@ -21,5 +21,5 @@ def test_a_lone_surrogate_becomes_a_question_mark() -> None:
 
 
 def test_reasons_of_judges_command_no_runner_either() -> None:
-    pairs = [Pair(EVIL, run, "a", "a", EVIL) for run in (1, 2)]
+    pairs = [Pair(EVIL, run, "first", "second", EVIL) for run in (1, 2)]
     assert "##[" not in pairwise.render_json(pairwise.Comparison("a", "b", preference(pairs)))
