@@ -1,6 +1,6 @@
 """Beside the baseline: which cells are worse, which may be, and which are only as bad as they were."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ci_evals.model import Variant
@@ -47,7 +47,7 @@ class Changes(NamedTuple):
 
 def changes(summary: Summary) -> Changes:
     """Sort the cells of a report; one that is worse, or may be, is in no other group."""
-    compared = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    compared = summary.compared
     known = compared.by_key if compared else {}
     keys = {cell.key: cell for cell in judged_cells(summary)} if compared else {}
 
@@ -107,6 +107,12 @@ class Roster(NamedTuple):
         """`3 cases edited`, `1 variant new`."""
         word = self.word.removesuffix(" variant")
         return f"{number_of(len(self.names), 'case' if word == self.word else 'variant')} {word}"
+
+    def shown(self, most: int, show: Callable[[str], str]) -> str:
+        """The first names: `a, old → new, … and 3 more`."""
+        names = [" → ".join(map(show, name)) for name in self.names[:most]]
+        left_out = len(self.names) - len(names)
+        return ", ".join([*names, *([f"… and {left_out:,} more"] if left_out else [])])
 
 
 def rosters(comparison: Comparison) -> list[Roster]:

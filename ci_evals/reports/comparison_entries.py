@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from ci_evals.reports.findings import JudgedCell
 from ci_evals.reports.summary import Summary
-from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
+from ci_evals.verdict.comparison import NoComparison, VariantComparison
 from ci_evals.verdict.history import TREND_POINTS, ReportRef, Tally, TrendPoint
 from ci_evals.verdict.pairing import KINDS, CellComparison, CellKind
 from ci_evals.verdict.sentences import baseline_sentence, cell_sentence, variant_sentence
@@ -61,8 +61,7 @@ class HistoryEntry(Struct, frozen=True):
 
 def history_entry(summary: Summary) -> HistoryEntry:
     """What the baseline hands on through this report."""
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
+    if (comparison := summary.compared) is None:
         return HistoryEntry((), ())
     own = summary.report.id
     reports = tuple(ref for ref in comparison.baseline.reports if ref.id != own)
@@ -105,11 +104,9 @@ def comparison_entry(summary: Summary) -> ComparisonEntry | None:
 
 def cell_comparison_entry(summary: Summary, cell: JudgedCell) -> CellComparisonEntry | None:
     """One cell beside its base; None without a comparison."""
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
-        return None
-    found = comparison.by_key.get(summary.report.matrix.key(cell.cell))
-    if found is None:
+    comparison = summary.compared
+    found = comparison.by_key.get(cell.key) if comparison else None
+    if comparison is None or found is None:
         return None
     return CellComparisonEntry(
         kind=found.kind,

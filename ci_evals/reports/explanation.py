@@ -143,7 +143,6 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
 
 def render_json(found: Sequence[Explanation]) -> str:
     """One line; see `ExplanationDocument`."""
-    # A runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
     return printed(ExplanationDocument(SCHEMA_VERSION, tuple(found)))
 
 

@@ -31,7 +31,6 @@ from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import VerdictStatus, scope_label
 
@@ -59,7 +58,7 @@ _WORST_FIRST: tuple[Outcome, ...] = ("failed", "errored", "flaky", "not run", "p
 
 def render(summary: Summary) -> Iterator[bytes]:
     """report.html, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
-    report, verdict, comparison = summary.report, summary.verdict, summary.comparison
+    report, verdict = summary.report, summary.verdict
     found = changes(summary)
     style = _style(len(report.matrix.variants))
     template = _environment().get_template("report.html.j2")
@@ -69,8 +68,8 @@ def render(summary: Summary) -> Iterator[bytes]:
         style=style,
         style_hash=b64encode(sha256(style.encode()).digest()).decode(),
         notes=(*notes(report), *comparison_notes(summary)),
-        base=comparison.baseline.name if isinstance(comparison, Comparison) else None,
-        changed=_changed(summary, found) if isinstance(comparison, Comparison) else (),
+        base=summary.base,
+        changed=_changed(summary, found),
         started=datetime.fromtimestamp(report.started_at, UTC),
         scopes=verdict.scopes if len(verdict.scopes) > 1 else (),
         variants=variant_reports(summary),
@@ -148,8 +147,7 @@ class _Cells:
         return chain(worse, self._ended("errored"), found.flaky, self._ended("not run", "passed"))
 
     def _ended(self, *outcomes: Outcome) -> Iterator[ComparedCell]:
-        comparison = self._summary.comparison
-        known = comparison.by_key if isinstance(comparison, Comparison) else {}
+        known = self._summary.compared.by_key if self._summary.compared else {}
         cells = (cell for cell in judged_cells(self._summary) if cell.outcome in outcomes)
         return (ComparedCell(cell, known.get(cell.key)) for cell in cells)
 
@@ -167,7 +165,7 @@ class _Shown(NamedTuple):
 def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Markup":
     from markupsafe import Markup
 
-    report, cell, comparison = summary.report, compared.judged, summary.comparison
+    report, cell = summary.report, compared.judged
     results, count = _results(report, cell)
     column = cell.cell % len(report.matrix.variants)
     return Markup(  # noqa: S704  the template escapes
@@ -178,12 +176,12 @@ def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Mark
             unfolded=unfolded,
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
             several_variants=len(report.matrix.variants) > 1,
-            finding=finding_of(compared, comparison),
+            finding=finding_of(compared, summary.comparison),
             was=compared.renamed_from,
             place=place_of(cell.case),
             input=shortened(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
-            base=comparison.baseline.name if isinstance(comparison, Comparison) else None,
+            base=summary.base,
             runs=[_shown(result) for result in results],
             left_out=count - len(results),
             max_grades=_MAX_GRADES,

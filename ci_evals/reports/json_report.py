@@ -25,7 +25,6 @@ from ci_evals.reports.json_text import encode
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.schema_text import schema_text
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict
 from ci_evals.verdict.head import head_cells, trend_point
 from ci_evals.verdict.history import CellFigures, Tally, TrendPoint, carried
@@ -136,7 +135,7 @@ def _member(name: str, value: Any) -> bytes:
 
 
 def _cell_lines(summary: Summary) -> Iterator[bytes]:
-    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    comparison = summary.compared
     places = {ref.id: place for place, ref in enumerate(history_entry(summary).reports)}
     for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
         handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()

@@ -14,9 +14,10 @@ def encode(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def printed(value: Any) -> str:
-    """One line of JSON for stdout.
+def printed(value: Any, *, indent: int | None = None) -> str:
+    """JSON for stdout: one line, or indented.
 
     A CI runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
     """
-    return encode(value).replace(b"#", b"\\u0023").decode() + "\n"
+    text = encode(value) if indent is None else msgspec.json.format(encode(value), indent=indent)
+    return text.replace(b"#", b"\\u0023").decode() + "\n"

@@ -25,7 +25,6 @@ from ci_evals.reports.findings import (
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.rules import blocking
 from ci_evals.verdict.sentences import cell_finding
 
@@ -144,9 +143,9 @@ def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name:
 
 def _compared(summary: Summary, cell: JudgedCell) -> str:
     """What the comparison found, if it found anything."""
-    comparison = summary.comparison
-    found = comparison.by_key.get(cell.key) if isinstance(comparison, Comparison) else None
-    if found is None or not isinstance(comparison, Comparison) or found.kind not in ("regressed", "suspect", "fixed"):
+    comparison = summary.compared
+    found = comparison.by_key.get(cell.key) if comparison else None
+    if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
         return ""
     word = {"regressed": "regressed: ", "fixed": "fixed: "}.get(found.kind, "")
     return _attribute(f"{word}{cell_finding(comparison, found)}")

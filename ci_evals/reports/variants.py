@@ -11,7 +11,6 @@ from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.stats.flips import pass_at_k, pass_hat_k
 from ci_evals.stats.pass_rate import pass_rate
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.sentences import rate_change, ratio_change
 
 
@@ -107,8 +106,7 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts
 
 
 def _change(summary: Summary, variant: Variant) -> VariantChange | None:
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
+    if (comparison := summary.compared) is None:
         return None
     key = variant.provider, variant.prompt
     found = next((each for each in comparison.variants if (each.provider, each.prompt) == key), None)
