@@ -201,5 +201,8 @@ def cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
         "tags": cell.case.tags,
         "file": cell.case.file,
         "line": cell.case.line,
-        **cell.counts._asdict(),
+        "passed": cell.counts.passed,
+        "failed": cell.counts.failed,
+        "errored": cell.counts.errored,
+        "planned": cell.counts.planned,
     }

@@ -89,7 +89,7 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Sequence[Counts
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
     return VariantReport(
         variant=variant,
-        counts=Counts(*map(sum, zip(*by_cell, strict=True))) if by_cell else Counts(0, 0, 0, 0),
+        counts=report.counts(cells),
         pass_rate=float(rate.rate) if rate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
