@@ -124,7 +124,7 @@ class Counted:
     def errored(self) -> int:
         return self.totals.errored
 
-    @property
+    @cached_property
     def pass_rate(self) -> float | None:
         """The mean over cells of their share of passed runs, as the gate sees it.
 
