@@ -43,7 +43,9 @@ def read_summary(path: Path, *, oldest: int = SCHEMA_VERSION) -> Summary:
         check_version(path, content)
         return json_summary.read(content, oldest=oldest)
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: is no report that this version of ci-evals wrote: {error}") from error
+        why = str(error) if content.strip() else "it is empty"
+        text = f"is no report that this version of ci-evals wrote ({why}): fetch it again, or name another"
+        raise StorageError(f"{path}: {text}") from error
 
 
 def with_answers(summary: Summary) -> Summary:
