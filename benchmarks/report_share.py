@@ -7,14 +7,12 @@ import time
 from pathlib import Path
 
 from ci_evals import conclusion, evaluate
-from ci_evals.reports.summary import Summary
-from ci_evals.verdict.gate import decide
 
 
 async def main(suite: Path) -> None:
     report = await evaluate(suite)
     run_s = time.process_time()
-    conclusion.write_reports(Summary(report, decide(report, None), None), suite.parent, ("json", "junit", "markdown"))
+    conclusion.write_reports(report.judged, suite.parent, ("json", "junit", "markdown"))
     print(json.dumps({"run_s": run_s, "reports_s": time.process_time() - run_s}))
 
 

@@ -50,7 +50,7 @@ class Columns:
             self.input_tokens[slot] = min(max(usage.input_tokens, 0), _MOST_TOKENS)
             self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
         if result.judging is not None:
-            self.judging = _sum(self.judging, result.judging)
+            self.judging += result.judging
         orders_judge = False
         for grade in result.grades:
             orders_judge |= grade.orders_judge
@@ -79,8 +79,3 @@ class Columns:
     def recorded(self) -> int:
         """How many runs were answered by a journal instead of the provider."""
         return self.repeated.count(1)
-
-
-def _sum(one: Judging, other: Judging) -> Judging:
-    pairs = ((name, getattr(one, name) + getattr(other, name)) for name in Judging.__struct_fields__)
-    return Judging(**dict(pairs))

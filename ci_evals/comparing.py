@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from ci_evals.rebuilt import rebuilt
+from ci_evals.recalled import read_summary
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.saved import read_baseline, read_report
@@ -30,7 +30,7 @@ def compared(base: Sequence[Path], head: Path, name: str | None = None) -> Summa
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
     """
     saved = read_report(head)
-    report, gate = rebuilt(head)
+    report, _, gate, *_ = read_summary(head, oldest=1)
     baseline = read_baseline(base, saved.suite.name, name, but=saved)
     found: Comparison | NoComparison
     if isinstance(baseline, Baseline):

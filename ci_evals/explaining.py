@@ -9,11 +9,12 @@ from typing import NamedTuple
 from ci_evals.comparing import ReportFormat, compared
 from ci_evals.errors import UsageError
 from ci_evals.matrix import CellKey
-from ci_evals.rebuilt import rebuilt
+from ci_evals.recalled import read_summary
 from ci_evals.report import Report
 from ci_evals.reports.explanation import (
     BaseEntry,
     Explanation,
+    RunEntry,
     Told,
     explained,
     render_json,
@@ -21,12 +22,9 @@ from ci_evals.reports.explanation import (
     render_text,
     run_entries,
 )
-from ci_evals.rules import Gate
-from ci_evals.saved import SavedReport, read_report, read_reports
-from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.history import Evidence, ReportRef, pool_steps
-from ci_evals.verdict.pairing import CellComparison
-from ci_evals.verdict.sentences import baseline_sentence, cell_sentence, step_sentence
+from ci_evals.verdict.sentences import baseline_sentence, cell_sentence, step_sentence, tested_sentence
 
 _MAX_NAMES = 10
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
@@ -56,12 +54,14 @@ def explanations(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list[
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
-    saved = read_report(head)
-    report, gate = rebuilt(head)
+    summary = compared(base, head) if base else read_summary(head, oldest=1)
+    report, comparison = summary.report, summary.comparison
     cells = _cells(wanted, report)
-    told = _against(base, head, saved) if base else partial(_recorded, saved)
-    alpha = saved.alpha or round(1 - (gate or Gate()).confidence, 12)
-    return [explained(report, cell, told(report.matrix.key(cell)), alpha) for cell in cells]
+    if not isinstance(comparison, Comparison):
+        reason = comparison.reason if comparison else _NOT_COMPARED
+        return [explained(report, cell, Told(reason)) for cell in cells]
+    told = partial(_told, comparison, baseline_sentence(comparison, report.started_at), _base_runs(comparison))
+    return [explained(report, cell, told(report.matrix.key(cell))) for cell in cells]
 
 
 def shown(found: Sequence[Explanation], output: ReportFormat) -> str:
@@ -93,48 +93,26 @@ def _unknown(noun: str, name: str, known: Sequence[str]) -> str:
     return f"unknown {noun} {name!r}: {hint}"
 
 
-def _recorded(saved: SavedReport, key: CellKey) -> Told:
-    """What the report has of its own comparison."""
-    found, sentence = saved.comparison_of(key)
-    if found is None:
-        return Told(saved.compared_with or _NOT_COMPARED, None, None)
-    refs = {ref.id: ref for ref in saved.earlier_reports}
-    return Told(saved.compared_with, found, sentence, _base_entries(saved.earlier(key), refs))
+def _base_runs(comparison: Comparison) -> Callable[[CellKey], tuple[RunEntry, ...]]:
+    """The runs of a cell of the baseline, where its newest report is at hand."""
+    if comparison.baseline.source is None:
+        return lambda _: ()
+    report = read_summary(Path(comparison.baseline.source), oldest=1).report
+    numbers = {report.matrix.key(cell.cell): cell.cell for cell in report.cells}
+    return lambda key: run_entries(report, numbers[key]) if key in numbers else ()
 
 
-def _against(base: Sequence[Path], head: Path, saved: SavedReport) -> Callable[[CellKey], Told]:
-    """What a comparison with other reports says."""
-    summary = compared(base, head)
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
-        reason = comparison.reason if isinstance(comparison, NoComparison) else _NOT_COMPARED
-        return lambda _: Told(reason, None, None)
-    refs = {ref.id: ref for ref in comparison.baseline.reports}
-    newest = next(each for each in read_reports(base) if each.own_id == comparison.baseline.reports[0].id)
-    base_report, _ = rebuilt(newest.path)
-    numbers = {base_report.matrix.key(cell.cell): cell.cell for cell in base_report.cells}
-    compared_with = baseline_sentence(comparison, saved.started_at)
-
-    def told(key: CellKey) -> Told:
-        found = comparison.by_key.get(key)
-        if found is None:
-            return Told(compared_with, None, None)
-        base_key = _base_key(found, comparison)
-        cell = comparison.baseline.cells.get(base_key)
-        runs = run_entries(base_report, numbers[base_key]) if base_key in numbers else ()
-        evidence = cell.evidence if cell else ()
-        return Told(compared_with, found, cell_sentence(comparison, found), _base_entries(evidence, refs), runs)
-
-    return told
-
-
-def _base_key(cell: CellComparison, comparison: Comparison) -> CellKey:
-    """What a cell is called on the base side."""
-    variant = cell.key[1:]
-    for each in comparison.variants:
-        if (each.provider, each.prompt) == variant:
-            variant = each.base_provider, each.base_prompt
-    return cell.renamed_from or cell.case, *variant
+def _told(
+    comparison: Comparison, compared_with: str, base_runs: Callable[[CellKey], tuple[RunEntry, ...]], key: CellKey
+) -> Told:
+    """What a comparison says of a cell."""
+    if (found := comparison.by_key.get(key)) is None:
+        return Told(compared_with)
+    base_key = (found.renamed_from or found.case, *comparison.base_variants.get(key[1:], key[1:]))
+    cell = comparison.baseline.cells.get(base_key)
+    entries = _base_entries(cell.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
+    sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
+    return Told(compared_with, found, sentence, test, entries, base_runs(base_key))
 
 
 def _base_entries(evidence: Iterable[Evidence], refs: Mapping[str, ReportRef]) -> tuple[BaseEntry, ...]:

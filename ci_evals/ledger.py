@@ -113,7 +113,7 @@ class Ledger:
             self._redactor.clean(describe(order)),
             self._shown(part.matrix),
             columns,
-            read=lambda slots: read_lines(order.journal, (columns.offset[slot] for slot in slots)),
+            read=lambda slots: read_lines(order.journal, map(columns.offset.__getitem__, slots)),
             decode=decode,
             started_at=started_at,
             duration_s=duration_s,

@@ -248,6 +248,19 @@ class Judging(Struct, frozen=True, omit_defaults=True):
     cost_usd: float = 0.0
     unpriced: int = 0
 
+    def __add__(self, other: "Judging") -> "Judging":
+        return Judging(*(getattr(self, name) + getattr(other, name) for name in Judging.__struct_fields__))
+
+    @property
+    def priced(self) -> int:
+        """The calls whose price is known."""
+        return self.calls - self.unpriced
+
+    @property
+    def known_cost_usd(self) -> float | None:
+        """What these cost; None when there are none."""
+        return self.cost_usd if self.priced else None
+
 
 class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one run; one line of the journal.

@@ -13,6 +13,7 @@ from ci_evals.matrix import CellKey
 from ci_evals.model import Result
 from ci_evals.reports import json_summary
 from ci_evals.reports.findings import answer_text
+from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
@@ -23,11 +24,15 @@ MOST_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
 
 
-def read_summary(path: Path) -> Summary:
+def read_summary(path: Path, *, oldest: int = SCHEMA_VERSION) -> Summary:
     """Read one report.json, or the one in a folder, back as what it was made from.
 
+    Args:
+        path: where it is.
+        oldest: the first schema version that will do; those of version 1 know of no comparison.
+
     Raises:
-        StorageError: there is none, it is damaged, or another version of ci-evals wrote it.
+        StorageError: there is none, it is damaged, or of an older version or a newer one.
     """
     path = path / REPORT if path.is_dir() else path
     try:
@@ -36,9 +41,11 @@ def read_summary(path: Path) -> Summary:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         check_version(path, content)
-        return json_summary.read(content)
+        return json_summary.read(content, oldest=oldest)
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: is no report that this version of ci-evals wrote: {error}") from error
+        why = str(error) if content.strip() else "it is empty"
+        text = f"is no report that this version of ci-evals wrote ({why}): fetch it again, or name another"
+        raise StorageError(f"{path}: {text}") from error
 
 
 def with_answers(summary: Summary) -> Summary:
@@ -46,9 +53,8 @@ def with_answers(summary: Summary) -> Summary:
     comparison = summary.comparison
     if not isinstance(comparison, Comparison) or comparison.baseline.source is None:
         return summary
-    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in comparison.variants}
     wanted = {
-        (cell.renamed_from or cell.case, *base.get(cell.key[1:], cell.key[1:])): cell.key
+        (cell.renamed_from or cell.case, *comparison.base_variants.get(cell.key[1:], cell.key[1:])): cell.key
         for cell in islice(comparison.of("regressed"), MOST_ANSWERS)
     }
     found = _answers(Path(comparison.baseline.source), wanted.keys()) if wanted else {}

@@ -12,7 +12,7 @@ from ci_evals.errors import StorageError
 from ci_evals.matrix import CellKey
 from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
-from ci_evals.reports.json_entries import SCHEMA_VERSION, CellComparisonEntry
+from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.text import one_line
 from ci_evals.verdict.comparison import NoComparison
@@ -28,7 +28,7 @@ from ci_evals.verdict.history import (
     TrendPoint,
     joined,
 )
-from ci_evals.verdict.pairing import CellComparison, HeadCell
+from ci_evals.verdict.pairing import HeadCell
 
 _ROUNDING = 1e-6
 
@@ -53,7 +53,6 @@ class _Cell(Struct, frozen=True):
     critical: bool = False
     figures: CellFigures = NO_FIGURES
     history: tuple[tuple[int, int, int], ...] = ()
-    comparison: CellComparisonEntry | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no run leaves behind: a decision is made of it."""
@@ -82,9 +81,6 @@ class _History(Struct, frozen=True):
 
 class _Confirmation(Struct, frozen=True):
     confirm_runs: int = 0
-    alpha: float | None = None
-    sentence: str | None = None
-    missing: str | None = None
 
 
 class _Document(Struct, frozen=True):
@@ -135,51 +131,6 @@ class SavedReport(NamedTuple):
     def confirm_runs(self) -> int:
         """How many further runs its suspects were given."""
         return self.document.comparison.confirm_runs if self.document.comparison else 0
-
-    @property
-    def alpha(self) -> float | None:
-        """The chance of a false alarm that its comparison accepted; None if it has none."""
-        return self.document.comparison.alpha if self.document.comparison else None
-
-    @property
-    def compared_with(self) -> str | None:
-        """What it was compared with, or why with nothing; None if nobody asked."""
-        found = self.document.comparison
-        return (found.sentence or found.missing) if found else None
-
-    def comparison_of(self, key: CellKey) -> tuple[CellComparison | None, str | None]:
-        """What its own comparison found of a cell, and its sentence; None without one."""
-        cell = self._cell(key)
-        found = cell.comparison if cell else None
-        if found is None:
-            return None, None
-        case, provider, prompt = key
-        compared = CellComparison(
-            case=case,
-            provider=provider,
-            prompt=prompt,
-            kind=found.kind,
-            head=found.head,
-            base=found.base,
-            p=found.p,
-            adjusted_p=found.adjusted_p,
-            renamed_from=found.renamed_from,
-        )
-        return compared, found.sentence
-
-    def earlier(self, key: CellKey) -> tuple[Evidence, ...]:
-        """What the reports before it had of a cell, newest first."""
-        reports, cell = self.document.history.reports, self._cell(key)
-        places = cell.history if cell else ()
-        return tuple(Evidence(reports[place].id, passed, graded) for place, passed, graded in places)
-
-    def _cell(self, key: CellKey) -> _Cell | None:
-        return next((cell for cell in self.document.cells if cell.key == key), None)
-
-    @property
-    def earlier_reports(self) -> tuple[ReportRef, ...]:
-        """The reports before it that it has evidence of, newest first."""
-        return self.document.history.reports
 
     @property
     def head(self) -> list[HeadCell]:

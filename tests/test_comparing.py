@@ -14,7 +14,7 @@ from ci_evals.comparing import compared, shown
 from ci_evals.errors import StorageError
 from ci_evals.explaining import Wanted, explanations
 from ci_evals.model import Variant
-from ci_evals.rebuilt import rebuilt
+from ci_evals.recalled import read_summary
 from ci_evals.report import Report
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import summarize
@@ -55,7 +55,7 @@ def test_a_report_is_rebuilt_as_it_was(tmp_path: Path) -> None:
         cases={"a": {"tags": ("vital",), "critical": True}, "b": {"min_pass_rate": 0.2}},
         interrupted="SIGTERM",
     )
-    again, gate = rebuilt(saved(tmp_path, "report.json", head, base))
+    again, _, gate, *_ = read_summary(saved(tmp_path, "report.json", head, base))
     assert gate == GATE
     assert again.id == head.id
     assert again.summary() == head.summary()

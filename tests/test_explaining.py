@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
-from ci_evals.errors import UsageError
+from ci_evals.errors import StorageError, UsageError
 from ci_evals.explaining import Wanted, explanations, shown
 from ci_evals.model import Variant
 from ci_evals.report import Report
@@ -18,6 +18,7 @@ from ci_evals.verdict.sentences import step_sentence
 
 TWO = (Variant("gpt", "short"), Variant("haiku", "short"))
 DAY_S = 86_400
+VERSION_1 = Path(__file__).parent / "data" / "report-version-1.json"
 
 
 def saved(path: Path, report: Report, *bases: Report) -> Path:
@@ -99,6 +100,27 @@ def test_the_steps_are_those_of_the_pool(evidence: list[tuple[int, int]]) -> Non
     taken = [step.evidence for step in steps if step.outcome == "pooled"]
     assert pooled(tuple(evidence)) == (sum(e.passed for e in taken), sum(e.graded for e in taken), len(taken))
     assert len(steps) == len(evidence)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty"),
+        (b'{"schema_version": 2, "su', "truncated"),
+        (b'{"schema_version": 2}', "required field"),
+        (b'{"schema_version": 99}', "upgrade ci-evals"),
+    ],
+)
+def test_what_is_no_report_is_said(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(StorageError, match=words):
+        explanations(Wanted("a"), tmp_path)
+
+
+def test_a_report_of_version_1_is_explained_by_its_runs() -> None:
+    (found,) = explanations(Wanted("refund", "agent"), VERSION_1)
+    assert found.sentence == "3 of 5 here"
+    assert [run.run for run in found.runs] == [1, 2, 3, 4, 5]
 
 
 def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None:

@@ -14,12 +14,10 @@ from ci_evals.github.commands import command
 from ci_evals.github.context import read_context
 from ci_evals.github.outputs import append_summary, write_outputs
 from ci_evals.redaction import Redactor
-from ci_evals.report import Report
 from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.markdown import pieces
 from ci_evals.reports.summary import Summary
 from ci_evals.suite import Suite
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import FailOn
 from ci_evals.verdict.scopes import STATUS_WORDS
 from ci_evals.world import in_actions
@@ -171,18 +169,12 @@ def job_in(environ: Mapping[str, str], suite: Suite, posting: Posting, stream: T
 
 def outputs(summary: Summary, out: Path) -> dict[str, str]:
     """What later steps may ask for. What is not known is empty."""
-    report, comparison = summary.report, summary.comparison
+    report = summary.report
     path = out / REPORT
     return {
         "verdict": summary.verdict.status,
         "pass-rate": "" if report.pass_rate is None else f"{report.pass_rate:.4f}",
-        "regressions": str(comparison.counts.get("regressed", 0)) if isinstance(comparison, Comparison) else "",
-        "cost-usd": _cost_usd(report),
+        "regressions": str(summary.compared.counts.get("regressed", 0)) if summary.compared else "",
+        "cost-usd": "" if (cost_usd := report.spent.total_usd) is None else f"{cost_usd:.6f}",
         "report-path": str(path if path.is_file() else out),
     }
-
-
-def _cost_usd(report: Report) -> str:
-    """What all calls cost, those that confirmed suspects too; empty where no price is known."""
-    figures = [each.figures() for each in (report, report.confirmation) if each is not None]
-    return f"{sum(each.cost_usd for each in figures):.6f}" if any(each.priced_runs for each in figures) else ""

@@ -2,11 +2,9 @@
 
 import functools
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-import msgspec
 
 from ci_evals import report as counted
 from ci_evals.columns import Columns
@@ -14,11 +12,9 @@ from ci_evals.engine.journal import decode
 from ci_evals.errors import StorageError
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant
-from ci_evals.report import CellReport, Counts
-from ci_evals.reports import diff_table, json_report
+from ci_evals.reports import diff_table, json_report, json_summary
 from ci_evals.reports.figures import number_of, rate
-from ci_evals.reports.findings import bar_of, input_text
-from ci_evals.reports.json_entries import CellEntry
+from ci_evals.reports.findings import input_text
 from ci_evals.reports.leaderboard import Standing, ranked
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
@@ -136,13 +132,13 @@ class Report(counted.Report):
         path = Path(path)
         path = path / "report.json" if path.is_dir() else path
         try:
-            document = msgspec.json.decode(path.read_bytes(), type=json_report.ReportDocument)
+            summary = json_summary.read(path.read_bytes())
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
-        report = cls.of(_from(document), document.gate)
-        report.__dict__["verdict"] = document.verdict
+        report = cls.of(summary.report, summary.gate, summary.comparison)
+        report.__dict__["verdict"] = summary.verdict
         return report
 
     def diff(self, other: "Report | Path | str") -> Comparison:
@@ -225,54 +221,4 @@ def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> cou
         fingerprint_of=lambda row: prints[cases[row].id],
         looks=report.looks,
         settled=report.settled,
-    )
-
-
-def _case(entry: CellEntry, gate: Gate | None) -> Case:
-    """What a cell's entry says of its case; a bar that the gate does not explain is the case's own."""
-    case = Case(id=entry.case, tags=entry.tags, runs=entry.planned, file=entry.file, line=entry.line)
-    cell = CellReport(0, case, Variant(entry.provider, entry.prompt), Counts(0, 0, 0, 0))
-    return case if bar_of(cell, gate) == entry.bar else msgspec.structs.replace(case, min_pass_rate=entry.bar)
-
-
-def _from(document: json_report.ReportDocument) -> counted.Report:
-    """A report as `report.json` has it, held in memory."""
-    cases: dict[str, Case] = {}
-    for entry in document.cells:
-        cases.setdefault(entry.case, _case(entry, document.gate))
-    variants = tuple(Variant(entry.provider, entry.prompt) for entry in document.variants)
-    order = list(cases)
-    prints = {entry.case: entry.fingerprint for entry in document.cells}
-    numbers = {
-        (case, variant): row * len(variants) + column
-        for row, case in enumerate(order)
-        for column, variant in enumerate(variants)
-    }
-    only = {numbers[entry.case, Variant(entry.provider, entry.prompt)] for entry in document.cells}
-    matrix = Matrix(tuple(cases.values()), variants, document.suite.runs, only=only)
-    columns = Columns(matrix.total)
-    lines: dict[int, bytes] = {}
-    for result in document.results:
-        cell = numbers[result.case, Variant(result.provider, result.prompt)]
-        if result.run > matrix.runs(cell):
-            continue  # a confirm run: the verdict has taken it into account
-        slot = matrix.first_slots[cell] + result.run - 1
-        columns.record(slot, result, offset=slot)
-        lines[slot] = msgspec.json.encode(result)
-
-    def read(slots: Iterable[int]) -> Iterator[bytes]:
-        return (lines[slot] for slot in slots)
-
-    return counted.Report(
-        document.suite,
-        matrix,
-        columns,
-        read=read,
-        decode=decode,
-        started_at=document.started_at,
-        duration_s=document.duration_s,
-        interrupted=document.interrupted,
-        fingerprint_of=lambda row: prints[order[row]],
-        looks=document.looks,
-        settled=document.settled,
     )

@@ -1,10 +1,10 @@
 """Beside the baseline: which cells are worse, which may be, and which are only as bad as they were."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ci_evals.model import Variant
-from ci_evals.reports.findings import JudgedCell, findings, judged_cells
+from ci_evals.reports.findings import JudgedCell, failed_runs, findings, judged_cells, why
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.pairing import CellComparison, CellKind
@@ -47,7 +47,7 @@ class Changes(NamedTuple):
 
 def changes(summary: Summary) -> Changes:
     """Sort the cells of a report; one that is worse, or may be, is in no other group."""
-    compared = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    compared = summary.compared
     known = compared.by_key if compared else {}
     keys = {cell.key: cell for cell in judged_cells(summary)} if compared else {}
 
@@ -70,6 +70,26 @@ def changes(summary: Summary) -> Changes:
     )
 
 
+class Told(NamedTuple):
+    """What is said of a cell: what became of it, whether its regression alone is red, and why its first run failed."""
+
+    finding: str
+    critical: bool
+    reason: str | None
+
+
+def told(summary: Summary, cell: ComparedCell) -> Told:
+    """In the same words everywhere; a reason is given where the cell is below its bar or worse than the baseline."""
+    judged, found = cell
+    regressed = found is not None and found.kind == "regressed"
+    failed = failed_runs(summary.report, judged.cell, 1) if regressed or cell.failing else ()
+    return Told(
+        finding_of(cell, summary.comparison),
+        critical=found is not None and regressed and found.critical,
+        reason=why(failed[0])[0] if failed else None,
+    )
+
+
 def _was_failing(cell: ComparedCell) -> bool:
     """Whether the base was below the bar too, on the same question."""
     found = cell.found
@@ -87,6 +107,12 @@ class Roster(NamedTuple):
         """`3 cases edited`, `1 variant new`."""
         word = self.word.removesuffix(" variant")
         return f"{number_of(len(self.names), 'case' if word == self.word else 'variant')} {word}"
+
+    def shown(self, most: int, show: Callable[[str], str]) -> str:
+        """The first names: `a, old → new, … and 3 more`."""
+        names = [" → ".join(map(show, name)) for name in self.names[:most]]
+        left_out = len(self.names) - len(names)
+        return ", ".join([*names, *([f"… and {left_out:,} more"] if left_out else [])])
 
 
 def rosters(comparison: Comparison) -> list[Roster]:

@@ -1,8 +1,8 @@
 """A suite's section of the comment on a pull request: verdict first, then what got worse and why, the rest folded."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ci_evals import __version__
 from ci_evals.report import Report
@@ -11,7 +11,7 @@ from ci_evals.reports.comment_cells import MOST_ENTRIES, Cells, folded, on
 from ci_evals.reports.comment_text import write
 from ci_evals.reports.findings import MAX_CASES_OF_ERROR, ErrorGroup, error_groups
 from ci_evals.reports.fitting import Document, Entry, Section
-from ci_evals.reports.markdown_text import Markdown, code, plain, with_code
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, plain, with_code
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.trend import base_name, trends
@@ -21,8 +21,6 @@ from ci_evals.verdict.power import detectable_sentence
 from ci_evals.verdict.scopes import ScopeVerdict, scope_label
 from ci_evals.verdict.sentences import baseline_sentence
 from ci_evals.verdict.words import number_of
-
-HEADLINES: Final = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
 
 _MOST_ROWS = 20
 _REASON_CHARACTERS = (1000, 300, 100, 30)
@@ -63,6 +61,10 @@ class Comment:
         sections = [section for section in self._sections() if section.entries]
         return Document(head, sections, self._footer(), (*shortest, f"### {HEADLINES[self._summary.verdict.status]}"))
 
+    @cached_property
+    def _variants(self) -> Sequence[VariantReport]:
+        return variant_reports(self._summary)
+
     # Head and foot.
 
     def _head(self) -> str:
@@ -91,9 +93,8 @@ class Comment:
         else:
             facts.append(comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing")
             facts.append(shape(report))
-        totals = [each.figures() for each in (report, report.confirmation) if each is not None]
-        if any(each.priced_runs for each in totals):
-            facts.append(figures.usd(sum(each.cost_usd for each in totals)))
+        if (cost_usd := report.spent.total_usd) is not None:
+            facts.append(figures.usd(cost_usd))
         return write("footer", facts=facts, links=self._links._asdict(), version=__version__)
 
     # Sections, in the order of reading.
@@ -109,9 +110,7 @@ class Comment:
         yield self._trend()
 
     def _table(self) -> Section:
-        comparison = self._summary.comparison
-        base = comparison.baseline.name if isinstance(comparison, Comparison) else None
-        variants = variant_reports(self._summary)
+        base, variants = self._summary.base, self._variants
         rows = [
             Entry(write("row", variant=each, base=base, was_s=self._p95_before(each))) for each in variants[:_MOST_ROWS]
         ]
@@ -120,8 +119,8 @@ class Comment:
 
     def _p95_before(self, variant: VariantReport) -> float | None:
         """The baseline's 95th percentile, if it is over the same cases."""
-        comparison = self._summary.comparison
-        if not isinstance(comparison, Comparison) or not comparison.baseline.trend:
+        comparison = self._summary.compared
+        if comparison is None or not comparison.baseline.trend:
             return None
         newest, key = comparison.baseline.trend[0], base_name(comparison, variant.variant)
         if newest.cases != self._report.cases_fingerprint or newest.report.id != comparison.baseline.reports[0].id:
@@ -165,13 +164,11 @@ class Comment:
         return write("errors", group=group, on=on(self._summary, group.variant), most=MAX_CASES_OF_ERROR)
 
     def _trend(self) -> Section:
-        comparison = self._summary.comparison
-        if not isinstance(comparison, Comparison):
-            return Section("trend", "", (), 0, 11)
-        name, variants = comparison.baseline.name, variant_reports(self._summary)[:_MOST_ROWS]
         entries = [
-            Entry(write("trend", trend=trend, variant=each, on=on(self._summary, each.variant), base=name))
-            for each, trend in trends(comparison, variants)
+            Entry(
+                write("trend", trend=trend, variant=each, on=on(self._summary, each.variant), base=self._summary.base)
+            )
+            for each, trend in trends(self._summary.compared, self._variants[:_MOST_ROWS])
         ]
         return Section("trend", "", entries, len(entries), 11, separator="<br>", more="")
 

@@ -5,16 +5,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from ci_evals.model import Variant
-from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, rosters
+from ci_evals.reports.changes import ComparedCell, changes, rosters, told
 from ci_evals.reports.comment_diff import difference
 from ci_evals.reports.comment_text import write
-from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, judged_cells, place_of, why
+from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, judged_cells, place_of
 from ci_evals.reports.fitting import Entry, Section
 from ci_evals.reports.markdown_text import Markdown, code
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.stats.flips import suite_flip_rate
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.words import percent
 
 MOST_ENTRIES: Final = 200  # of a section: more than that have no room anyway
@@ -82,43 +81,25 @@ class Cells:
         (first,) = failed
         before = self._summary.before.get(cell.judged.key)
         answers = difference(before, shortened(answer_text(first) or "(nothing)", _ANSWER_CHARACTERS))
-        base = None if before is None else self._base_name
+        base = None if before is None else self._summary.base
         place = place_of(cell.judged.case)
         full = write("unfolding", **facts, answers=answers, place=place, run=first.run, base=base)
         return Entry(write("bullet", **facts), full)
 
     def _facts(self, cell: ComparedCell) -> dict[str, Any]:
-        judged, found = cell
-        below = judged.outcome == "failed" or (found is not None and found.kind == "regressed")
-        failed = failed_runs(self._report, judged.cell, 1) if below else ()
-        return {
-            "name": self._name(judged, cell.renamed_from),
-            "finding": finding_of(cell, self._summary.comparison),
-            "critical": found is not None and found.kind == "regressed" and found.critical,
-            "reason": why(failed[0])[0] if failed else None,
-        }
+        return {"name": self._name(cell.judged, cell.renamed_from), **told(self._summary, cell)._asdict()}
 
     def _name(self, cell: JudgedCell, renamed_from: str | None) -> Markdown:
         was = f" (was {code(renamed_from)})" if renamed_from else ""
         return Markdown(f"{code(cell.case.id)}{on(self._summary, cell.variant)}{was}")
 
-    @property
-    def _base_name(self) -> str:
-        comparison = self._summary.comparison
-        return comparison.baseline.name if isinstance(comparison, Comparison) else ""
-
     def _changed(self) -> Section:
-        comparison = self._summary.comparison
-        lists = rosters(comparison) if isinstance(comparison, Comparison) else []
-        entries = [Entry(f"- {roster.counted}", f"- {roster.counted}: {_names(roster)}") for roster in lists]
+        lists = rosters(self._summary.compared) if self._summary.compared else []
+        entries = [
+            Entry(f"- {roster.counted}", f"- {roster.counted}: {roster.shown(_MOST_NAMES, code)}") for roster in lists
+        ]
         title = ", ".join(roster.counted for roster in lists)
         return folded(title, "list of changed cases", 9, entries, len(entries))
-
-
-def _names(roster: Roster) -> str:
-    names = [" → ".join(map(code, name)) for name in roster.names[:_MOST_NAMES]]
-    left_out = len(roster.names) - len(names)
-    return ", ".join([*names, *([f"… and {left_out} more"] if left_out else [])])
 
 
 def on(summary: Summary, variant: Variant) -> Markdown:

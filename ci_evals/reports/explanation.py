@@ -9,12 +9,13 @@ from ci_evals.model import Grade, Result, RunError, Status, Variant
 from ci_evals.report import Report
 from ci_evals.reports.figures import seconds, usd
 from ci_evals.reports.findings import answer_text
-from ci_evals.reports.json_entries import SCHEMA_VERSION, encode
+from ci_evals.reports.json_entries import SCHEMA_VERSION
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code, fence, plain
 from ci_evals.reports.text import one_line, shortened, without_commands
 from ci_evals.verdict.history import ReportRef, Tally
 from ci_evals.verdict.pairing import CellComparison, CellKind
-from ci_evals.verdict.sentences import of_runs, tested_sentence
+from ci_evals.verdict.sentences import of_runs
 from ci_evals.verdict.words import duration, number_of
 
 _OUTPUT_CHARACTERS = 2000
@@ -74,9 +75,10 @@ class Explanation(Struct, frozen=True, kw_only=True):
 class Told(NamedTuple):
     """What a comparison says of a cell: with what it was compared, what was found, in words, from which evidence."""
 
-    compared_with: str | None
-    found: CellComparison | None
-    sentence: str | None
+    compared_with: str
+    found: CellComparison | None = None
+    sentence: str | None = None
+    test: str | None = None
     base: tuple[BaseEntry, ...] = ()
     base_runs: tuple[RunEntry, ...] = ()
 
@@ -88,7 +90,7 @@ class ExplanationDocument(Struct, frozen=True):
     cells: tuple[Explanation, ...]
 
 
-def explained(report: Report, cell: int, told: Told, alpha: float) -> Explanation:
+def explained(report: Report, cell: int, told: Told) -> Explanation:
     """Put together what is known of one cell of a report."""
     case, found = report.matrix.case(cell), told.found
     provider, prompt = report.matrix.key(cell)[1:]
@@ -103,7 +105,7 @@ def explained(report: Report, cell: int, told: Told, alpha: float) -> Explanatio
         compared_with=told.compared_with,
         kind=found.kind if found else None,
         sentence=told.sentence or f"{of_runs(planned)} here",
-        test=tested_sentence(found, alpha) if found else None,
+        test=told.test,
         head=found.head if found else planned,
         base=found.base if found else None,
         p=found.p if found else None,
@@ -141,8 +143,7 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
 
 def render_json(found: Sequence[Explanation]) -> str:
     """One line; see `ExplanationDocument`."""
-    # A runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
-    return encode(ExplanationDocument(SCHEMA_VERSION, tuple(found))).replace(b"#", b"\\u0023").decode() + "\n"
+    return printed(ExplanationDocument(SCHEMA_VERSION, tuple(found)))
 
 
 def render_text(found: Sequence[Explanation]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ci_evals.model import Result
 from ci_evals.report import Report
 from ci_evals.reports import figures, templates
+from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, told
 from ci_evals.reports.findings import (
     MAX_CASES_OF_ERROR,
     JudgedCell,
@@ -18,7 +19,7 @@ from ci_evals.reports.findings import (
     answer_text,
     detail_text,
     error_groups,
-    findings,
+    failed_runs,
     input_text,
     judged_cells,
     over_budget,
@@ -26,12 +27,12 @@ from ci_evals.reports.findings import (
     results_of,
     why,
 )
-from ci_evals.reports.notes import notes
+from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
 from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import scope_label
+from ci_evals.verdict.scopes import VerdictStatus, scope_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -58,6 +59,7 @@ _WORST_FIRST: tuple[Outcome, ...] = ("failed", "errored", "flaky", "not run", "p
 def render(summary: Summary) -> Iterator[bytes]:
     """report.html, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
     report, verdict = summary.report, summary.verdict
+    found = changes(summary)
     style = _style(len(report.matrix.variants))
     template = _environment().get_template("report.html.j2")
     parts = template.generate(
@@ -65,13 +67,15 @@ def render(summary: Summary) -> Iterator[bytes]:
         verdict=verdict,
         style=style,
         style_hash=b64encode(sha256(style.encode()).digest()).decode(),
-        notes=tuple(notes(report)),
+        notes=(*notes(report), *comparison_notes(summary)),
+        base=summary.base,
+        changed=_changed(summary, found),
         started=datetime.fromtimestamp(report.started_at, UTC),
         scopes=verdict.scopes if len(verdict.scopes) > 1 else (),
         variants=variant_reports(summary),
         filtered=report.matrix.variants[:_MAX_FILTERED] if len(report.matrix.variants) > 1 else (),
         outcomes=_outcomes(summary),
-        cells=_Cells(summary),
+        cells=_Cells(summary, found),
         over_budget=over_budget(report, _MAX_ROWS),
         error_groups=error_groups(report) if report.errored else (),
         max_rows=_MAX_ROWS,
@@ -80,6 +84,28 @@ def render(summary: Summary) -> Iterator[bytes]:
         scope_label=scope_label,
     )
     return (part.encode("utf-8", "replace") for part in parts)
+
+
+class _Changed(NamedTuple):
+    """Cells that the comparison names, and what is told of the first ones; coloured as this verdict is."""
+
+    title: str
+    tone: VerdictStatus
+    cells: tuple[tuple[ComparedCell, Told], ...]
+    left_out: int
+
+
+def _changed(summary: Summary, found: Changes) -> list[_Changed]:
+    groups: tuple[tuple[str, VerdictStatus, tuple[ComparedCell, ...]], ...] = (
+        ("Regressed", "fail", found.regressed),
+        ("Possible, within noise", "borderline", found.possible),
+        ("Fixed", "pass", found.fixed),
+    )
+    return [
+        _Changed(title, tone, tuple((cell, told(summary, cell)) for cell in cells[:_MAX_ROWS]), len(cells[_MAX_ROWS:]))
+        for title, tone, cells in groups
+        if cells
+    ]
 
 
 class _Outcomes(NamedTuple):
@@ -98,15 +124,16 @@ def _outcomes(summary: Summary) -> list[_Outcomes]:
 class _Cells:
     """Every cell as HTML, made while it is read; `left_out` is how many did not fit, once all are read."""
 
-    def __init__(self, summary: Summary) -> None:
-        self.summary = summary
+    def __init__(self, summary: Summary, found: Changes) -> None:
+        self._summary = summary
+        self._found = found
         self.left_out = 0
 
     def __iter__(self) -> "Iterator[Markup]":
         room = _CELLS_BYTES
         for number, cell in enumerate(self._worst_first()):
-            unfolded = number < _MAX_OPEN and cell.outcome in ("failed", "errored")
-            block = _block(self.summary.report, cell, unfolded=unfolded) if room > 0 else None
+            bad = number < len(self._found.regressed) or cell.judged.outcome in ("failed", "errored")
+            block = _block(self._summary, cell, unfolded=bad and number < _MAX_OPEN) if room > 0 else None
             room -= len(block.encode("utf-8", "replace")) if block else 0
             if block is None or room < 0:
                 room = 0
@@ -114,10 +141,15 @@ class _Cells:
             else:
                 yield block
 
-    def _worst_first(self) -> Iterator[JudgedCell]:
-        found = findings(self.summary)
-        others = (cell for cell in judged_cells(self.summary) if cell.outcome in ("not run", "passed"))
-        return chain(found.failed, found.errored, found.flaky, others)
+    def _worst_first(self) -> Iterator[ComparedCell]:
+        found = self._found
+        worse = (*found.regressed, *found.possible, *found.failing, *found.still_failing)
+        return chain(worse, self._ended("errored"), found.flaky, self._ended("not run", "passed"))
+
+    def _ended(self, *outcomes: Outcome) -> Iterator[ComparedCell]:
+        known = self._summary.compared.by_key if self._summary.compared else {}
+        cells = (cell for cell in judged_cells(self._summary) if cell.outcome in outcomes)
+        return (ComparedCell(cell, known.get(cell.key)) for cell in cells)
 
 
 class _Shown(NamedTuple):
@@ -130,12 +162,11 @@ class _Shown(NamedTuple):
     more_grades: int
 
 
-def _block(report: Report, cell: JudgedCell, *, unfolded: bool) -> "Markup":
+def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Markup":
     from markupsafe import Markup
 
-    status = {"failed": "failed", "flaky": "failed", "errored": "errored"}.get(cell.outcome, "passed")
-    results = results_of(report, cell.cell, status, _MAX_RUNS if status != "passed" else 1)  # type: ignore[arg-type]
-    of_status = {"failed": cell.counts.failed, "errored": cell.counts.errored}.get(status, len(results))
+    report, cell = summary.report, compared.judged
+    results, count = _results(report, cell)
     column = cell.cell % len(report.matrix.variants)
     return Markup(  # noqa: S704  the template escapes
         _environment()
@@ -145,13 +176,28 @@ def _block(report: Report, cell: JudgedCell, *, unfolded: bool) -> "Markup":
             unfolded=unfolded,
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
             several_variants=len(report.matrix.variants) > 1,
+            finding=finding_of(compared, summary.comparison),
+            was=compared.renamed_from,
             place=place_of(cell.case),
             input=shortened(input_text(cell.case), _INPUT_CHARACTERS),
+            before=summary.before.get(cell.key),
+            base=summary.base,
             runs=[_shown(result) for result in results],
-            left_out=of_status - len(results),
+            left_out=count - len(results),
             max_grades=_MAX_GRADES,
         )
     )
+
+
+def _results(report: Report, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
+    """The runs of a cell that are worth a look, at most `_MAX_RUNS`, and how many of the kind there are."""
+    if cell.outcome in ("failed", "flaky"):
+        more = report.confirmation.counts((cell.cell,)).failed if report.confirmation else 0
+        return failed_runs(report, cell.cell, _MAX_RUNS), cell.counts.failed + more
+    if cell.outcome == "errored":
+        return results_of(report, cell.cell, "errored", _MAX_RUNS), cell.counts.errored
+    shown = results_of(report, cell.cell, "passed", 1)
+    return shown, len(shown)
 
 
 def _shown(result: Result) -> _Shown:

@@ -5,21 +5,20 @@ from typing import Literal
 from msgspec import Struct
 
 from ci_evals.report import SuiteInfo
+from ci_evals.reports.comparison_entries import ComparisonEntry, comparison_entry
 from ci_evals.reports.findings import JudgedCell, error_groups, judged_cells, reasons, results_of
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
-    ComparisonEntry,
     ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
-    comparison_entry,
-    encode,
     resumption_entry,
     totals_entry,
     variant_entries,
 )
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.gate import Verdict
 
@@ -76,8 +75,7 @@ def render_json(summary: Summary) -> str:
             for group in error_groups(report)
         ),
     )
-    # A runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
-    return encode(document).replace(b"#", b"\\u0023").decode() + "\n"
+    return printed(document)
 
 
 def _failing(summary: Summary, cell: JudgedCell) -> FailingEntry:

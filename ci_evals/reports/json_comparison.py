@@ -1,11 +1,14 @@
 """What `ci-evals compare --format json` prints: the verdict of the comparison, and every cell of it."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct, structs
 
 from ci_evals.report import SuiteInfo
-from ci_evals.reports.json_entries import SCHEMA_VERSION, ComparisonEntry, comparison_entry, encode
+from ci_evals.reports.comparison_entries import ComparisonEntry, comparison_entry
+from ci_evals.reports.json_entries import SCHEMA_VERSION
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict
@@ -32,18 +35,18 @@ class ComparisonDocument(Struct, frozen=True, kw_only=True):
 
 def render_json(summary: Summary) -> str:
     """One line of JSON; see `ComparisonDocument`."""
-    found = summary.comparison
-    cells = found.cells if isinstance(found, Comparison) else ()
+    compared = summary.compared
     document = ComparisonDocument(
         schema_version=SCHEMA_VERSION,
         suite=summary.report.suite,
         started_at=summary.report.started_at,
         verdict=summary.verdict,
         comparison=comparison_entry(summary),
-        cells=tuple(
-            ComparedCellEntry(**structs.asdict(cell), sentence=cell_sentence(found, cell))
-            for cell in cells
-            if isinstance(found, Comparison)
-        ),
+        cells=tuple(_cells(compared)) if compared else (),
     )
-    return encode(document).replace(b"#", b"\\u0023").decode() + "\n"  # a runner obeys `##[command]` anywhere in a line
+    return printed(document)
+
+
+def _cells(comparison: Comparison) -> Iterator[ComparedCellEntry]:
+    for cell in comparison.cells:
+        yield ComparedCellEntry(**structs.asdict(cell), sentence=cell_sentence(comparison, cell))

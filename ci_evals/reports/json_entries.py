@@ -1,23 +1,18 @@
 """The pieces that report.json and `--format json` are made of: the types of their entries, and how these are filled."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from ci_evals.model import Judging
 from ci_evals.report import Report
+from ci_evals.reports.comparison_entries import CellComparisonEntry, cell_comparison_entry
 from ci_evals.reports.findings import JudgedCell, Outcome
 from ci_evals.reports.labels import TaskReport, task_reports
 from ci_evals.reports.notes import new_runs
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
-from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison
-from ci_evals.verdict.history import TREND_POINTS, ReportRef, Tally, TrendPoint
-from ci_evals.verdict.pairing import KINDS, CellComparison, CellKind
-from ci_evals.verdict.sentences import baseline_sentence, cell_sentence, variant_sentence
 
 SCHEMA_VERSION: Literal[2] = 2
 
@@ -45,8 +40,8 @@ class TotalsEntry(CountsEntry, frozen=True):
     """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
 
     `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
-    than `budget.per_run` allows. `judging` is what models that judge took, which is part of no other figure; None if
-    none was asked.
+    than `budget.per_run` allows. `judging` is what models that judge took, None if none was asked. `cost_usd` is what
+    all calls of known price cost together, those of confirm runs and of judges included; None if there are none.
     """
 
     pass_rate: float | None
@@ -54,6 +49,7 @@ class TotalsEntry(CountsEntry, frozen=True):
     recorded: int
     budget_violations: int
     judging: JudgingEntry | None
+    cost_usd: float | None
 
 
 class ResumptionEntry(Struct, frozen=True):
@@ -119,46 +115,6 @@ class VariantEntry(Struct, frozen=True):
     classifications: tuple[ClassificationEntry, ...]
 
 
-class CellComparisonEntry(Struct, frozen=True, kw_only=True):
-    """A cell beside its base, in numbers and in words; see `CellComparison`.
-
-    `before` is what the baseline answered to a regressed cell, if it was at hand.
-    """
-
-    kind: CellKind
-    head: Tally
-    base: Tally
-    base_reports: int
-    p: float | None
-    adjusted_p: float | None
-    renamed_from: str | None
-    sentence: str
-    before: str | None
-
-
-class VariantComparisonEntry(VariantComparison, frozen=True, kw_only=True):
-    """A variant beside its base, in numbers and in words."""
-
-    sentence: str
-
-
-class ComparisonEntry(Struct, frozen=True, kw_only=True):
-    """The report beside its baseline; `missing` says why there is none. `removed` are cells that only the base has.
-
-    `name` is what sentences call the baseline.
-    """
-
-    missing: str | None
-    sentence: str | None
-    name: str | None
-    baseline: tuple[ReportRef, ...]
-    confirm_runs: int
-    alpha: float | None
-    counts: Mapping[CellKind, int]
-    variants: tuple[VariantComparisonEntry, ...]
-    removed: tuple[CellComparison, ...]
-
-
 class CellEntry(Struct, frozen=True, kw_only=True):
     """One case on one variant. `bar` is the share of its runs that must pass for it not to be a failed cell."""
 
@@ -177,13 +133,6 @@ class CellEntry(Struct, frozen=True, kw_only=True):
     comparison: CellComparisonEntry | None
 
 
-class HistoryEntry(Struct, frozen=True):
-    """The reports before this one that its cells carry counts of, and what they came to; newest first."""
-
-    reports: tuple[ReportRef, ...]
-    trend: tuple[TrendPoint, ...]
-
-
 def totals_entry(report: Report) -> TotalsEntry:
     """The counts and rates of the whole report."""
     return TotalsEntry(
@@ -192,16 +141,16 @@ def totals_entry(report: Report) -> TotalsEntry:
         match_rate=report.match_rate,
         recorded=report.columns.recorded,
         budget_violations=report.columns.budget_violations,
-        judging=_judging(report.columns.judging),
+        judging=_judging(report.judging),
+        cost_usd=report.spent.total_usd,
     )
 
 
 def _judging(judging: Judging) -> JudgingEntry | None:
     if not judging.calls:
         return None
-    priced = judging.calls - judging.unpriced
-    cost_usd = judging.cost_usd if priced else None
-    return JudgingEntry(judging.calls, cost_usd, priced, judging.input_tokens, judging.output_tokens)
+    tokens = judging.input_tokens, judging.output_tokens
+    return JudgingEntry(judging.calls, judging.known_cost_usd, judging.priced, *tokens)
 
 
 def resumption_entry(report: Report) -> ResumptionEntry | None:
@@ -209,71 +158,6 @@ def resumption_entry(report: Report) -> ResumptionEntry | None:
     if (found := report.resumption) is None:
         return None
     return ResumptionEntry(found.kept, found.retried, found.changed, new_runs(report), found.torn)
-
-
-def history_entry(summary: Summary) -> HistoryEntry:
-    """What the baseline hands on through this report."""
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
-        return HistoryEntry((), ())
-    own = summary.report.id
-    reports = tuple(ref for ref in comparison.baseline.reports if ref.id != own)
-    trend = [point for point in comparison.baseline.trend if point.report.id != own]
-    return HistoryEntry(reports, tuple(trend[: TREND_POINTS - 1]))
-
-
-def comparison_entry(summary: Summary) -> ComparisonEntry | None:
-    """The comparison but for the cells of the report; None if nobody asked for one."""
-    comparison = summary.comparison
-    if comparison is None:
-        return None
-    if isinstance(comparison, NoComparison):
-        return ComparisonEntry(
-            missing=comparison.reason,
-            sentence=None,
-            name=None,
-            baseline=(),
-            confirm_runs=0,
-            alpha=None,
-            counts={},
-            variants=(),
-            removed=(),
-        )
-    return ComparisonEntry(
-        missing=None,
-        sentence=baseline_sentence(comparison, summary.report.started_at),
-        name=comparison.baseline.name,
-        baseline=comparison.baseline.reports,
-        confirm_runs=comparison.confirm_runs,
-        alpha=comparison.alpha,
-        counts={kind: count for kind in KINDS if (count := comparison.counts.get(kind, 0))},
-        variants=tuple(
-            VariantComparisonEntry(**structs.asdict(each), sentence=variant_sentence(comparison, each))
-            for each in comparison.variants
-        ),
-        removed=tuple(comparison.of("removed")),
-    )
-
-
-def cell_comparison_entry(summary: Summary, cell: JudgedCell) -> CellComparisonEntry | None:
-    """One cell beside its base; None without a comparison."""
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
-        return None
-    found = comparison.by_key.get(summary.report.matrix.key(cell.cell))
-    if found is None:
-        return None
-    return CellComparisonEntry(
-        kind=found.kind,
-        head=found.head,
-        base=found.base,
-        base_reports=found.base_reports,
-        p=found.p,
-        adjusted_p=found.adjusted_p,
-        renamed_from=found.renamed_from,
-        sentence=cell_sentence(comparison, found),
-        before=summary.before.get(found.key),
-    )
 
 
 def variant_entries(summary: Summary) -> tuple[VariantEntry, ...]:
@@ -317,13 +201,8 @@ def cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
         "tags": cell.case.tags,
         "file": cell.case.file,
         "line": cell.case.line,
-        **cell.counts._asdict(),
+        "passed": cell.counts.passed,
+        "failed": cell.counts.failed,
+        "errored": cell.counts.errored,
+        "planned": cell.counts.planned,
     }
-
-
-def encode(value: Any) -> bytes:
-    """One line of JSON in UTF-8. What no encoding has, a lone surrogate, becomes a question mark."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode("utf-8", "replace")

@@ -8,33 +8,29 @@ from msgspec import Struct
 
 from ci_evals.model import Result
 from ci_evals.report import Looks, Report, SuiteInfo
+from ci_evals.reports.comparison_entries import ComparisonEntry, HistoryEntry, comparison_entry, history_entry
 from ci_evals.reports.findings import judged_cells
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
-    ComparisonEntry,
-    HistoryEntry,
     ResumptionEntry,
     TotalsEntry,
     VariantEntry,
     cell_fields,
-    comparison_entry,
-    encode,
-    history_entry,
     resumption_entry,
     totals_entry,
     variant_entries,
 )
+from ci_evals.reports.json_text import encode
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.schema_text import schema_text
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import Verdict
 from ci_evals.verdict.head import stream_head_cells, trend_point
 from ci_evals.verdict.history import CellFigures, Tally, TrendPoint, carried
 
 REPORT = "report.json"
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 class SavedCellEntry(CellEntry, frozen=True, kw_only=True):
@@ -54,8 +50,8 @@ class SavedCellEntry(CellEntry, frozen=True, kw_only=True):
     history: tuple[tuple[int, int, int], ...]
 
 
-class ReportFacts(Struct, frozen=True, kw_only=True):
-    """report.json but for the results.
+class ReportDocument(Struct, frozen=True, kw_only=True):
+    """report.json as a whole. `results` are the lines of the journal in plan order, those of confirm runs last.
 
     `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
     not have changed. `history` is what the baseline handed on, `trend_point` what this report adds to it.
@@ -78,14 +74,6 @@ class ReportFacts(Struct, frozen=True, kw_only=True):
     totals: TotalsEntry
     variants: tuple[VariantEntry, ...]
     cells: tuple[SavedCellEntry, ...]
-
-
-class ReportDocument(ReportFacts, frozen=True, kw_only=True):
-    """report.json as a whole.
-
-    `results` are the lines of the journal in plan order, those of confirm runs last; see `ReportFacts` for the rest.
-    """
-
     results: tuple[Result, ...]
 
 
@@ -115,10 +103,10 @@ def schema() -> bytes:
     )
 
 
-def _facts(summary: Summary) -> ReportFacts:
+def _facts(summary: Summary) -> ReportDocument:
     """All but the cells and the results."""
     report = summary.report
-    return ReportFacts(
+    return ReportDocument(
         schema_version=SCHEMA_VERSION,
         id=report.id,
         suite=report.suite,
@@ -136,6 +124,7 @@ def _facts(summary: Summary) -> ReportFacts:
         totals=totals_entry(report),
         variants=variant_entries(summary),
         cells=(),
+        results=(),
     )
 
 
@@ -146,7 +135,7 @@ def _member(name: str, value: Any) -> bytes:
 
 
 def _cell_lines(summary: Summary) -> Iterator[bytes]:
-    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    comparison = summary.compared
     places = {ref.id: place for place, ref in enumerate(history_entry(summary).reports)}
     heads = stream_head_cells(summary.report, summary.gate)
     for cell, head in zip(judged_cells(summary), heads, strict=True):
@@ -179,7 +168,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
     size = 0
     separator = b""
     for line in lines:
-        chunk.append(line.rstrip())
+        chunk.append(line)
         size += len(line)
         if size >= CHUNK_BYTES:
             yield separator + b",\n".join(chunk)

@@ -10,26 +10,16 @@ from msgspec import structs
 from ci_evals.columns import Columns
 from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Case, Result, Variant
-from ci_evals.report import CellReport, Counts, Report, Resumption
+from ci_evals.report import CellReport, Counts, Report
 from ci_evals.reports.findings import bar_of
-from ci_evals.reports.json_entries import CellComparisonEntry, CellEntry, ResumptionEntry, VariantComparisonEntry
-from ci_evals.reports.json_report import ReportFacts, SavedCellEntry
+from ci_evals.reports.json_document import MOST_RUNS, Document, SavedCell, SavedComparison, decoded
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
-from ci_evals.verdict.comparison import Comparison, NoComparison, VariantComparison, usual
+from ci_evals.verdict.comparison import Comparison, NoComparison, usual
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence
 from ci_evals.verdict.pairing import CellComparison
 
-MOST_RUNS: Final = 2_000_000
-"""No more planned runs than this are believed: a few digits must not take all memory."""
-
 _DECODER: Final = msgspec.json.Decoder(Result)
-
-
-class _File(ReportFacts, frozen=True, kw_only=True):
-    """report.json with its results as they are written."""
-
-    results: tuple[msgspec.Raw, ...]
 
 
 class _Line(NamedTuple):
@@ -40,64 +30,37 @@ class _Line(NamedTuple):
     raw: msgspec.Raw
 
 
-def read(content: bytes) -> Summary:
+def read(content: bytes, *, oldest: int = 1) -> Summary:
     """The summary that a report.json was made from. Of its cases it has what a report shows, and not what was asked.
 
+    Args:
+        content: the file, whoever wrote it.
+        oldest: the first schema version that will do; those of version 1 know of no comparison.
+
     Raises:
-        ValueError: it is no report.json of this version, or contradicts itself; so does every other content, be it
-            made by an enemy.
+        ValueError: it is no report.json, or of another version, or contradicts itself.
     """
     try:
-        document = msgspec.json.decode(content, type=_File)
-        _check(document)
-        report = _report(document)
+        document = decoded(content, oldest)
+        gate = _gate(document.gate)
+        report = _report(document, gate)
     except (msgspec.DecodeError, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from error
-    return Summary(
-        report,
-        document.verdict,
-        document.gate,
-        _comparison(document),
-        {
-            _key(cell): found.before
-            for cell in document.cells
-            if (found := cell.comparison) and found.before is not None
-        },
-    )
+    compared = ((cell.key, cell.comparison) for cell in document.cells)
+    before = {key: found.before for key, found in compared if found and found.before is not None}
+    return Summary(report, document.verdict, gate, _comparison(document), before)
 
 
-def _key(cell: CellEntry) -> CellKey:
-    return cell.case, cell.provider, cell.prompt
+def _gate(rules: Mapping[str, Any] | None) -> Gate | None:
+    """The rules; what a later version may have added to them is left out."""
+    if rules is None:
+        return None
+    known = {name: value for name, value in rules.items() if name in Gate.__struct_fields__}
+    return msgspec.convert(known, Gate)
 
 
-def _check(document: _File) -> None:
-    """Refuse numbers that no report has, and that mathematics and layout would stumble over."""
-    tallies = [tally for cell in document.cells for tally in (cell.evidence, cell.confirming)]
-    chances: list[float | None] = [cell.bar for cell in document.cells]
-    compared: list[CellComparisonEntry | CellComparison] = [
-        cell.comparison for cell in document.cells if cell.comparison
-    ]
-    compared += document.comparison.removed if document.comparison else ()
-    for found in compared:
-        tallies += found.head, found.base
-        chances += found.p, found.adjusted_p
-    variants = document.comparison.variants if document.comparison else ()
-    for each in variants:
-        chances += each.p, each.adjusted_p, each.head_rate, each.base_rate
-    for point in document.history.trend:
-        chances += [variant.pass_rate for variant in point.variants]
-    for scope in document.verdict.scopes:
-        chances += scope.bar, scope.rate, scope.lower, scope.upper
-    if any(not 0 <= tally.passed <= tally.graded <= MOST_RUNS for tally in tallies):
-        raise ValueError("a count of runs makes no sense")
-    if any(chance is not None and not 0 <= chance <= 1 for chance in chances):
-        raise ValueError("a fraction is not between 0 and 1")
-    if document.comparison and document.comparison.alpha is not None and not 0 < document.comparison.alpha < 0.5:
-        raise ValueError("the accepted chance of a false alarm makes no sense")
-
-
-def _report(document: _File) -> Report:
-    matrix, numbers = _matrix(document)
+def _report(document: Document, gate: Gate | None) -> Report:
+    matrix, numbers = _matrix(document, gate)
     planned: dict[int, _Line] = {}
     further: dict[int, list[_Line]] = defaultdict(list)
     for raw in document.results:
@@ -115,21 +78,14 @@ def _report(document: _File) -> Report:
         matrix,
         planned,
         interrupted=document.interrupted,
-        resumption=_resumption(document.resumption),
+        resumption=document.resumption,
         looks=document.looks,
         settled=document.settled,
         confirmation=_confirmation(document, matrix, further) if further else None,
     )
 
 
-def _resumption(entry: ResumptionEntry | None) -> Resumption | None:
-    """What the report took over."""
-    if entry is None:
-        return None
-    return Resumption(kept=entry.kept, retried=entry.retried, changed=entry.changed, torn=entry.torn)
-
-
-def _confirmation(document: _File, after: Matrix, further: Mapping[int, Sequence[_Line]]) -> Report:
+def _confirmation(document: Document, after: Matrix, further: Mapping[int, Sequence[_Line]]) -> Report:
     """The runs that suspects got beyond the planned ones."""
     most = max(line.result.run - after.runs(cell) for cell, lines in further.items() for line in lines)
     if most * len(further) > MOST_RUNS:
@@ -143,7 +99,7 @@ def _confirmation(document: _File, after: Matrix, further: Mapping[int, Sequence
     return _filled(document, matrix, slots)
 
 
-def _filled(document: _File, matrix: Matrix, lines: Mapping[int, _Line], **more: Any) -> Report:
+def _filled(document: Document, matrix: Matrix, lines: Mapping[int, _Line], **more: Any) -> Report:
     columns = Columns(matrix.total)
     for slot, line in lines.items():
         columns.record(slot, line.result, offset=slot)
@@ -165,21 +121,21 @@ def _filled(document: _File, matrix: Matrix, lines: Mapping[int, _Line], **more:
     )
 
 
-def _fingerprints(document: _File) -> Sequence[str]:
+def _fingerprints(document: Document) -> Sequence[str]:
     """Of each row of the matrix."""
     return list({cell.case: cell.fingerprint for cell in document.cells}.values())
 
 
-def _matrix(document: _File) -> tuple[Matrix, Mapping[CellKey, int]]:
+def _matrix(document: Document, gate: Gate | None) -> tuple[Matrix, Mapping[CellKey, int]]:
     """The plan, and which number each cell has in it."""
-    variants = tuple(dict.fromkeys(Variant(entry.provider, entry.prompt) for entry in document.variants))
-    runs = {_key(cell): cell.planned for cell in document.cells}
-    by_case: dict[str, list[SavedCellEntry]] = defaultdict(list)
+    variants = tuple(dict.fromkeys(document.variants))
+    runs = {cell.key: cell.planned for cell in document.cells}
+    by_case: dict[str, list[SavedCell]] = defaultdict(list)
     for cell in document.cells:
         by_case[cell.case].append(cell)
     if len(by_case) * len(variants) > MOST_RUNS or sum(runs.values()) > MOST_RUNS or min(runs.values(), default=0) < 0:
         raise ValueError(f"its cells and runs are not between none and {MOST_RUNS:,}")
-    cases = tuple(_case(cells, document.gate) for cells in by_case.values())
+    cases = tuple(_case(cells, gate) for cells in by_case.values())
     keys = ((case.id, variant.provider, variant.prompt) for case in cases for variant in variants)
     numbers = {key: number for number, key in enumerate(keys)}
     if strange := runs.keys() - numbers.keys():
@@ -191,7 +147,7 @@ def _matrix(document: _File) -> tuple[Matrix, Mapping[CellKey, int]]:
     return matrix, numbers
 
 
-def _case(cells: Sequence[SavedCellEntry], gate: Gate | None) -> Case:
+def _case(cells: Sequence[SavedCell], gate: Gate | None) -> Case:
     """What the cells of a case say of it; a bar that the gate does not explain is the case's own."""
     entry = cells[0]
     case = Case(
@@ -206,7 +162,7 @@ def _case(cells: Sequence[SavedCellEntry], gate: Gate | None) -> Case:
     return case if bar_of(cell, gate) == entry.bar else structs.replace(case, min_pass_rate=entry.bar)
 
 
-def _comparison(document: _File) -> Comparison | NoComparison | None:
+def _comparison(document: Document) -> Comparison | NoComparison | None:
     entry = document.comparison
     if entry is None:
         return None
@@ -214,14 +170,13 @@ def _comparison(document: _File) -> Comparison | NoComparison | None:
         return NoComparison(entry.missing or "no baseline")
     if not entry.baseline:
         raise ValueError("its comparison is with no report")
-    variants = tuple(_variant_comparison(each) for each in entry.variants)
     cells = (*_cell_comparisons(document.cells), *entry.removed)
     return Comparison(
         baseline=Baseline(
             suite=document.suite.name,
             name=entry.name or "the baseline",
             reports=entry.baseline,
-            cells=_base_cells(cells, variants, entry.baseline[0].id),
+            cells=_base_cells(document, entry, cells),
             trend=document.history.trend,
         ),
         confirm_runs=entry.confirm_runs,
@@ -229,31 +184,33 @@ def _comparison(document: _File) -> Comparison | NoComparison | None:
             cell.evidence.graded for cell in document.cells if cell.comparison and cell.comparison.p is not None
         ),
         alpha=entry.alpha,
-        variants=variants,
+        variants=entry.variants,
         cells=cells,
     )
 
 
 def _base_cells(
-    cells: Iterable[CellComparison], variants: Iterable[VariantComparison], report: str
+    document: Document, entry: SavedComparison, cells: Iterable[CellComparison]
 ) -> Mapping[CellKey, BaseCell]:
-    """The baseline's cells, as far as the comparison tells: their names, and their runs as those of one report."""
-    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in variants}
+    """The baseline's cells, as far as the report tells: their names, and the runs that it carries or has pooled."""
+    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in entry.variants}
+    carrying = {cell.key: cell for cell in document.cells if cell.history}
+
+    def base_cell(cell: CellComparison) -> BaseCell:
+        if (saved := carrying.get(cell.key)) is None:
+            return BaseCell(None, (Evidence(entry.baseline[0].id, *cell.base),))
+        reports = document.history.reports
+        evidence = (Evidence(reports[place].id, passed, graded) for place, passed, graded in saved.history)
+        return BaseCell(saved.fingerprint, tuple(evidence))
+
     return {
-        (cell.renamed_from or cell.case, *base.get(cell.key[1:], cell.key[1:])): BaseCell(
-            None, (Evidence(report, *cell.base),)
-        )
+        (cell.renamed_from or cell.case, *base.get(cell.key[1:], cell.key[1:])): base_cell(cell)
         for cell in cells
         if cell.kind != "new"
     }
 
 
-def _variant_comparison(entry: VariantComparisonEntry) -> VariantComparison:
-    fields = VariantComparison.__struct_fields__
-    return VariantComparison(**{name: getattr(entry, name) for name in fields})
-
-
-def _cell_comparisons(cells: Iterable[SavedCellEntry]) -> Iterator[CellComparison]:
+def _cell_comparisons(cells: Iterable[SavedCell]) -> Iterator[CellComparison]:
     for cell in cells:
         if (found := cell.comparison) is not None:
             yield CellComparison(

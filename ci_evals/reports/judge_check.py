@@ -1,9 +1,8 @@
 """What is printed of a judge that was measured against people."""
 
-import json
-
 from ci_evals.model import Judging
 from ci_evals.reports.figures import number_of, rate, usd
+from ci_evals.reports.json_text import printed
 from ci_evals.stats.agreement import Confusion
 from ci_evals.stats.classification import accuracy
 from ci_evals.stats.intervals import Estimate
@@ -32,7 +31,7 @@ def render(table: Confusion, kappa: Estimate | None, unanswered: int, judging: J
     lines.append("")
     if unanswered:
         lines.append(f"{number_of(unanswered, 'answer')} got no verdict and count for nothing")
-    cost = usd(judging.cost_usd if judging.calls > judging.unpriced else None, "cost unknown")
+    cost = usd(judging.known_cost_usd, "cost unknown")
     return "\n".join([*lines, f"{number_of(judging.calls, 'call')} of the judge, {cost}", conclusion]) + "\n"
 
 
@@ -45,22 +44,19 @@ def render_json(
 ) -> str:
     """The same on one line for scripts."""
     interval = kappa.interval if kappa else None
-    return (
-        json.dumps(
-            {
-                "labels": table.labels,
-                "confusion": table.counts,
-                "agreement": accuracy(table),
-                "kappa": kappa.value if kappa else None,
-                "kappa_lower": interval.lower if interval else None,
-                "kappa_upper": interval.upper if interval else None,
-                "unanswered": unanswered,
-                "calls": judging.calls,
-                "cost_usd": judging.cost_usd if judging.calls > judging.unpriced else None,
-                "fit": fit,
-            }
-        )
-        + "\n"
+    return printed(
+        {
+            "labels": table.labels,
+            "confusion": table.counts,
+            "agreement": accuracy(table),
+            "kappa": kappa.value if kappa else None,
+            "kappa_lower": interval.lower if interval else None,
+            "kappa_upper": interval.upper if interval else None,
+            "unanswered": unanswered,
+            "calls": judging.calls,
+            "cost_usd": judging.known_cost_usd,
+            "fit": fit,
+        }
     )
 
 

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from textwrap import indent
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ci_evals.matrix import CellKey
@@ -23,13 +25,17 @@ from ci_evals.reports.findings import (
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line, shortened, visible
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.rules import blocking
 from ci_evals.verdict.sentences import cell_finding
+
+if TYPE_CHECKING:
+    from junit_xml import TestCase
 
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
 ANSWER_CHARACTERS = 1000
+
+_AT_ONCE = 50  # test cases: making and writing a tree for each of them takes three times as long
 
 
 def render(summary: Summary) -> Iterator[bytes]:
@@ -54,10 +60,24 @@ def render(summary: Summary) -> Iterator[bytes]:
     yield _start_tag(root) + b"\n"
     for variant, class_name, suite in zip(variants, class_names, suites, strict=True):
         yield b"  " + _start_tag(suite) + b"\n"
-        for cell in judged_cells(summary, variant):
-            yield _test_case(summary, cell, _outcome(cell, red), class_name, names[cell.cell // len(variants)])
+        cases = (
+            _test_case(summary, cell, _outcome(cell, red), class_name, names[cell.cell // len(variants)])
+            for cell in judged_cells(summary, variant)
+        )
+        while some := list(islice(cases, _AT_ONCE)):
+            yield _lines(some)
         yield b"  </testsuite>\n"
     yield b"</testsuites>\n"
+
+
+def _lines(cases: "list[TestCase]") -> bytes:
+    """Test cases as they stand in their suite."""
+    from junit_xml import TestSuite
+
+    suite = TestSuite("", cases).build_xml_doc()
+    ET.indent(suite, level=1)
+    text = ET.tostring(suite, encoding="unicode")
+    return text[text.index("\n") + 1 : text.rindex("\n") + 1].encode()
 
 
 def _start_tag(element: ET.Element) -> bytes:
@@ -92,25 +112,19 @@ def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, cla
     suite.set("failures", str(outcomes["failed"]))
     suite.set("errors", str(outcomes["errored"]))
     suite.set("skipped", str(outcomes["not run"]))
-    elapsed_s = sum(_elapsed_s(summary.report, cell) for cell in summary.report.cells_of(variant))
-    suite.set("time", f"{elapsed_s:.3f}")
+    suite.set("time", f"{sum(summary.report.latencies_s(summary.report.cells_of(variant))):.3f}")
     return suite
 
 
-def _elapsed_s(report: Report, cell: int) -> float:
-    columns = report.columns
-    return sum(columns.latency_s[slot] for slot in report.matrix.slots(cell) if columns.status[slot])
-
-
-def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name: str, name: str) -> bytes:
-    from junit_xml import TestCase, TestSuite
+def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name: str, name: str) -> "TestCase":
+    from junit_xml import TestCase
 
     report = summary.report
     told = _compared(summary, cell)
     case = TestCase(
         name,
         class_name,
-        elapsed_sec=_elapsed_s(report, cell.cell),
+        elapsed_sec=sum(report.latencies_s((cell.cell,))),
         file=_attribute(cell.case.file) or None,
         line=cell.case.line,
     )
@@ -124,17 +138,14 @@ def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name:
     elif told or cell.counts.passed < cell.counts.planned:
         accounts = _body(failed_runs(report, cell.cell, MAX_RUNS_SHOWN))
         case.stdout = "\n".join([*filter(None, [told]), cell.tally, accounts])
-    (element,) = TestSuite("", [case]).build_xml_doc()
-    ET.indent(element, level=2)
-    line: bytes = ET.tostring(element, encoding="utf-8")
-    return b"    " + line + b"\n"
+    return case
 
 
 def _compared(summary: Summary, cell: JudgedCell) -> str:
     """What the comparison found, if it found anything."""
-    comparison = summary.comparison
-    found = comparison.by_key.get(cell.key) if isinstance(comparison, Comparison) else None
-    if found is None or not isinstance(comparison, Comparison) or found.kind not in ("regressed", "suspect", "fixed"):
+    comparison = summary.compared
+    found = comparison.by_key.get(cell.key) if comparison else None
+    if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
         return ""
     word = {"regressed": "regressed: ", "fixed": "fixed: "}.get(found.kind, "")
     return _attribute(f"{word}{cell_finding(comparison, found)}")

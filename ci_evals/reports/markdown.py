@@ -9,7 +9,6 @@ from ci_evals.reports.findings import MAX_CASES_OF_ERROR, ErrorGroup, error_grou
 from ci_evals.reports.labels import task_reports
 from ci_evals.reports.leaderboard import leaderboard
 from ci_evals.reports.markdown_tables import (
-    HEADLINES,
     MAX_ROWS,
     gate_table,
     labels_table,
@@ -17,13 +16,12 @@ from ci_evals.reports.markdown_tables import (
     trend_lines,
     variants_table,
 )
-from ci_evals.reports.markdown_text import Markdown, code, fill, with_code
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill, with_code
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.sections import Room, Section, sections
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.trend import trends
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import ScopeVerdict
 
@@ -46,7 +44,7 @@ def pieces(summary: Summary) -> list[str]:
 
 
 def _head(summary: Summary) -> Iterator[Markdown]:
-    report, verdict, comparison = summary.report, summary.verdict, summary.comparison
+    report, verdict = summary.report, summary.verdict
     yield fill("## {}: {}\n\n", HEADLINES[verdict.status], verdict.reason)
     if verdict.hint:
         yield fill("{}\n\n", with_code(verdict.hint))
@@ -58,10 +56,9 @@ def _head(summary: Summary) -> Iterator[Markdown]:
         yield fill("\n**{}**: {}\n", note.label, note.text)
     yield Markdown("\n")
     variants = variant_reports(summary)
-    base = comparison.baseline.name if isinstance(comparison, Comparison) else None
     several = len(variants) > 1
-    yield from variants_table(variants, base)
-    yield from trend_lines(trends(comparison, variants[:MAX_ROWS]), base, several=several)
+    yield from variants_table(variants, summary.base)
+    yield from trend_lines(trends(summary.compared, variants[:MAX_ROWS]), summary.base, several=several)
     yield from leaderboard_table(leaderboard(variants))
     for task in tuple(task_reports(report))[:MAX_ROWS]:
         yield from labels_table(task, several=several)

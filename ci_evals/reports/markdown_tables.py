@@ -6,13 +6,12 @@ from ci_evals.report import Report
 from ci_evals.reports.figures import number_of, rate, rate_with_interval, score, seconds, usd
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport
 from ci_evals.reports.leaderboard import TIES, Standing
-from ci_evals.reports.markdown_text import Markdown, code, fill
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill
 from ci_evals.reports.trend import Trend
 from ci_evals.reports.variants import VariantReport
 from ci_evals.verdict.scopes import ScopeVerdict, scope_label
 
 MAX_ROWS = 50
-HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
 
 
 def variants_table(variants: Sequence[VariantReport], base: str | None) -> Iterator[Markdown]:

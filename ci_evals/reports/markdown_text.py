@@ -5,6 +5,9 @@ from typing import Any
 
 from ci_evals.reports.text import one_line, visible
 
+HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
+"""How a verdict is called on GitHub."""
+
 NAME_CHARACTERS = 200
 PLAIN_CHARACTERS = 1000
 

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ci_evals.model import Judging
-from ci_evals.report import Looks, Report
+from ci_evals.report import Looks, Report, Spent
 from ci_evals.reports.figures import number_of, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
@@ -33,8 +33,10 @@ def notes(report: Report) -> Iterator[Note]:
     if report.columns.recorded:
         of = number_of(report.total, "run")
         yield Note("Recorded", f"{report.columns.recorded:,} of {of} were recorded, no provider was called for them")
-    if report.columns.judging.calls:
-        yield Note("Judged", _judged(report.columns.judging))
+    if report.judging.calls:
+        yield Note("Judged", _judged(report.judging))
+    if report.spent.several:
+        yield Note("Spent", _spent(report.spent))
     if report.columns.orders_to_judges:
         yield Note("Suspicious", _orders(report.columns.orders_to_judges))
 
@@ -42,10 +44,15 @@ def notes(report: Report) -> Iterator[Note]:
 def _judged(judging: Judging) -> str:
     """`120 calls of judges, 45,000 tokens, $0.034`."""
     tokens = judging.input_tokens + judging.output_tokens
-    priced = judging.calls - judging.unpriced
-    cost = usd(judging.cost_usd if priced else None, "cost unknown")
-    of = f" for {priced:,} of them" if priced and judging.unpriced else ""
+    cost = usd(judging.known_cost_usd, "cost unknown")
+    of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
     return f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}"
+
+
+def _spent(spent: Spent) -> str:
+    """`$0.054 in all: $0.03 for planned runs, $0.02 for confirm runs, $0.004 for judges`."""
+    parts = zip(spent, ("planned runs", "confirm runs", "judges"), strict=True)
+    return f"{usd(spent.total_usd)} in all: {', '.join(f'{usd(cost)} for {of}' for cost, of in parts if cost)}"
 
 
 def _orders(runs: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from ci_evals.reports.figures import number_of, rate_with_interval
-from ci_evals.reports.json_entries import encode
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.verdict.pairwise import MOST_UNJUDGED, CasePreference, Pair, Preference
@@ -115,7 +115,7 @@ def render_json(comparison: Comparison) -> str:
             for case in found.cases
         ],
     }
-    return encode(document).decode() + "\n"
+    return printed(document)
 
 
 def _pair(pair: Pair) -> dict[str, object]:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
-
+from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code, plain
 from ci_evals.verdict.power import Detectable, Power, size_sentence
 from ci_evals.verdict.words import name_of, number_of, percent
@@ -17,7 +16,7 @@ _HEAD = ("cases × runs", "calls", "against one report", "against pooled history
 def render_power(power: Power, output: PowerFormat) -> str:
     """The table and what it comes to, in one of the formats."""
     if output == "json":
-        return msgspec.json.format(msgspec.json.encode(power), indent=2).decode()
+        return printed(power, indent=2).rstrip()
     rows = [_HEAD, *(_row(each) for each in power.sizes)]
     if output == "markdown":
         table = [f"| {' | '.join(row)} |" for row in rows]

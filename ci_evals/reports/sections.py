@@ -73,7 +73,7 @@ class Room:
 def sections(summary: Summary, room: Room) -> list[Section]:
     """The sections that have something in them, the most important first; each takes of the room what it needs."""
     found = changes(summary)
-    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
+    comparison = summary.compared
 
     def section(
         title: str, cells: Sequence[ComparedCell], block: Block, *, listed: bool = False, folded: bool = False
@@ -162,7 +162,4 @@ def _rosters(lists: Sequence[Roster], room: Room) -> Section:
 
 
 def _roster(roster: Roster) -> str:
-    names = [" → ".join(map(code, name)) for name in roster.names[:_MAX_NAMES]]
-    left_out = len(roster.names) - len(names)
-    more = [f"… and {left_out:,} more"] if left_out else []
-    return f"{roster.counted}: {', '.join([*names, *more])}"
+    return f"{roster.counted}: {roster.shown(_MAX_NAMES, code)}"

@@ -25,6 +25,16 @@ class Summary(NamedTuple):
     comparison: Comparison | NoComparison | None = None
     before: Mapping[CellKey, str] = MappingProxyType({})
 
+    @property
+    def compared(self) -> Comparison | None:
+        """The comparison, where there is one."""
+        return self.comparison if isinstance(self.comparison, Comparison) else None
+
+    @property
+    def base(self) -> str | None:
+        """What sentences call the baseline, where there is a comparison with it."""
+        return self.compared.baseline.name if self.compared else None
+
 
 class Renderer(Protocol):
     """One format: chunks of UTF-8, made while they are read. Opens no file, prints nothing."""

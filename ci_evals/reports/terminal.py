@@ -29,7 +29,6 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label
 
@@ -164,7 +163,6 @@ def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Renderable
 def _changes(summary: Summary) -> Iterator[RenderableType]:
     """The cells that are worse, better, below their bar or flaky, and which are not those of the baseline."""
     found = changes(summary)
-    comparison = summary.comparison if isinstance(summary.comparison, Comparison) else None
     for title, cells, limit, noun, shown in (
         ("Regressed", found.regressed, MAX_FAILED, "regressed case", _failed("▼", "red", summary)),
         ("Possible, within noise", found.possible, MAX_FLAKY, "such case", _failed("?", "yellow", summary)),
@@ -173,7 +171,7 @@ def _changes(summary: Summary) -> Iterator[RenderableType]:
         ("Still failing", found.still_failing, MAX_FAILED, "failing case", _failed("✗", "red", summary)),
     ):
         yield from _listed(title, cells, limit, noun, shown)
-    if comparison is not None and (lists := rosters(comparison)):
+    if summary.compared is not None and (lists := rosters(summary.compared)):
         yield from _rosters(lists)
     yield from _listed("Flaky, but within the bar", found.flaky, MAX_FLAKY, "flaky case", _line("~", "yellow", summary))
 
@@ -223,10 +221,7 @@ def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Re
 def _rosters(lists: Sequence[Roster]) -> Iterator[RenderableType]:
     yield _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
     for roster in lists:
-        names = [" → ".join(one_line(each, _NAME_CHARACTERS) for each in name) for name in roster.names[:MAX_FLAKY]]
-        left_out = len(roster.names) - len(names)
-        more = [f"… and {left_out:,} more"] if left_out else []
-        yield Text(f"{roster.counted}: {', '.join([*names, *more])}")
+        yield Text(f"{roster.counted}: {roster.shown(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS))}")
 
 
 def _over_budget(report: Report) -> Iterator[RenderableType]:

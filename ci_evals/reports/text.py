@@ -10,7 +10,6 @@ _ACTING = re.compile(
     "\ud800-\udfff"  # surrogates: not text in any encoding
     f"\ufdd0-\ufdef{_NONCHARACTERS}]"
 )
-_BLANKS = re.compile(r"\s+")
 # A runner's search for its commands may skip what Unicode calls default-ignorable.
 _IGNORED = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _COMMAND = re.compile(rf"^((?:[\s{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)", re.MULTILINE)
@@ -22,6 +21,8 @@ def visible(text: str) -> str:
 
     What is left is valid UTF-8 and valid XML 1.0; line feeds and tabs stay.
     """
+    if text.isascii() and text.isprintable():
+        return text
     return _ACTING.sub(_escape, text.replace("\r\n", "\n"))
 
 
@@ -35,7 +36,7 @@ def shortened(text: str, limit: int) -> str:
 def one_line(text: str, limit: int) -> str:
     """At most `limit` characters and an ellipsis, made visible, every run of blanks and line breaks as one space."""
     looked_at = text[: 4 * limit]
-    shown = visible(_BLANKS.sub(" ", looked_at).strip())
+    shown = visible(" ".join(looked_at.split()))
     return shown if len(shown) <= limit and len(looked_at) == len(text) else shown[:limit] + "…"
 
 

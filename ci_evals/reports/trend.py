@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from ci_evals.model import Variant
 from ci_evals.reports.figures import rate
 from ci_evals.reports.variants import VariantReport
-from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.history import TrendPoint
 from ci_evals.verdict.pairing import VariantKey
 
@@ -25,11 +25,9 @@ class Trend(NamedTuple):
     reports: int
 
 
-def trends(
-    comparison: Comparison | NoComparison | None, variants: Iterable[VariantReport]
-) -> Iterator[tuple[VariantReport, Trend]]:
+def trends(comparison: Comparison | None, variants: Iterable[VariantReport]) -> Iterator[tuple[VariantReport, Trend]]:
     """The variants that have a trend, with it; none without a baseline."""
-    if isinstance(comparison, Comparison):
+    if comparison is not None:
         for each in variants:
             if trend := trend_of(comparison.baseline.trend, *base_name(comparison, each.variant), each.pass_rate):
                 yield each, trend
@@ -38,10 +36,7 @@ def trends(
 def base_name(comparison: Comparison, variant: Variant) -> VariantKey:
     """What the baseline calls a variant."""
     key = variant.provider, variant.prompt
-    for each in comparison.variants:
-        if (each.provider, each.prompt) == key:
-            return each.base_provider, each.base_prompt
-    return key
+    return comparison.base_variants.get(key, key)
 
 
 def trend_of(points: Sequence[TrendPoint], provider: str, prompt: str | None, here: float | None) -> Trend | None:

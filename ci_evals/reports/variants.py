@@ -1,21 +1,17 @@
 """What a report says of each variant, as every format shows it."""
 
 import statistics
-from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from math import isnan
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ci_evals.columns import STATUSES
 from ci_evals.model import Variant
-from ci_evals.report import Counts, Figures, Report
+from ci_evals.report import Counts, Figures
 from ci_evals.reports.figures import UNKNOWN, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.stats.flips import pass_at_k, pass_hat_k
 from ci_evals.stats.pass_rate import pass_rate
-from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.sentences import rate_change, ratio_change
 
 
@@ -90,7 +86,6 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Counter[Counts]
     """One variant, from how many of its cells have the same counts."""
     report = summary.report
     cells = report.cells_of(variant)
-    slots = array("Q", (slot for cell in cells for slot in report.matrix.slots(cell)))
     fair = report.settled is None
     rate = pass_rate((counts.passed, counts.graded) for counts in by_cell.elements()) if fair else None
     bounds = rate.bounds((summary.gate or Gate()).confidence) if rate else None
@@ -100,10 +95,10 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Counter[Counts]
         pass_rate=float(rate.rate) if rate else None,
         lower=bounds.lower if bounds else None,
         upper=bounds.upper if bounds else None,
-        mean_score=_mean_score(report, slots) if fair else None,
+        mean_score=report.mean_score(cells),
         figures=report.figures(cells),
         grader_means=report.grader_means(variant) if fair else {},
-        unpriced_runs=_unpriced_runs(report, slots),
+        unpriced_runs=report.unpriced_runs(cells),
         unknown_cost="recorded" if 0 < report.totals.graded <= report.columns.recorded else "unknown",
         draws=draws,
         pass_at_k=_mean_over_cells(pass_at_k, by_cell, draws),
@@ -113,8 +108,7 @@ def _variant_report(summary: Summary, variant: Variant, by_cell: Counter[Counts]
 
 
 def _change(summary: Summary, variant: Variant) -> VariantChange | None:
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison):
+    if (comparison := summary.compared) is None:
         return None
     key = variant.provider, variant.prompt
     found = next((each for each in comparison.variants if (each.provider, each.prompt) == key), None)
@@ -138,13 +132,3 @@ def _mean_over_cells(
         if draws and counts.graded and (found := chance(counts.passed, counts.graded, draws)) is not None:
             known += [found] * count
     return statistics.fmean(known) if known else None
-
-
-def _mean_score(report: Report, slots: Sequence[int]) -> float | None:
-    scores = array("d", (score for slot in slots if not isnan(score := report.columns.score[slot])))
-    return statistics.fmean(scores) if scores else None
-
-
-def _unpriced_runs(report: Report, slots: Sequence[int]) -> int:
-    graded = (STATUSES.index("passed"), STATUSES.index("failed"))
-    return sum(report.columns.status[slot] in graded and isnan(report.columns.cost_usd[slot]) for slot in slots)

@@ -10,7 +10,10 @@ from ci_evals import Case, Gate, Report, Suite, evaluate_sync
 from ci_evals.errors import StorageError
 from ci_evals.graders import Contains
 from ci_evals.providers import Mock
+from ci_evals.report import Counts
 from ci_evals.verdict.comparison import Comparison, NoComparison
+
+VERSION_1 = Path(__file__).parents[1] / "data" / "report-version-1.json"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,28 @@ def test_what_was_saved_loads_as_the_same_report(report: Report, tmp_path: Path)
     assert again == tmp_path / "report.json"
     assert again.read_bytes() == (tmp_path / "new" / "baseline.json").read_bytes()
     assert Report.load(tmp_path).totals == report.totals
+
+
+def test_a_loaded_report_has_its_comparison_and_its_confirm_runs(tmp_path: Path) -> None:
+    def suite(said: str) -> Suite:
+        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
+        return Suite(name="towns", cases=cases, providers=Mock(name="a", default=said))
+
+    before = evaluate_sync(suite("Paris, no?"), runs=8)
+    after = evaluate_sync(suite("Lyon"), runs=8, baseline=before, out=tmp_path)
+    loaded = Report.load(tmp_path)
+    assert isinstance(loaded.comparison, Comparison)
+    assert [cell.case for cell in loaded.comparison.of("regressed")] == ["Paris"]
+    assert after.confirmation is not None
+    assert loaded.confirmation is not None
+    assert loaded.confirmation.totals == after.confirmation.totals
+    assert loaded.save(tmp_path / "again.json").read_bytes() == (tmp_path / "report.json").read_bytes()
+
+
+def test_a_report_of_version_1_loads() -> None:
+    loaded = Report.load(VERSION_1)
+    assert (loaded.totals, loaded.verdict.status) == (Counts(34, 9, 6, 50), "fail")
+    assert loaded.comparison is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"schema_version": 99}'])

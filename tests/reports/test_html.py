@@ -4,8 +4,10 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from hashlib import sha256
+from html import escape as html_escaped
 from html.parser import HTMLParser
 
+import comments
 import pytest
 from factories import many, report_of
 
@@ -13,7 +15,9 @@ from ci_evals.model import Variant
 from ci_evals.reports import html
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
+from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import decide
+from ci_evals.verdict.sentences import cell_finding
 
 TAGS = {
     *("html", "head", "meta", "title", "style", "body", "header", "main", "section", "h1", "h2", "h3", "p", "pre"),
@@ -61,7 +65,43 @@ def test_the_page_reads_well(flights: Summary, golden: Callable[[str, str], None
     golden("report.html", style.sub("…", text_of(flights)))
 
 
-@pytest.mark.parametrize("which", ["flights", "passing", "hostile"])
+def test_beside_a_baseline_it_reads_well(golden: Callable[[str, str], None]) -> None:
+    style = re.compile(r"<style>.*?</style>|'sha256-[^']*'", re.DOTALL)
+    golden("compared/report.html", style.sub("…", text_of(comments.regression())))
+
+
+def test_what_got_worse_is_said_in_the_words_of_the_comment() -> None:
+    summary = comments.regression()
+    page = "".join(Page(text_of(summary)).words)
+    assert isinstance(summary.comparison, Comparison)
+    assert summary.verdict.reason in page
+    for cell in summary.comparison.of("regressed", "suspect", "fixed"):
+        finding = cell_finding(summary.comparison, cell)
+        assert html_escaped(finding) in comments.text_of(summary)
+        assert page.count(finding) >= 2, "in its list, and above what was answered"
+
+
+def test_a_regression_comes_first_and_unfolded_even_within_its_bar(regressed: Summary) -> None:
+    text = text_of(regressed)
+    cells = re.findall(r'<details class="cell (\w+) v0"( open)?>\n.*?<bdi class="id">(\w+)', text)
+    assert cells == [("flaky", " open", "refund"), ("passed", "", "greet")]
+    assert re.findall(r"Run (\d+) failed", text) == ["2", "3", "4"]
+    assert "… and 4 more runs like it" in text, "confirm runs are counted"
+
+
+def test_a_long_list_of_regressions_is_cut_and_counted() -> None:
+    text = text_of(comments.many_regressions())
+    assert text.count('<li class="fail">') == 100
+    assert "… and 500 more cases in report.json" in text
+
+
+def test_why_there_is_no_comparison_is_said(uncompared: Summary) -> None:
+    text = text_of(uncompared)
+    assert "<b>Not compared:</b> no baseline: there is no report at main/report.json" in text
+    assert "Regressed" not in text
+
+
+@pytest.mark.parametrize("which", ["flights", "passing", "hostile", "hostile_comparison", "several"])
 def test_nothing_runs_and_nothing_is_loaded(which: str, request: pytest.FixtureRequest) -> None:
     text = text_of(request.getfixturevalue(which))
     page = Page(text)
@@ -71,8 +111,9 @@ def test_nothing_runs_and_nothing_is_loaded(which: str, request: pytest.FixtureR
     assert "url(" not in text.partition("</style>")[0]
 
 
-def test_hostile_text_is_shown_as_it_is(hostile: Summary) -> None:
-    text = text_of(hostile)
+@pytest.mark.parametrize("which", ["hostile", "hostile_comparison"])
+def test_hostile_text_is_shown_as_it_is(which: str, request: pytest.FixtureRequest) -> None:
+    text = text_of(request.getfixturevalue(which))
     assert "<script>alert(1)</script>" in "".join(Page(text).words)
     assert "<script" not in text
     assert all(character.isprintable() or character in "\n\t" for character in text)

@@ -40,7 +40,7 @@ def test_it_compares_the_heads_sum_with_dealing_out_at_random(given_cells: list[
     assert lower(given_cells) == pytest.approx(expected, abs=1e-6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000))
 def test_it_is_close_to_the_permutation_test(seed: int) -> None:
     chance = random.Random(seed)

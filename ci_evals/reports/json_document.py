@@ -1,0 +1,113 @@
+"""report.json as it is read back: what is needed of it, decoded and checked, whoever wrote it."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ci_evals.matrix import CellKey
+from ci_evals.model import Variant
+from ci_evals.report import Looks, Resumption, SuiteInfo
+from ci_evals.reports.comparison_entries import CellComparisonEntry, HistoryEntry
+from ci_evals.verdict.comparison import VariantComparison
+from ci_evals.verdict.gate import Verdict
+from ci_evals.verdict.history import NO_RUNS, ReportRef, Tally
+from ci_evals.verdict.pairing import CellComparison
+
+MOST_RUNS: Final = 2_000_000
+"""No more planned runs than this are believed: a few digits must not take all memory."""
+
+
+class SavedCell(Struct, frozen=True):
+    case: str
+    provider: str
+    prompt: str | None
+    bar: float
+    planned: int
+    tags: tuple[str, ...] = ()
+    file: str = ""
+    line: int | None = None
+    fingerprint: str = ""
+    critical: bool = False
+    evidence: Tally = NO_RUNS
+    confirming: Tally = NO_RUNS
+    history: tuple[tuple[int, int, int], ...] = ()
+    comparison: CellComparisonEntry | None = None
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+
+class SavedComparison(Struct, frozen=True):
+    missing: str | None
+    name: str | None
+    baseline: tuple[ReportRef, ...]
+    confirm_runs: int
+    alpha: float | None
+    variants: tuple[VariantComparison, ...]
+    removed: tuple[CellComparison, ...]
+
+
+class Document(Struct, frozen=True):
+    """What a report.json was made of; what version 1 does not have may be left out. See `ReportDocument`."""
+
+    schema_version: Literal[1, 2]
+    suite: SuiteInfo
+    started_at: float
+    duration_s: float
+    interrupted: str | None
+    verdict: Verdict
+    gate: Mapping[str, Any] | None
+    variants: tuple[Variant, ...]
+    cells: tuple[SavedCell, ...]
+    results: tuple[msgspec.Raw, ...]
+    resumption: Resumption | None = None
+    looks: Looks | None = None
+    settled: Literal["pass", "borderline", "fail"] | None = None
+    comparison: SavedComparison | None = None
+    history: HistoryEntry = HistoryEntry((), ())
+
+
+def decoded(content: bytes, oldest: int) -> Document:
+    """What is needed of a report.json.
+
+    Raises:
+        ValueError: it is none, of a version before the `oldest` or after this one, or has numbers that no report has.
+    """
+    document = msgspec.json.decode(content, type=Document)
+    if document.schema_version < oldest:
+        raise ValueError(f"it is of schema version {document.schema_version}")
+    _check(document)
+    return document
+
+
+def _check(document: Document) -> None:
+    """Refuse numbers that no report has, and that mathematics and layout would stumble over."""
+    tallies = [tally for cell in document.cells for tally in (cell.evidence, cell.confirming)]
+    tallies += [Tally(passed, graded) for cell in document.cells for _, passed, graded in cell.history]
+    chances: list[float | None] = [cell.bar for cell in document.cells]
+    compared: list[CellComparisonEntry | CellComparison] = [
+        cell.comparison for cell in document.cells if cell.comparison
+    ]
+    compared += document.comparison.removed if document.comparison else ()
+    for found in compared:
+        tallies += found.head, found.base
+        chances += found.p, found.adjusted_p
+    variants = document.comparison.variants if document.comparison else ()
+    for each in variants:
+        chances += each.p, each.adjusted_p, each.head_rate, each.base_rate
+    for point in document.history.trend:
+        chances += [variant.pass_rate for variant in point.variants]
+    for scope in document.verdict.scopes:
+        chances += scope.bar, scope.rate, scope.lower, scope.upper
+    if any(not 0 <= tally.passed <= tally.graded <= MOST_RUNS for tally in tallies):
+        raise ValueError("a count of runs makes no sense")
+    earlier = range(len(document.history.reports))
+    if any(place not in earlier for cell in document.cells for place, _, _ in cell.history):
+        raise ValueError("a cell's history names a report that `history.reports` does not have")
+    if any(chance is not None and not 0 <= chance <= 1 for chance in chances):
+        raise ValueError("a fraction is not between 0 and 1")
+    if document.comparison and document.comparison.alpha is not None and not 0 < document.comparison.alpha < 0.5:
+        raise ValueError("the accepted chance of a false alarm makes no sense")

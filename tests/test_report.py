@@ -1,0 +1,61 @@
+"""What is counted of a report as a whole."""
+
+import json
+from pathlib import Path
+
+import pytest
+from factories import report_of
+from msgspec import structs
+
+from ci_evals.actions.job import outputs
+from ci_evals.model import Judging, Result
+from ci_evals.report import Spent
+from ci_evals.reports import json_report
+from ci_evals.reports.comment import Comment
+from ci_evals.reports.notes import Note, notes
+from ci_evals.reports.summary import summarize
+
+JUDGED = Judging(calls=2, cost_usd=0.5, unpriced=1)
+
+
+def judged(result: Result) -> Result:
+    return structs.replace(result, judging=JUDGED)
+
+
+def test_confirm_runs_and_judges_are_part_of_what_was_spent() -> None:
+    report = report_of({"a": "PF", "b": "PE"}, confirming={"a": "FFF"}, edit=judged)
+    assert report.figures().cost_usd == pytest.approx(0.003)
+    assert report.judging == Judging(calls=14, cost_usd=3.5, unpriced=7)
+    assert tuple(report.spent) == pytest.approx((0.003, 0.003, 3.5))
+    assert report.spent.total_usd == pytest.approx(3.506)
+
+
+def test_every_format_that_has_a_total_has_all_of_it() -> None:
+    report = report_of({"a": "PF", "b": "PE"}, confirming={"a": "FFF"}, edit=judged)
+    summary = summarize(report, None)
+    totals = json.loads(b"".join(json_report.render(summary)))["totals"]
+    assert totals["cost_usd"] == pytest.approx(3.506)
+    assert (totals["judging"]["calls"], totals["judging"]["priced_calls"]) == (14, 7)
+    assert outputs(summary, Path())["cost-usd"] == "3.506000"
+    assert "$3.51" in Comment(summary).render(10_000).replace("&#36;", "$")
+    text = "$3.51 in all: $0.0030 for planned runs, $0.0030 for confirm runs, $3.50 for judges"
+    assert Note("Spent", text) in notes(report)
+
+
+def test_planned_runs_alone_need_no_sum() -> None:
+    report = report_of({"a": "PF"})
+    assert report.spent == Spent(0.002, None, None)
+    assert "Spent" not in {note.label for note in notes(report)}
+
+
+def test_what_nobody_knows_the_price_of_cost_nothing_that_could_be_told() -> None:
+    report = report_of({"a": "PF"}, edit=lambda result: structs.replace(result, cost_usd=None))
+    assert report.spent == Spent(None, None, None)
+    assert report.spent.total_usd is None
+    assert outputs(summarize(report, None), Path())["cost-usd"] == ""
+
+
+def test_runs_that_repeat_a_record_are_no_fresh_ones() -> None:
+    report = report_of({"a": "PPF"}, edit=lambda result: structs.replace(result, recorded=result.run != 2))
+    assert report.fresh(0) == (1, 1)
+    assert report.counts((0,)).graded == 3
