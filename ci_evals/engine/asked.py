@@ -76,7 +76,7 @@ class Asked:
             async with self._calls, self._outage() as is_probe:
                 if self._breaker.state == "open":
                     raise ProviderError("given_up", self._breaker.reason)
-                tokens = await self._admitted(request)
+                tokens = await admitted(self._pace, self._turn, request)
                 start = time.perf_counter()
                 try:
                     response = await self._provider.answer(request)
@@ -108,13 +108,6 @@ class Asked:
                 await asyncio.sleep(retry.delay_s(self._breaker.probes + 1, None, lambda: 1.0))
             yield is_probe
 
-    async def _admitted(self, request: Request) -> int:
-        """Wait for the pace; returns the tokens that the call was admitted with."""
-        length = sum(len(message.content) for message in request.messages)
-        tokens = self._pace.estimate(length, None) if self._pace.counts_tokens else 0
-        await admitted(self._pace, self._turn, tokens)
-        return tokens
-
     def _lost(self, error: ProviderError, attempt: int, latency_s: float, *, is_probe: bool) -> float | None:
         """Note a call without an answer; returns the seconds to wait before the next, or None if it was the last."""
         delay_s = retry.delay_s(attempt, error.retry_after_s, self._draw)
@@ -143,8 +136,11 @@ async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_o
     return [task.result() for task in tasks]
 
 
-async def admitted(pace: Pace, turn: asyncio.Lock, tokens: int) -> None:
-    """Wait until a call of so many tokens may be made."""
+async def admitted(pace: Pace, turn: asyncio.Lock, request: Request) -> int:
+    """Wait until a call may be made; returns the tokens that it was admitted with."""
+    length = sum(len(message.content) for message in request.messages)
+    tokens = pace.estimate(length, None) if pace.counts_tokens else 0
     async with turn:
         while (wait_s := pace.admit(tokens)) > 0:  # noqa: ASYNC110  a pace says when, and nobody tells it earlier
             await asyncio.sleep(wait_s)
+    return tokens

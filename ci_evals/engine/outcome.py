@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ci_evals.callables import asked_to_stop
 from ci_evals.engine.breaker import Breaker
-from ci_evals.engine.judges import Judges, Meter
+from ci_evals.engine.judges import Judges
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, described
 from ci_evals.graders.judge import grade, name_of, passes, score_of
-from ci_evals.model import Answer, Case, Grade, Judging, RunError, Status
+from ci_evals.model import Answer, Grade, Judging, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.response import Response
 
@@ -44,12 +44,8 @@ async def judged(answer: Answer, judges: Judges | None = None, known: Mapping[in
     """
     case = answer.request.case
     meter = judges.meter() if judges is not None else None
-    outcome = await _judged(answer, case, meter, known)
-    return outcome if meter is None or not meter.judging.calls else outcome._replace(judging=meter.judging)
-
-
-async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mapping[int, Grade]) -> Outcome:
     grades: list[Grade] = []
+    ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
             grades.append(known.get(number) or await grade(expectation, answer, meter))
@@ -59,9 +55,11 @@ async def _judged(answer: Answer, case: Case, meter: Meter | None, known: Mappin
         if isinstance(raised, asyncio.CancelledError) and asked_to_stop():
             raise
         ungraded = _ungraded(name_of(case.expect[len(grades)]), raised)
-        return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded)
+    judging = meter.judging if meter is not None and meter.judging.calls else None
+    if ungraded is not None:
+        return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades))
+    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
 
 
 def _ungraded(grader: str, raised: BaseException) -> RunError:

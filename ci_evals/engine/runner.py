@@ -11,22 +11,17 @@ from pathlib import Path
 import msgspec
 
 from ci_evals.columns import Columns
-from ci_evals.engine.asked import admitted
 from ci_evals.engine.budget import Spending, violations
+from ci_evals.engine.calls import Calls, Ended
 from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.conversation import Conversation
-from ci_evals.engine.files import keep_files, without_data
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Attempt, Lane
 from ci_evals.engine.lanes import Ready
-from ci_evals.engine.outcome import Outcome, given_up, judged, unanswered
+from ci_evals.engine.outcome import given_up
 from ci_evals.engine.plan import execution_order
-from ci_evals.engine.players import PlayError
 from ci_evals.engine.replay import Answers, judged_anew
-from ci_evals.errors import ProviderError, StorageError
 from ci_evals.matrix import Matrix
-from ci_evals.model import Answer, Request, Result, RunError, SimulatedUser
-from ci_evals.response import Response
+from ci_evals.model import Result
 from ci_evals.rules import NO_ALLOWANCE
 from ci_evals.suite import Suite
 
@@ -69,11 +64,10 @@ class Run:
         self._cells = cells
         self._on_result = on_result
         self._replay = replay
-        self._files = files
-        self._lanes, self._slots, self._players, self._judges = ready
-        self._conversations: dict[int, Conversation] = {}
-        self._timeouts_s = {str(each.name): each.timeout_s or suite.timeout_s for each in suite.providers}
-        self._draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+        self._lanes, self._slots, players, self._judges = ready
+        timeouts_s = {str(each.name): each.timeout_s or suite.timeout_s for each in suite.providers}
+        draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
+        self._calls = Calls(timeouts_s, players, self._judges, draw, files)
         self._stopping = asyncio.Event()
         self._aborted = False
         self._clock = time.monotonic
@@ -163,12 +157,12 @@ class Run:
             cell = self._cells.of_slot(slot)
             if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
                 attempt = Attempt(slot, recorded.attempts)
-                outcome = await judged_anew(recorded, cell, self._judges, self._timeout_s(cell))
-                result = self._result(cell, attempt, outcome, recorded.started_at, recorded.latency_s)
+                outcome = await judged_anew(recorded, cell, self._judges, self._calls.timeout_s(cell))
+                result = self._result(cell, attempt, Ended(outcome, recorded.started_at, recorded.latency_s))
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
             elif not self._lanes:
                 attempt = Attempt(slot, 1)
-                self._record(attempt, self._result(cell, attempt, recording.absence, time.time(), 0.0))
+                self._record(attempt, self._result(cell, attempt, Ended(recording.absence, time.time(), 0.0)))
             await asyncio.sleep(0)
 
     # Workers.
@@ -185,8 +179,7 @@ class Run:
                     if not slots.acquire_now(claim):
                         await slots.acquire(claim)
                     try:
-                        if (tokens := await self._admitted(lane, step)) is not None:
-                            await self._attempt(lane, step, tokens)
+                        await self._attempt(lane, step)
                     finally:
                         slots.release(claim)
                     if lane.options.own_code:  # which may never have waited: the others want their turn
@@ -196,26 +189,33 @@ class Run:
 
     async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
         """Write the result of a run whose provider was given up."""
-        outcome = given_up(lane.breaker, lane.options)
-        self._conversations.pop(attempt.slot, None)
+        self._calls.forget(attempt)
         cell = self._cells.of_slot(attempt.slot)
-        self._record(attempt, self._result(cell, attempt, outcome, time.time(), 0.0))
+        ended = Ended(given_up(lane.breaker, lane.options), time.time(), 0.0)
+        self._record(attempt, self._result(cell, attempt, ended))
         await asyncio.sleep(0)
 
-    async def _admitted(self, lane: Lane, attempt: Attempt) -> int | None:
+    async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
+        """Make one attempt at a run when the provider may be called; write its result unless there is to be another."""
+        cell = self._cells.of_slot(attempt.slot)
+        tokens = await self._admitted(lane, attempt, cell)
+        if tokens is not None and (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
+            self._record(attempt, self._result(cell, attempt, ended))
+
+    async def _admitted(self, lane: Lane, attempt: Attempt, cell: PreparedCell) -> int | None:
         """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
 
         Returns the tokens that the call was admitted with, or None if it is not to be made.
         """
         if self._stopping.is_set():
             return None
-        tokens = self._tokens(lane, attempt)
+        tokens = _tokens(lane, cell)
         if lane.turn.locked() or lane.pace.admit(tokens) > 0:
             async with lane.turn:
                 while True:
                     if self._stopping.is_set():
                         return None
-                    tokens = self._tokens(lane, attempt)
+                    tokens = _tokens(lane, cell)
                     if (wait_s := lane.pace.admit(tokens)) <= 0:
                         break
                     await self._until_stopped(wait_s)
@@ -233,102 +233,10 @@ class Run:
         except TimeoutError:
             pass
 
-    def _tokens(self, lane: Lane, attempt: Attempt) -> int:
-        """What a call will probably take, for a pace that counts it."""
-        if not lane.pace.counts_tokens:
-            return 0
-        messages = self._cells.of_slot(attempt.slot).rendered.messages
-        params = getattr(lane.options, "params", {})
-        most = params.get("max_tokens") or params.get("max_completion_tokens")
-        return lane.pace.estimate(sum(len(message.content) for message in messages), most)
+    # Results.
 
-    # One run.
-
-    async def _attempt(self, lane: Lane, attempt: Attempt, tokens: int) -> None:
-        """Make one call; write its result unless it is to be tried again."""
-        cell = self._cells.of_slot(attempt.slot)
-        timeout_s = self._timeout_s(cell)
-        if cell.case.is_conversation:
-            await self._converse(lane, attempt, tokens, timeout_s)
-            return
-        request = Request(cell.rendered.input, cell.rendered.messages, cell.case, cell.run_of(attempt.slot), timeout_s)
-        started_at, start = time.time(), time.perf_counter()
-        try:
-            response = await lane.provider.answer(request)
-        except StorageError:
-            raise
-        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
-            latency_s = time.perf_counter() - start
-            error = ProviderError.of(raised)
-            if lane.lost(attempt, error, latency_s, self._draw):
-                return
-            outcome = unanswered(error, lane.options)
-        else:
-            latency_s = time.perf_counter() - start
-            lane.answered(response.usage, tokens)
-            cost_usd = lane.price(response)
-            if response.files:
-                response = await asyncio.to_thread(keep_files, response, self._files)
-            outcome = await judged(Answer(request, response, latency_s, cost_usd), self._judges)
-            if response.files:
-                outcome = outcome._replace(response=without_data(response))
-        self._record(attempt, self._result(cell, attempt, outcome, started_at, latency_s))
-
-    def _timeout_s(self, cell: PreparedCell) -> float:
-        return cell.case.timeout_s or self._timeouts_s[cell.variant.provider]
-
-    async def _converse(self, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float) -> None:
-        """Make a conversation's calls, each at the provider's pace; write the result unless one is to be repeated."""
-        cell = self._cells.of_slot(attempt.slot)
-        run = cell.run_of(attempt.slot)
-        conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
-        started_at, start = time.time(), time.perf_counter()
-        is_admitted = True  # the first call is
-        try:
-            while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
-                request = conversation.request(line, timeout_s)
-                if not is_admitted:
-                    tokens = await self._turn_at_its_pace(lane, request)
-                start, is_admitted = time.perf_counter(), False
-                response = await lane.provider.answer(request)
-                lane.answered(response.usage, tokens)
-                if response.files:
-                    response = without_data(await asyncio.to_thread(keep_files, response, self._files))
-                conversation.answered(response, time.perf_counter() - start, lane.price(response))
-        except StorageError:
-            raise
-        except PlayError as silent:
-            if is_admitted:
-                lane.pace.failed()
-            told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
-            outcome = Outcome("errored", error=told)
-        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
-            error = ProviderError.of(raised)
-            if lane.lost(attempt, error, time.perf_counter() - start, self._draw):
-                return
-            outcome = unanswered(error, lane.options)
-        else:
-            whole = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
-            answer = Answer(whole, conversation.response, conversation.latency_s, conversation.cost_usd)
-            outcome = await judged(answer, self._judges)
-        del self._conversations[attempt.slot]
-        self._record(attempt, self._result(cell, attempt, outcome, started_at, conversation.latency_s))
-
-    async def _play_user(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
-        if self._players is None:
-            raise PlayError(ProviderError("not_recorded", "only recorded answers are allowed"))
-        return await self._players.play(user, request)
-
-    async def _turn_at_its_pace(self, lane: Lane, request: Request) -> int:
-        """Wait until a conversation that is under way may make its next call; returns the tokens that it may take."""
-        length = sum(len(message.content) for message in request.messages)
-        tokens = lane.pace.estimate(length, None) if lane.pace.counts_tokens else 0
-        await admitted(lane.pace, lane.turn, tokens)
-        return tokens
-
-    def _result(
-        self, cell: PreparedCell, attempt: Attempt, outcome: Outcome, started_at: float, latency_s: float
-    ) -> Result:
+    def _result(self, cell: PreparedCell, attempt: Attempt, ended: Ended) -> Result:
+        outcome, started_at, latency_s = ended
         allowed = cell.case.allowance or self.suite.budget.per_run
         return Result(
             fingerprint=cell.fingerprint,
@@ -360,6 +268,15 @@ class Run:
             self._out_of_time()
         if self._on_result:
             self._on_result(result)
+
+
+def _tokens(lane: Lane, cell: PreparedCell) -> int:
+    """What a call will probably take, for a pace that counts it."""
+    if not lane.pace.counts_tokens:
+        return 0
+    params = getattr(lane.options, "params", {})
+    most = params.get("max_tokens") or params.get("max_completion_tokens")
+    return lane.pace.estimate(sum(len(message.content) for message in cell.rendered.messages), most)
 
 
 def _in_steps(seconds: float, per_second: float) -> float:

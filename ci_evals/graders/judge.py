@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ci_evals.graders.findings import reaches
 from ci_evals.graders.turn import asker, found_by
-from ci_evals.model import Answer, Expectation, Grade, Models
+from ci_evals.model import Answer, Expectation, Finding, Grade, Models
 
 
 def name_of(expectation: Expectation) -> str:
@@ -20,7 +20,8 @@ def asks_a_model(expectation: Expectation) -> bool:
 
 async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
     """Let one grader judge; whatever it raises comes through."""
-    finding = await found_by(expectation.grader, answer, models)
+    found = found_by(expectation.grader, answer, models)
+    finding = found if isinstance(found, Finding) else await found
     passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)
     return Grade(
         expectation.name, passed, score, finding.reason, expectation.weight, finding.classified, finding.orders_judge

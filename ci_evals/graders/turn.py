@@ -1,5 +1,7 @@
 """A grader of one turn of a conversation: it sees that turn's answer and nothing of the others."""
 
+from collections.abc import Awaitable
+
 import msgspec
 from msgspec import Struct
 
@@ -29,7 +31,8 @@ class OfTurn(Struct, frozen=True):
         """Judge the turn, asking one of the models if the grader asks any and there are some."""
         if len(answer.response.turns) < self.number:
             return Finding(passed=False, score=0.0, reason=f"turn {self.number}: it never took place")
-        finding = await found_by(self.grader, self._seen(answer), models)
+        found = found_by(self.grader, self._seen(answer), models)
+        finding = found if isinstance(found, Finding) else await found
         return msgspec.structs.replace(finding, reason=f"turn {self.number}: {finding.reason}")
 
     def _seen(self, answer: Answer) -> Answer:
@@ -38,12 +41,11 @@ class OfTurn(Struct, frozen=True):
         return Answer(request, turn.response, turn.latency_s, turn.cost_usd)
 
 
-async def found_by(grader: Grader, answer: Answer, models: Models | None) -> Finding:
+def found_by(grader: Grader, answer: Answer, models: Models | None) -> Finding | Awaitable[Finding]:
     """What a grader finds; one that asks a model is given those that there are."""
     if models is not None and isinstance(grader, AskingOptions | OfTurn):
-        return await grader.grade_with(answer, models)
-    finding = at_once(grader, answer)
-    return finding if isinstance(finding, Finding) else await finding
+        return grader.grade_with(answer, models)
+    return at_once(grader, answer)
 
 
 def judging(grader: Grader) -> Grader:

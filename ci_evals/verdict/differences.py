@@ -73,9 +73,9 @@ def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[Sc
 def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) -> Difference | None:
     """Of what one run took on average, over the cells where both sides know it."""
     means = [
-        (mine.total / mine.runs, theirs.total / theirs.runs)
-        for mine, theirs in zip(head, base, strict=True)
-        if mine.runs and theirs.runs
+        (total / runs, base_total / base_runs)
+        for (runs, total, _), (base_runs, base_total, _) in zip(head, base, strict=True)
+        if runs and base_runs
     ]
     return _difference(ratio_of_totals(means, confidence))
 
