@@ -34,8 +34,7 @@ def compared(base: Sequence[Path], head: Path, name: str | None = None) -> Summa
     baseline = read_baseline(base, saved.suite.name, name, but=saved)
     found: Comparison | NoComparison
     if isinstance(baseline, Baseline):
-        alpha = round(1 - (gate or Gate()).confidence, 12)
-        found = compare(saved.head, baseline, confirm_runs=saved.confirm_runs, alpha=alpha)
+        found = compare(saved.head, baseline, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
     else:
         found = baseline
     return Summary(report, comparison_verdict(report, gate, found), gate, found)

@@ -65,6 +65,11 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
 
     @property
+    def alpha(self) -> float:
+        """The chance of a false alarm that `confidence` leaves."""
+        return round(1 - self.confidence, 12)  # 1 - 0.95 is 0.050000000000000044
+
+    @property
     def tag_bars(self) -> Mapping[str, float]:
         """The tags that have a bar."""
         bars = {tag: rule.min_pass_rate if isinstance(rule, TagRule) else rule for tag, rule in self.tags.items()}

@@ -153,7 +153,7 @@ class Report(counted.Report):
         Raises:
             StorageError: the baseline cannot be read.
         """
-        alpha = round(1 - (self.gate or Gate()).confidence, 12)
+        alpha = (self.gate or Gate()).alpha
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
             saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
         return compare(head_cells(self.origin, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)

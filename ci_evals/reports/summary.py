@@ -55,7 +55,7 @@ def summarize(
     """
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
-        alpha = round(1 - (gate or Gate()).confidence, 12)
+        alpha = (gate or Gate()).alpha
         comparison = compare(head_cells(report, gate), baseline, confirm_runs=confirm_runs, alpha=alpha)
     else:
         comparison = baseline

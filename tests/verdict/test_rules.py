@@ -44,6 +44,11 @@ def test_what_is_red(
     assert found(regressed(*cases, critical=critical), **gate) == rules
 
 
+@pytest.mark.parametrize(("confidence", "alpha"), [(0.95, 0.05), (0.9, 0.1), (0.99, 0.01), (0.999, 0.001)])
+def test_what_confidence_leaves_is_a_round_number(confidence: float, alpha: float) -> None:
+    assert Gate(confidence=confidence).alpha == alpha
+
+
 def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
     [rule] = rule_verdicts(REPORT, Gate(max_regressions=1), regressed("a", "b", "c"))
     assert rule.sentence.endswith(" comparisons (2 more cases regressed, and the gate allows 1)")
