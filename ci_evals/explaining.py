@@ -108,11 +108,10 @@ def _told(
     """What a comparison says of a cell."""
     if (found := comparison.by_key.get(key)) is None:
         return Told(compared_with)
-    base_key = (found.renamed_from or found.case, *comparison.base_variants.get(key[1:], key[1:]))
-    cell = comparison.baseline.cells.get(base_key)
+    cell = comparison.base_of(key)
     entries = _base_entries(cell.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
     sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
-    return Told(compared_with, found, sentence, test, entries, base_runs(base_key))
+    return Told(compared_with, found, sentence, test, entries, base_runs(comparison.base_key(key)))
 
 
 def _base_entries(evidence: Iterable[Evidence], refs: Mapping[str, ReportRef]) -> tuple[BaseEntry, ...]:

@@ -53,10 +53,8 @@ def with_answers(summary: Summary) -> Summary:
     comparison = summary.comparison
     if not isinstance(comparison, Comparison) or comparison.baseline.source is None:
         return summary
-    wanted = {
-        (cell.renamed_from or cell.case, *comparison.base_variants.get(cell.key[1:], cell.key[1:])): cell.key
-        for cell in islice(comparison.of("regressed"), MOST_ANSWERS)
-    }
+    regressed = islice(comparison.of("regressed"), MOST_ANSWERS)
+    wanted = {comparison.base_key(cell.key): cell.key for cell in regressed}
     found = _answers(Path(comparison.baseline.source), wanted.keys()) if wanted else {}
     return summary._replace(before={wanted[key]: text for key, text in found.items()})
 

@@ -14,7 +14,7 @@ from ci_evals.reports.fitting import Document, Entry, Section
 from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, plain, with_code
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.trend import base_name, trends
+from ci_evals.reports.trend import trends
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.power import detectable_sentence
@@ -122,7 +122,7 @@ class Comment:
         comparison = self._summary.compared
         if comparison is None or not comparison.baseline.trend:
             return None
-        newest, key = comparison.baseline.trend[0], base_name(comparison, variant.variant)
+        newest, key = comparison.baseline.trend[0], comparison.base_variant(variant.variant)
         if newest.cases != self._report.cases_fingerprint or newest.report.id != comparison.baseline.reports[0].id:
             return None
         return next((each.latency_p95_s for each in newest.variants if (each.provider, each.prompt) == key), None)

@@ -203,11 +203,7 @@ def _base_cells(
         evidence = (Evidence(reports[place].id, passed, graded) for place, passed, graded in saved.history)
         return BaseCell(saved.fingerprint, tuple(evidence))
 
-    return {
-        (cell.renamed_from or cell.case, *base.get(cell.key[1:], cell.key[1:])): base_cell(cell)
-        for cell in cells
-        if cell.kind != "new"
-    }
+    return {cell.base_key(base): base_cell(cell) for cell in cells if cell.kind != "new"}
 
 
 def _cell_comparisons(cells: Iterable[SavedCell]) -> Iterator[CellComparison]:

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ci_evals.model import Variant
 from ci_evals.reports.figures import rate
 from ci_evals.reports.variants import VariantReport
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.history import TrendPoint
-from ci_evals.verdict.pairing import VariantKey
 
 POINTS: Final = 20
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -29,14 +27,8 @@ def trends(comparison: Comparison | None, variants: Iterable[VariantReport]) -> 
     """The variants that have a trend, with it; none without a baseline."""
     if comparison is not None:
         for each in variants:
-            if trend := trend_of(comparison.baseline.trend, *base_name(comparison, each.variant), each.pass_rate):
+            if trend := trend_of(comparison.baseline.trend, *comparison.base_variant(each.variant), each.pass_rate):
                 yield each, trend
-
-
-def base_name(comparison: Comparison, variant: Variant) -> VariantKey:
-    """What the baseline calls a variant."""
-    key = variant.provider, variant.prompt
-    return comparison.base_variants.get(key, key)
 
 
 def trend_of(points: Sequence[TrendPoint], provider: str, prompt: str | None, here: float | None) -> Trend | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ci_evals.matrix import CellKey
+from ci_evals.model import Variant
 from ci_evals.stats.fisher import fisher_lower, fisher_upper
 from ci_evals.stats.multiplicity import benjamini_hochberg, holm
 from ci_evals.verdict.differences import Differences, differences
@@ -80,11 +81,20 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
         head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
         return matched_variants(head, self.baseline.variants)
 
+    def base_variant(self, variant: Variant) -> VariantKey:
+        """What the baseline calls a variant."""
+        key = variant.provider, variant.prompt
+        return self.base_variants.get(key, key)
+
+    def base_key(self, key: CellKey) -> CellKey:
+        """What the baseline calls a cell."""
+        if found := self.by_key.get(key):
+            return found.base_key(self.base_variants)
+        return (key[0], *self.base_variants.get(key[1:], key[1:]))
+
     def base_of(self, key: CellKey) -> BaseCell | None:
         """What the baseline has of a cell, whatever its case or its variant was called there."""
-        case, *_ = key
-        old_name = found.renamed_from if (found := self.by_key.get(key)) else None
-        return self.baseline.cells.get((old_name or case, *self.base_variants.get(key[1:], key[1:])))
+        return self.baseline.cells.get(self.base_key(key))
 
     @cached_property
     def several_variants(self) -> bool:

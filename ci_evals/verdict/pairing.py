@@ -78,6 +78,10 @@ class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     def key(self) -> CellKey:
         return self.case, self.provider, self.prompt
 
+    def base_key(self, variants: Mapping[VariantKey, VariantKey]) -> CellKey:
+        """What the baseline calls the cell, where `variants` says which one of it each is compared with."""
+        return (self.renamed_from or self.case, *variants.get(self.key[1:], self.key[1:]))
+
 
 class Counted(Struct, frozen=True, eq=False):
     """The runs that decide about one cell: its own, and those of the base.

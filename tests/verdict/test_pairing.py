@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from verdict.sides import base_of, compared, head_of, key_of
 
+from ci_evals.model import Variant
 from ci_evals.verdict.history import BaseCell, Baseline, Evidence
 from ci_evals.verdict.pairing import VariantKey, matched_variants
 
@@ -93,3 +94,13 @@ def test_a_renamed_variant_is_compared_cell_by_cell() -> None:
     assert comparison.counts == {"unchanged": 1}
     assert comparison.variants[0].renamed
     assert comparison.base_of(key_of("a", "new")) is comparison.baseline.cells[key_of("a", "old")]
+
+
+def test_a_cell_is_found_by_whatever_the_baseline_calls_its_case_and_its_variant() -> None:
+    head, base = head_of({"a/new": (3, 3)}, provider="new"), base_of({"a/old": (3, 3)}, provider="old")
+    comparison = compared(head, base)
+    assert comparison.base_key(key_of("a/new", "new")) == key_of("a/old", "old")
+    assert comparison.base_of(key_of("a/new", "new")) is base.cells[key_of("a/old", "old")]
+    assert comparison.base_variant(Variant("new")) == ("old", None)
+    assert comparison.base_key(key_of("elsewhere", "new")) == key_of("elsewhere", "old")
+    assert comparison.base_of(key_of("elsewhere", "new")) is None
