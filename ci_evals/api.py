@@ -25,6 +25,7 @@ from ci_evals.library.suite import UNLIMITED, Suite
 from ci_evals.matrix import Matrix
 from ci_evals.model import Result
 from ci_evals.order import Order
+from ci_evals.recalled import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.suite import Suite as Checked
 
@@ -167,7 +168,7 @@ async def _evaluated(
     order = msgspec.structs.replace(order, journal=folder / JOURNAL, files=folder)
     summary = _judged(await execute(order, on_result=on_result), order)
     write_reports(summary, folder, suite.formats)
-    return Report.of(summary.report, summary.gate, summary.comparison)
+    return Report.of(summary)
 
 
 async def _without_a_trace(order: Order, on_result: OnResult | None) -> Report:
@@ -181,12 +182,12 @@ async def _without_a_trace(order: Order, on_result: OnResult | None) -> Report:
         remove()
         raise
     weakref.finalize(report, remove)
-    summary = _judged(report, order)
-    return Report.of(report, summary.gate, summary.comparison)
+    return Report.of(_judged(report, order))
 
 
 def _judged(report: counted.Report, order: Order) -> Summary:
-    return summarize(report, order.suite.gate, order.baseline, confirm_runs=order.suite.confirm_runs)
+    suite = order.suite
+    return with_answers(summarize(report, suite.gate, order.baseline, confirm_runs=suite.confirm_runs))
 
 
 def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None) -> Checked:

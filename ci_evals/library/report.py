@@ -1,6 +1,5 @@
 """A report for Python: what was counted, every run, and what can be done with it."""
 
-import functools
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,17 +11,18 @@ from ci_evals.engine.journal import decode
 from ci_evals.errors import StorageError
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant
-from ci_evals.reports import diff_table, json_report, json_summary
+from ci_evals.recalled import read_summary
+from ci_evals.reports import diff_table, json_report
 from ci_evals.reports.figures import number_of, rate
 from ci_evals.reports.findings import input_text
 from ci_evals.reports.leaderboard import Standing, ranked
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.text import one_line
 from ci_evals.reports.variants import variant_reports
 from ci_evals.rules import Gate
 from ci_evals.saved import read_baseline, read_report
 from ci_evals.verdict.comparison import Comparison, NoComparison, compare
-from ci_evals.verdict.gate import Verdict, decide
+from ci_evals.verdict.gate import Verdict
 from ci_evals.verdict.head import head_cells
 from ci_evals.verdict.history import Baseline
 
@@ -40,28 +40,17 @@ class Report(counted.Report):
     origin: counted.Report
     gate: Gate | None
     comparison: Comparison | NoComparison | None
+    verdict: Verdict
+    judged: Summary
 
     @classmethod
-    def of(
-        cls, report: counted.Report, gate: Gate | None, comparison: Comparison | NoComparison | None = None
-    ) -> "Report":
-        """The report of a run with the gate that it is held to."""
+    def of(cls, judged: Summary) -> "Report":
+        """The report of a run as it was judged, which is what every renderer is given."""
         self = object.__new__(cls)
-        self.__dict__.update(report.__dict__)
-        self.origin = report
-        self.gate = gate
-        self.comparison = comparison
+        self.__dict__.update(judged.report.__dict__)
+        self.origin, self.verdict, self.gate, self.comparison, _ = judged
+        self.judged = judged
         return self
-
-    @functools.cached_property
-    def verdict(self) -> Verdict:
-        """What the gate says: `status`, `reason`, and each bar with its bounds."""
-        return decide(self, self.gate, self.comparison)
-
-    @property
-    def judged(self) -> Summary:
-        """What every renderer is given."""
-        return Summary(self.origin, self.verdict, self.gate, self.comparison)
 
     @property
     def run_id(self) -> str | None:
@@ -127,19 +116,9 @@ class Report(counted.Report):
         """Read a `report.json`, or that of a results folder.
 
         Raises:
-            StorageError: the file cannot be read, or is no report.
+            StorageError: the file cannot be read, is no report, or a newer ci-evals wrote it.
         """
-        path = Path(path)
-        path = path / "report.json" if path.is_dir() else path
-        try:
-            summary = json_summary.read(path.read_bytes())
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
-        report = cls.of(summary.report, summary.gate, summary.comparison)
-        report.__dict__["verdict"] = summary.verdict
-        return report
+        return cls.of(read_summary(Path(path), oldest=1))
 
     def diff(self, other: "Report | Path | str") -> Comparison:
         """This report beside an earlier one: the cells that got worse or better, and how sure that is.
@@ -175,7 +154,8 @@ class Report(counted.Report):
             and (provider is None or cell.variant.provider == provider)
             and (prompt is None or cell.variant.prompt == prompt)
         ]
-        return Report.of(_part(self.origin, [(matrix.case(c), matrix.variant(c), c) for c in cells]), self.gate)
+        part = _part(self.origin, [(matrix.case(c), matrix.variant(c), c) for c in cells])
+        return Report.of(summarize(part, self.gate))
 
 
 def baseline_of(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:

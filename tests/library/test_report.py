@@ -83,10 +83,35 @@ def test_a_report_of_version_1_loads() -> None:
     assert loaded.comparison is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"schema_version": 99}'])
-def test_what_is_no_report_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(tmp_path: Path) -> None:
+    def suite(said: str) -> Suite:
+        return Suite(
+            name="towns", cases=[Case(input="Paris", expect=[Contains("Paris")])], providers=Mock(default=said)
+        )
+
+    evaluate_sync(suite("Paris, no?"), runs=8, out=tmp_path / "base")
+    after = evaluate_sync(suite("Lyon"), runs=8, baseline=tmp_path / "base", out=tmp_path / "head")
+    written = (tmp_path / "head" / "report.json").read_bytes()
+    assert [cell["comparison"]["before"] for cell in json.loads(written)["cells"]] == ["Paris, no?"]
+    assert Report.load(tmp_path / "head").save(tmp_path / "again.json").read_bytes() == written
+    assert after.save(tmp_path / "same.json").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"report\.json: is no report that this version of ci-evals wrote \(it is empty\): fetch it again"),
+        (
+            b"{}",
+            r"report\.json: is no report that this version of ci-evals wrote \(.*schema_version.*\): fetch it again",
+        ),
+        (b"\xff", r"report\.json: is no report that this version of ci-evals wrote \(.*\): fetch it again"),
+        (b'{"schema_version": 99}', r"report\.json: is of schema version 99, .*: upgrade ci-evals here"),
+    ],
+)
+def test_what_is_no_report_is_refused_with_what_to_try(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "report.json").write_bytes(content)
-    with pytest.raises(StorageError, match="is no report of ci-evals"):
+    with pytest.raises(StorageError, match=message):
         Report.load(tmp_path)
 
 
