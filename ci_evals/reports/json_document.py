@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.matrix import CellKey
-from ci_evals.model import Variant
+from ci_evals.model import Result, Variant
 from ci_evals.report import Looks, Resumption, SuiteInfo
 from ci_evals.reports.comparison_entries import CellComparisonEntry, HistoryEntry
 from ci_evals.verdict.comparison import VariantComparison
@@ -17,6 +17,8 @@ from ci_evals.verdict.pairing import CellComparison
 
 MOST_RUNS: Final = 2_000_000
 """No more planned runs than this are believed: a few digits must not take all memory."""
+
+_MOST_AMOUNT: Final = 1e12  # seconds, USD or score of one run: sums of such amounts stay numbers
 
 
 class SavedCell(Struct, frozen=True):
@@ -83,6 +85,18 @@ def decoded(content: bytes, oldest: int) -> Document:
     return document
 
 
+def check_amounts(result: Result) -> None:
+    """Refuse amounts that no run has, and that cannot be summed up.
+
+    Raises:
+        ValueError: there is one.
+    """
+    judging_usd = result.judging.cost_usd if result.judging else None
+    amounts = (result.latency_s, result.cost_usd, result.score, judging_usd, *(grade.score for grade in result.grades))
+    if any(amount is not None and abs(amount) > _MOST_AMOUNT for amount in amounts):
+        raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")
+
+
 def _check(document: Document) -> None:
     """Refuse numbers that no report has, and that mathematics and layout would stumble over."""
     tallies = [tally for cell in document.cells for tally in (cell.evidence, cell.confirming)]
@@ -107,6 +121,8 @@ def _check(document: Document) -> None:
     earlier = range(len(document.history.reports))
     if any(place not in earlier for cell in document.cells for place, _, _ in cell.history):
         raise ValueError("a cell's history names a report that `history.reports` does not have")
+    if any(found.p is not None and not (found.head.graded and found.base.graded) for found in compared):
+        raise ValueError("a cell was tested without graded runs on both sides")
     if any(chance is not None and not 0 <= chance <= 1 for chance in chances):
         raise ValueError("a fraction is not between 0 and 1")
     if document.comparison and document.comparison.alpha is not None and not 0 < document.comparison.alpha < 0.5:

@@ -12,7 +12,14 @@ from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Case, Result, Variant
 from ci_evals.report import CellReport, Counts, Report
 from ci_evals.reports.findings import bar_of
-from ci_evals.reports.json_document import MOST_RUNS, Document, SavedCell, SavedComparison, decoded
+from ci_evals.reports.json_document import (
+    MOST_RUNS,
+    Document,
+    SavedCell,
+    SavedComparison,
+    check_amounts,
+    decoded,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison, NoComparison, usual
@@ -68,6 +75,7 @@ def _report(document: Document, gate: Gate | None) -> Report:
         cell = numbers.get((result.case, result.provider, result.prompt))
         if cell is None or not 1 <= result.run <= MOST_RUNS:
             raise ValueError(f"run {result.run} of {result.case!r} is of no cell of the report")
+        check_amounts(result)
         line = _Line(cell, result, raw)
         if result.run <= matrix.runs(cell):
             planned[matrix.first_slots[cell] + result.run - 1] = line
