@@ -23,6 +23,10 @@ class Late(Mapping[str, T]):
         found: T = _imported(self._package, self._homes[name])
         return found
 
+    def get(self, name: str, default: Any = None) -> T | Any:
+        """A thing, or `default` if there is no such name; a KeyError of its module's own comes through."""
+        return self[name] if name in self._homes else default
+
     def __contains__(self, name: object) -> bool:
         return name in self._homes
 

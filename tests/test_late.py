@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,15 @@ def test_names_are_known_without_an_import() -> None:
     assert late.get("c") is None
     with pytest.raises(ModuleNotFoundError):
         late["a"]
+
+
+def test_an_import_that_fails_is_no_unknown_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_package").mkdir()
+    (tmp_path / "broken_package" / "module.py").write_text("{}['HOME']")
+    monkeypatch.syspath_prepend(tmp_path)
+    late: Late[object] = Late("broken_package", {"a": "module:A"})
+    with pytest.raises(KeyError, match="HOME"):
+        late.get("a")
 
 
 def test_a_package_says_which_name_it_does_not_have() -> None:

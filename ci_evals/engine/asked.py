@@ -100,13 +100,13 @@ class Asked:
 
         Gives whether this call is the one.
         """
-        if self._breaker.state != "probing":
-            yield False
-            return
-        async with self._probe:
-            if is_probe := self._breaker.state == "probing":
-                await asyncio.sleep(retry.delay_s(self._breaker.probes + 1, None, lambda: 1.0))
-            yield is_probe
+        if self._breaker.state == "probing":
+            async with self._probe:
+                if self._breaker.state == "probing":
+                    await asyncio.sleep(retry.delay_s(self._breaker.probes + 1, None, lambda: 1.0))
+                    yield True
+                    return
+        yield False
 
     def _lost(self, error: ProviderError, attempt: int, latency_s: float, *, is_probe: bool) -> float | None:
         """Note a call without an answer; returns the seconds to wait before the next, or None if it was the last."""

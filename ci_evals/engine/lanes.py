@@ -17,7 +17,7 @@ from ci_evals.engine.plan import execution_order
 from ci_evals.engine.players import Players, player_key
 from ci_evals.engine.resources import EngineResources, Observe, lent
 from ci_evals.engine.slots import Slots
-from ci_evals.engine.stages import Stage, Staged, function_identity
+from ci_evals.engine.stages import Price, Stage, Staged, function_identity
 from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.matrix import Matrix
 from ci_evals.prices import pricer
@@ -135,20 +135,20 @@ def open_lanes(
     for options in suite.providers:
         pace, turn = limits[_group(options)]
         with collecting(problems, suite.places.get(str(options.name))):
-            provider = opened_provider(options, suite.cases, lend(pace.observe))
+            provider, price = opened_provider(options, suite.cases, lend(pace.observe))
         if problems:
             continue
         lanes.append(
             Lane(
                 options,
-                staged(options, provider, stages, lend),
+                staged(options, provider, price, stages, lend),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
                 limit=_workers(options, suite, matrix),
                 retries=_retries(options, suite),
                 pace=pace,
                 turn=turn,
                 claim=slots.claim(),
-                price=pricer(options),
+                price=price,
                 clock=clock,
             )
         )
@@ -178,12 +178,14 @@ def open_stages(suite: Suite, lend: Lend) -> Mapping[str, Stage]:
     return stages
 
 
-def staged(options: ProviderOptions, provider: Provider, stages: Mapping[str, Stage], lend: Lend) -> Provider:
+def staged(
+    options: ProviderOptions, provider: Provider, price: Price, stages: Mapping[str, Stage], lend: Lend
+) -> Provider:
     """A provider with its stages round it, if it has any."""
     if not options.before and not options.after:
         return provider
     before, after = ([stages[name] for name in names] for names in (options.before, options.after))
-    return Staged(options, provider, pricer(options), before, after, lend(lambda _: None).files)
+    return Staged(options, provider, price, before, after, lend(lambda _: None).files)
 
 
 def opened_asked(

@@ -1,6 +1,7 @@
 """A bound on the computing of one grade: a regular expression can go on for ever, and lets no thread or timer in."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -33,7 +34,7 @@ class Patience:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Hold graders to the bound; only from the main thread, and not on Windows, which has no such timer."""
-        if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
+        if sys.platform == "win32" or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
             yield
             return
         signal.signal(signal.SIGVTALRM, self._look)

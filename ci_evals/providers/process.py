@@ -26,7 +26,7 @@ _running: set[int] = set()  # the process groups of children that have not been 
 
 def kill_all() -> None:
     """End every child and whatever it started, at once: for a process that has no time left."""
-    for pid in _running:
+    for pid in tuple(_running):  # the event loop may start and end children meanwhile
         _signal_group(pid, "SIGKILL")
     kill_every_one()
 

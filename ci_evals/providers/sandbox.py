@@ -43,8 +43,8 @@ class Sandbox(Protocol):
 @asynccontextmanager
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
     """A temporary folder with the files of the task's `environment`; gone afterwards, as are servers started in it."""
-    descendants = Descendants()
     root = await asyncio.to_thread(_made, task)
+    descendants = Descendants()
     try:
         yield _Folder(root, descendants)
     finally:

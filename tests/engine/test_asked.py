@@ -7,6 +7,7 @@ import pytest
 from fakes.http_server import request_of
 
 from ci_evals.engine.asked import Asked
+from ci_evals.engine.breaker import REFUSALS
 from ci_evals.engine.pace import Pace
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import Request
@@ -96,6 +97,21 @@ async def test_after_a_short_outage_which_one_call_finds_out_the_rest_is_answere
     assert (found.count("server"), found.count("fine")) == (lost, 50 - lost)
     assert beside[:2] == [0, 0], "nobody calls beside the one that tries"
     assert pace.under_way == 0
+
+
+async def test_those_who_waited_for_the_end_of_an_outage_ask_at_once_then() -> None:
+    waiting = asyncio.Barrier(LIMIT - 1)
+
+    class Recovering(Scripted):
+        async def answer(self, request: Request) -> Response:
+            response = await super().answer(request)
+            if self.calls > REFUSALS + 1:  # after the call that tried
+                await waiting.wait()
+            return response
+
+    asked, _ = asked_of(Recovering(lambda call: DOWN if call < REFUSALS else None))
+    assert await outcomes(asked, REFUSALS) == ["server"] * REFUSALS
+    assert await outcomes(asked, LIMIT) == ["fine"] * LIMIT
 
 
 async def test_an_outage_that_lasts_is_given_up() -> None:

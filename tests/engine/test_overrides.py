@@ -92,11 +92,12 @@ class Listed(ProviderOptions, frozen=True, kw_only=True, tag="listed"):
 async def test_another_model_has_its_own_price(tmp_path: Path) -> None:
     small = Listed(model="gpt-4o-mini")
     usual, other = Case(id="a"), Case(id="b", overrides=CaseOverrides(model="gpt-4o"))
+    unlisted = Case(id="c", overrides=CaseOverrides(model="our-own"))
     async with lent(tmp_path, 1) as lend:
-        provider = opened_provider(small, [usual, other], lend(lambda _: None))
+        provider, price = opened_provider(small, [usual, other, unlisted], lend(lambda _: None))
         costs = [
-            pricer(small)(await provider.answer(Request("?", (), case, 1, timeout_s=5))) for case in (usual, other)
+            price(await provider.answer(Request("?", (), case, 1, timeout_s=5))) for case in (usual, other, unlisted)
         ]
     expected = [pricer(Listed(model=model))(Response(usage=Usage(1000, 1000))) for model in ("gpt-4o-mini", "gpt-4o")]
-    assert costs == expected
+    assert costs == [*expected, None]
     assert costs[0] != costs[1]
