@@ -131,11 +131,7 @@ def _call(function: _Function, threads: DaemonThreads) -> _Call:
     """How to call a function, decided once."""
     with_request = _takes_request(function)
     if _is_async(function):
-
-        async def on_the_loop(request: Request) -> Any:
-            return await _apply(function, request, with_request=with_request)
-
-        return on_the_loop
+        return lambda request: _apply(function, request, with_request=with_request)
 
     async def in_a_thread(request: Request) -> Any:
         return await threads.run(lambda: _apply(function, request, with_request=with_request))
