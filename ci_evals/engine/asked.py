@@ -138,8 +138,7 @@ async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_o
 
 async def admitted(pace: Pace, turn: asyncio.Lock, request: Request) -> int:
     """Wait until a call may be made; returns the tokens that it was admitted with."""
-    length = sum(len(message.content) for message in request.messages)
-    tokens = pace.estimate(length, None) if pace.counts_tokens else 0
+    tokens = pace.expected_tokens(request.messages)
     async with turn:
         while (wait_s := pace.admit(tokens)) > 0:  # noqa: ASYNC110  a pace says when, and nobody tells it earlier
             await asyncio.sleep(wait_s)

@@ -1,13 +1,13 @@
 """When a provider may be called next, by the limits that were declared, that it tells, and that it only enforces."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from ci_evals.engine.gates import PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing, Told
 from ci_evals.engine.limits import allowances
 from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
-from ci_evals.response import Usage
+from ci_evals.response import Message, Usage
 
 DEFAULT_OUTPUT_TOKENS = 256
 SHORTEST_WAIT_S = 0.001  # event loops wake up to a clock tick early, and would only ask again at once
@@ -128,6 +128,12 @@ class Pace:
                 self.counts_tokens |= allowance.by_tokens
             self._told[allowance.name].renew(allowance, others, self._clock())
         self._untold = 0 if told else self._untold + (not self._told)
+
+    def expected_tokens(self, messages: Iterable[Message], max_tokens: int | None = None) -> int:
+        """What `admit` wants to know of a call with these messages: 0 where no tokens are counted."""
+        if not self.counts_tokens:
+            return 0
+        return self.estimate(sum(len(message.content) for message in messages), max_tokens)
 
     def estimate(self, text_length: int, max_tokens: int | None) -> int:
         """The tokens that a call will probably take: from the answers so far, else from its length in characters."""

@@ -272,11 +272,11 @@ class Run:
 
 def _tokens(lane: Lane, cell: PreparedCell) -> int:
     """What a call will probably take, for a pace that counts it."""
-    if not lane.pace.counts_tokens:
+    if not lane.pace.counts_tokens:  # which is asked before every call
         return 0
     params = getattr(lane.options, "params", {})
     most = params.get("max_tokens") or params.get("max_completion_tokens")
-    return lane.pace.estimate(sum(len(message.content) for message in cell.rendered.messages), most)
+    return lane.pace.expected_tokens(cell.rendered.messages, most)
 
 
 def _in_steps(seconds: float, per_second: float) -> float:
