@@ -3,8 +3,8 @@
 import statistics
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import compress, filterfalse
+from functools import cached_property, lru_cache
+from itertools import compress, filterfalse, pairwise
 from math import fsum, isnan
 from operator import not_
 from typing import Literal, NamedTuple, TypeVar
@@ -37,6 +37,9 @@ class Counts(NamedTuple):
     def pass_rate(self) -> float | None:
         """The share of graded runs that passed; None when none was graded."""
         return self.passed / self.graded if self.graded else None
+
+
+NO_RUNS = Counts(0, 0, 0, 0)
 
 
 class Figures(NamedTuple):
@@ -76,20 +79,26 @@ class Counted:
         self.columns = columns
         self.settled = settled
 
+    @cached_property
+    def by_cell(self) -> Sequence[Counts]:
+        """How the runs of every cell ended."""
+        status = bytes(self.columns.status)
+        return [_counted(status[start:end]) for start, end in pairwise(self.matrix.first_slots)]
+
     def counts(self, cells: Iterable[int]) -> Counts:
         """Count the runs of some cells."""
-        count, first_slots = self.columns.status.count, self.matrix.first_slots
-        passed = failed = errored = planned = 0
-        for cell in cells:
-            start, end = first_slots[cell], first_slots[cell + 1]
-            passed += count(1, start, end)
-            failed += count(2, start, end)
-            errored += count(3, start, end)
-            planned += end - start
-        return Counts(passed, failed, errored, planned)
+        chosen = map(self.by_cell.__getitem__, cells)
+        return Counts(*map(sum, zip(NO_RUNS, *chosen, strict=True)))
+
+    @cached_property
+    def _repeats(self) -> bool:
+        return self.columns.recorded > 0
 
     def fresh(self, cell: int) -> tuple[int, int]:
         """Passed and graded runs of a cell, without those that only repeat a record."""
+        if not self._repeats:
+            counts = self.by_cell[cell]
+            return counts.passed, counts.passed + counts.failed
         start, end = self.matrix.first_slots[cell], self.matrix.first_slots[cell + 1]
         codes = self.columns.status[start:end]
         if 1 in (repeated := self.columns.repeated[start:end]):
@@ -132,8 +141,7 @@ class Counted:
         """
         if self.settled is not None:
             return None
-        by_cell = (self.counts((cell,)) for cell in range(len(self.matrix)))
-        rates = [counts.passed / counts.graded for counts in by_cell if counts.graded]
+        rates = [rate for counts in self.by_cell if (rate := counts.pass_rate) is not None]
         return statistics.fmean(rates) if rates else None
 
     @property
@@ -141,7 +149,7 @@ class Counted:
         """The mean score of all graded runs; None without any, or if they are no fair sample."""
         return self.mean_score()
 
-    def mean_score(self, cells: Iterable[int] | None = None) -> float | None:
+    def mean_score(self, cells: Sequence[int] | None = None) -> float | None:
         """As `match_rate`, of some cells."""
         if self.settled is not None:
             return None
@@ -155,9 +163,9 @@ class Counted:
 
     def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
         """Those of some cells that have runs."""
-        cases, variants = self.matrix.cases, self.matrix.variants
+        cases, variants, by_cell = self.matrix.cases, self.matrix.variants, self.by_cell
         for cell in cells:
-            if (counts := self.counts((cell,))).planned:
+            if (counts := by_cell[cell]).planned:
                 row, column = divmod(cell, len(variants))
                 yield CellReport(cell, cases[row], variants[column], counts)
 
@@ -165,39 +173,37 @@ class Counted:
         """The cells of one column of the matrix."""
         return range(self.matrix.variants.index(variant), len(self.matrix), len(self.matrix.variants))
 
-    def figures(self, cells: Iterable[int] | None = None) -> Figures:
+    def figures(self, cells: Sequence[int] | None = None) -> Figures:
         """Latency, cost and tokens of some cells, or of all."""
-        chosen = cells if cells is None else tuple(cells)
         columns = self.columns
-        latencies = sorted(self.latencies_s(chosen))
-        costs = self.costs_usd(chosen)
+        latencies = sorted(self.latencies_s(cells))
+        costs = self.costs_usd(cells)
         return Figures(
             latency_mean_s=statistics.fmean(latencies) if latencies else None,
             latency_p50_s=_quantile(latencies, 0.5),
             latency_p95_s=_quantile(latencies, 0.95),
             cost_usd=fsum(costs),
             priced_runs=len(costs),
-            input_tokens=sum(self._values(columns.input_tokens, chosen)),
-            output_tokens=sum(self._values(columns.output_tokens, chosen)),
+            input_tokens=sum(self._values(columns.input_tokens, cells)),
+            output_tokens=sum(self._values(columns.output_tokens, cells)),
         )
 
-    def unpriced_runs(self, cells: Iterable[int]) -> int:
+    def unpriced_runs(self, cells: Sequence[int]) -> int:
         """How many graded runs of some cells have no known price."""
-        chosen = tuple(cells)
-        graded = map((1, 2).__contains__, self._values(self.columns.status, chosen))
-        return sum(map(isnan, compress(self._values(self.columns.cost_usd, chosen), graded)))
+        graded = map((1, 2).__contains__, self._values(self.columns.status, cells))
+        return sum(map(isnan, compress(self._values(self.columns.cost_usd, cells), graded)))
 
-    def latencies_s(self, cells: Iterable[int] | None = None) -> "array[float]":
+    def latencies_s(self, cells: Sequence[int] | None = None) -> "array[float]":
         """How long each run of some cells took, or of all, in plan order; those that never took place left out."""
         return _known(self._values(self.columns.latency_s, cells))
 
-    def costs_usd(self, cells: Iterable[int] | None = None) -> "array[float]":
+    def costs_usd(self, cells: Sequence[int] | None = None) -> "array[float]":
         """What each run of some cells cost, or of all, in plan order; those whose price is not known left out."""
         return _known(self._values(self.columns.cost_usd, cells))
 
-    def _values(self, column: Column, cells: Iterable[int] | None) -> Column:
+    def _values(self, column: Column, cells: Sequence[int] | None) -> Column:
         """What a column has of some cells, or of all."""
-        if cells is None:
+        if cells is None or len(cells) == len(self.matrix):
             return column
         first_slots, values = self.matrix.first_slots, column[:0]
         for cell in cells:
@@ -234,6 +240,11 @@ class Counted:
         settled early has no rate: `at least 19 failures, stopped at 63 of 120 runs`.
         """
         return summary_line(self.totals, self.pass_rate, self.settled, len(self.matrix.variants))
+
+
+@lru_cache(maxsize=4096)  # the runs of most cells end in one of a few ways
+def _counted(codes: bytes) -> Counts:
+    return Counts(codes.count(1), codes.count(2), codes.count(3), len(codes))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:

@@ -86,21 +86,22 @@ class Redactor:
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
         self._blocks, self._needles = _index(forms)
 
-    def finds(self, line: bytes) -> bool:
-        """Whether `clean` may change what this line of JSON, encoded by msgspec, was made from.
+    def finds(self, line: bytes, start: int = 0) -> bool:
+        """Whether `clean` may change what this line of JSON, encoded by msgspec, was made from; `start` is where what
+        may hold a secret begins.
 
         Never False when it would, seldom True when it would not. Keys, and values with 16 word characters in a row,
         are looked for in the line's long words only, whatever their number; other values cost one search each.
         """
         # `find`, since `in` first tries whether the bytes are a number, which costs an exception each.
         for needle in self._needles:
-            if line.find(needle) >= 0:
+            if line.find(needle, start) >= 0:
                 return True
-        if line.find(b"-----BEGIN") >= 0 or (line.find(b"@") >= 0 and _LOGIN_IN_LINE.search(line)):
+        if line.find(b"-----BEGIN", start) >= 0 or (line.find(b"@", start) >= 0 and _LOGIN_IN_LINE.search(line, start)):
             return True
-        bearer = line.find(b"earer ") >= 0
         outline = line.translate(_OUTLINE)
-        start = outline.find(_LONG_WORD)
+        bearer = line.find(b"earer ", start) >= 0
+        start = outline.find(_LONG_WORD, start)
         while start >= 0:
             end = outline.find(b" ", start)
             if end < 0:

@@ -6,8 +6,10 @@ from typing import Any, Literal
 import msgspec
 
 from ci_evals.columns import Columns
+from ci_evals.graders.judge import graded
+from ci_evals.graders.turn import found_by
 from ci_evals.matrix import Matrix
-from ci_evals.model import Case, Grade, Result, RunError, Status, Variant
+from ci_evals.model import Answer, Case, Expectation, Finding, Grade, Models, Result, RunError, Status, Variant
 from ci_evals.report import Looks, Report, SuiteInfo
 from ci_evals.response import Response, Usage
 from ci_evals.rules import Gate
@@ -56,6 +58,12 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     reason = "contains 'Paris'" if passed else "expected 'Paris' in the answer, got 'Lyon'"
     defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed), "reason": reason}
     return Grade(**(defaults | changes))
+
+
+async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
+    """What one grader makes of an answer; whatever it raises comes through."""
+    found = found_by(expectation.grader, answer, models)
+    return graded(expectation, found if isinstance(found, Finding) else await found)
 
 
 def many(*kinds: tuple[int, Outcome], prefix: str = "case") -> dict[str, Outcome]:

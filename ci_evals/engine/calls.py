@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from ci_evals.engine.asked import admitted
 from ci_evals.engine.cells import PreparedCell
@@ -19,7 +21,7 @@ from ci_evals.model import Answer, Request, RunError, SimulatedUser
 from ci_evals.response import Response
 
 
-class Ended(NamedTuple):
+class Ended(Struct, frozen=True):
     """How a run ended: when its last attempt began (seconds since 1970), and how long the calls of that took."""
 
     outcome: Outcome
@@ -31,7 +33,6 @@ class Calls:
     """Makes runs' calls.
 
     Args:
-        timeouts_s: seconds that a call may take, by provider; a case's own wins.
         players: who plays users; None when only recorded answers are allowed.
         judges: the models that graders may ask.
         draw: returns a uniform number in [0, 1).
@@ -40,22 +41,16 @@ class Calls:
 
     def __init__(
         self,
-        timeouts_s: Mapping[str, float],
         players: Players | None,
         judges: Judges | None,
         draw: Callable[[], float],
         files: Path | None,
     ) -> None:
-        self._timeouts_s = timeouts_s
         self._players = players
         self._judges = judges
         self._draw = draw
         self._files = files
         self._conversations: dict[int, Conversation] = {}
-
-    def timeout_s(self, cell: PreparedCell) -> float:
-        """Seconds that a call of a cell may take."""
-        return cell.case.timeout_s or self._timeouts_s[cell.variant.provider]
 
     def forget(self, attempt: Attempt) -> None:
         """A run is given up: nothing of it is gone on with."""
@@ -69,8 +64,7 @@ class Calls:
         """
         if cell.case.is_conversation:
             return await self._converse(lane, attempt, cell, tokens)
-        run, timeout_s = cell.run_of(attempt.slot), self.timeout_s(cell)
-        request = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
+        request = cell.request(cell.run_of(attempt.slot))
         started_at, start = time.time(), time.perf_counter()
         try:
             response = await lane.provider.answer(request)
@@ -89,12 +83,12 @@ class Calls:
             response = await asyncio.to_thread(keep_files, response, self._files)
         outcome = await judged(Answer(request, response, latency_s, cost_usd), self._judges)
         if response.files:
-            outcome = outcome._replace(response=without_data(response))
+            outcome = msgspec.structs.replace(outcome, response=without_data(response))
         return Ended(outcome, started_at, latency_s)
 
     async def _converse(self, lane: Lane, attempt: Attempt, cell: PreparedCell, tokens: int) -> Ended | None:
         """Make a conversation's calls, each at the provider's pace; one that was cut short goes on where it was."""
-        run, timeout_s = cell.run_of(attempt.slot), self.timeout_s(cell)
+        run, timeout_s = cell.run_of(attempt.slot), cell.timeout_s
         conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
         started_at, start = time.time(), time.perf_counter()
         is_admitted = True  # the first call is
@@ -122,8 +116,7 @@ class Calls:
                 return None
             outcome = unanswered(error, lane.options)
         else:
-            whole = Request(cell.rendered.input, cell.rendered.messages, cell.case, run, timeout_s)
-            answer = Answer(whole, conversation.response, conversation.latency_s, conversation.cost_usd)
+            answer = Answer(cell.request(run), conversation.response, conversation.latency_s, conversation.cost_usd)
             outcome = await judged(answer, self._judges)
         del self._conversations[attempt.slot]
         return Ended(outcome, started_at, conversation.latency_s)

@@ -1,9 +1,9 @@
 """Cells made ready to run: the rendered prompt and the fingerprint, made once for all runs of a cell."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from ci_evals.matrix import Matrix
-from ci_evals.model import Case, Variant
+from ci_evals.model import Case, Request, Variant
 from ci_evals.suite import (
     Rendered,
     Suite,
@@ -16,8 +16,11 @@ from ci_evals.suite import (
 MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory stays bounded whatever the plan
 
 
-class PreparedCell(NamedTuple):
-    """What every run of one cell shares. `asked` identifies the question; run 1 is, or would be, in `first_slot`."""
+class PreparedCell(Struct, frozen=True, eq=False):
+    """What every run of one cell shares.
+
+    `asked` identifies the question; run 1 is, or would be, in `first_slot`; a call may take `timeout_s` seconds.
+    """
 
     case: Case
     variant: Variant
@@ -25,10 +28,15 @@ class PreparedCell(NamedTuple):
     asked: str
     fingerprint: str
     first_slot: int
+    timeout_s: float
 
     def run_of(self, slot: int) -> int:
         """The run number, from 1, of one of the cell's slots."""
         return slot - self.first_slot + 1
+
+    def request(self, run: int) -> Request:
+        """What a provider is sent for a run by its number."""
+        return Request(self.rendered.input, self.rendered.messages, self.case, run, self.timeout_s)
 
 
 class Cells:
@@ -39,12 +47,14 @@ class Cells:
         self._templates = Templates()
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
         self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
+        self._timeouts_s = {str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers}
         self._judges = suite.judge_identities
         self._kept: dict[int, PreparedCell] = {}
 
     def of_slot(self, slot: int) -> PreparedCell:
         """The cell that a slot belongs to."""
-        return self.cell(self._matrix.cell_of(slot))
+        number = self._matrix.cell_of(slot)
+        return self._kept.get(number) or self.cell(number)
 
     def cell(self, number: int) -> PreparedCell:
         """A cell by its number in the matrix."""
@@ -61,4 +71,5 @@ class Cells:
         asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
         fingerprint = f"{asked}.{judged_fingerprint(case, self._judges)}"
         first_slot = self._matrix.first_slots[number] - (self._matrix.first_run(number) - 1)
-        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot)
+        timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
+        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s)

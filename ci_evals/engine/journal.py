@@ -138,18 +138,14 @@ class Journal:
         except UnicodeEncodeError:  # a lone surrogate somewhere in an answer: JSON in UTF-8 has no way to say it
             result = _without_surrogates(result)
             line = _ENCODER.encode(result)
-        if self.tells(line):
+        if self._redactor.finds(line, _OWN_BYTES):
             result = self._redactor.clean(result)
             line = _ENCODER.encode(result)
         return result, self._append(line + b"\n")
 
-    def tells(self, line: bytes) -> bool:
-        """Whether a result's line may hold a secret."""
-        return self._redactor.finds(line[_OWN_BYTES:])
-
     def copy(self, line: bytes) -> int:
         """Write a result line of another journal, without what is a secret by now; returns its offset."""
-        if self.tells(line):
+        if self._redactor.finds(line, _OWN_BYTES):
             line = _ENCODER.encode(self._redactor.clean(decode(line)))
         return self._append(line + b"\n")
 
@@ -162,16 +158,16 @@ class Journal:
         self._end = end
 
     def _append(self, line: bytes) -> int:
-        offset = self._end
-        written = 0
+        offset, written = self._end, 0
         try:
-            while written < len(line):
-                written += os.write(self._fd, memoryview(line)[written:] if written else line)
+            written = os.write(self._fd, line)
+            while written < len(line):  # a disk that has just become full takes a part
+                written += os.write(self._fd, line[written:])
         except OSError as error:
             if written:
                 self.cut(offset)
             raise _unwritable(self.path, error) from error
-        self._end += written
+        self._end = offset + written
         self._unsynced = True
         return offset
 

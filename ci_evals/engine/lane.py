@@ -3,7 +3,8 @@
 import asyncio
 import heapq
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.engine import retry
 from ci_evals.engine.breaker import Breaker
@@ -14,7 +15,7 @@ from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Response, Usage
 
 
-class Attempt(NamedTuple):
+class Attempt(Struct, frozen=True, order=True):
     """The next thing to do: attempt `number` (from 1) of one slot."""
 
     slot: int
@@ -82,6 +83,9 @@ class Lane:
     def take(self) -> Attempt | float | None:
         """The next attempt, or the seconds until there may be one, or None when nothing is left."""
         state = self.breaker.state
+        if state == "closed" and not self._retries:
+            slot = next(self._fresh, None)
+            return None if slot is None else Attempt(slot, 1)
         if state == "probing" and (wait_s := self._until_probe()) > 0:
             return wait_s
         now = self._clock()

@@ -4,14 +4,17 @@ import asyncio
 import traceback
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from ci_evals.callables import asked_to_stop
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.judges import Judges
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, described
-from ci_evals.graders.judge import grade, name_of, passes, score_of
-from ci_evals.model import Answer, Grade, Judging, RunError, Status
+from ci_evals.graders.judge import graded, name_of, passes, score_of
+from ci_evals.graders.turn import found_by
+from ci_evals.model import Answer, Finding, Grade, Judging, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.response import Response
 
@@ -22,7 +25,7 @@ _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "
 NOTHING_KNOWN: Mapping[int, Grade] = MappingProxyType({})
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True):
     """The part of a result that depends on how the call ended."""
 
     status: Status
@@ -48,7 +51,10 @@ async def judged(answer: Answer, judges: Judges | None = None, known: Mapping[in
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            grades.append(known.get(number) or await grade(expectation, answer, meter))
+            if (grade := known.get(number)) is None:
+                found = found_by(expectation.grader, answer, meter)
+                grade = graded(expectation, found if isinstance(found, Finding) else await found)
+            grades.append(grade)
     except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
@@ -80,4 +86,4 @@ def given_up(breaker: Breaker, options: ProviderOptions) -> Outcome:
     """What becomes of a run that was never called: what the last lost call would have become."""
     told = RunError("given_up", breaker.reason)
     outcome = unanswered(breaker.cause or ProviderError("given_up", breaker.reason), options)
-    return outcome._replace(error=told)
+    return msgspec.structs.replace(outcome, error=told)

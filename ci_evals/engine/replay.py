@@ -9,7 +9,7 @@ from ci_evals.engine.judges import Judges
 from ci_evals.engine.outcome import Outcome, judged
 from ci_evals.errors import StorageError
 from ci_evals.graders.judge import asks_a_model
-from ci_evals.model import Answer, Request, Result, RunError
+from ci_evals.model import Answer, Result, RunError
 
 NOT_RECORDED = Outcome(
     "errored", error=RunError("not_recorded", "not in the recording: what is asked is new or has changed")
@@ -62,22 +62,21 @@ class Recording:
         self._file.close()
 
 
-async def judged_anew(recorded: Result, cell: PreparedCell, judges: Judges | None, timeout_s: float) -> Outcome:
+async def judged_anew(recorded: Result, cell: PreparedCell, judges: Judges | None) -> Outcome:
     """What the suite's graders now say of a recorded answer; a recorded failure stays one.
 
-    What a model said of this very answer by these very graders is not asked again. A function may judge for so many
-    seconds.
+    What a model said of this very answer by these very graders is not asked again.
     """
     if recorded.response is None:
         return Outcome(recorded.status, recorded.score, error=recorded.error)
-    request = Request(cell.rendered.input, cell.rendered.messages, cell.case, recorded.run, timeout_s)
     same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
     known = {
         number: recorded.grades[number]
         for number, expectation in enumerate(cell.case.expect)
         if same and asks_a_model(expectation)
     }
-    return await judged(Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd), judges, known)
+    answer = Answer(cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd)
+    return await judged(answer, judges, known)
 
 
 def _asked(fingerprint: str) -> str:

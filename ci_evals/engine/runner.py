@@ -65,9 +65,8 @@ class Run:
         self._on_result = on_result
         self._replay = replay
         self._lanes, self._slots, players, self._judges = ready
-        timeouts_s = {str(each.name): each.timeout_s or suite.timeout_s for each in suite.providers}
         draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
-        self._calls = Calls(timeouts_s, players, self._judges, draw, files)
+        self._calls = Calls(players, self._judges, draw, files)
         self._stopping = asyncio.Event()
         self._aborted = False
         self._clock = time.monotonic
@@ -157,7 +156,7 @@ class Run:
             cell = self._cells.of_slot(slot)
             if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
                 attempt = Attempt(slot, recorded.attempts)
-                outcome = await judged_anew(recorded, cell, self._judges, self._calls.timeout_s(cell))
+                outcome = await judged_anew(recorded, cell, self._judges)
                 result = self._result(cell, attempt, Ended(outcome, recorded.started_at, recorded.latency_s))
                 self._record(attempt, msgspec.structs.replace(result, recorded=True))
             elif not self._lanes:
@@ -207,9 +206,9 @@ class Run:
 
         Returns the tokens that the call was admitted with, or None if it is not to be made.
         """
-        if self._stopping.is_set():
+        if self.stopped is not None:
             return None
-        tokens = _tokens(lane, cell)
+        tokens = _tokens(lane, cell) if lane.pace.counts_tokens else 0
         if lane.turn.locked() or lane.pace.admit(tokens) > 0:
             async with lane.turn:
                 while True:
@@ -236,18 +235,18 @@ class Run:
     # Results.
 
     def _result(self, cell: PreparedCell, attempt: Attempt, ended: Ended) -> Result:
-        outcome, started_at, latency_s = ended
-        allowed = cell.case.allowance or self.suite.budget.per_run
-        return Result(
+        case, variant, outcome, latency_s = cell.case, cell.variant, ended.outcome, ended.latency_s
+        allowed = case.allowance or self.suite.budget.per_run
+        return Result(  # times in whole steps, rounded in a fifth of the time that `round` takes
             fingerprint=cell.fingerprint,
-            case=cell.case.id,
-            provider=cell.variant.provider,
-            prompt=cell.variant.prompt,
+            case=case.id,
+            provider=variant.provider,
+            prompt=variant.prompt,
             run=cell.run_of(attempt.slot),
             status=outcome.status,
             score=outcome.score,
-            started_at=_in_steps(started_at, 1e3),
-            latency_s=_in_steps(latency_s, 1e6),
+            started_at=int(ended.started_at * 1e3 + 0.5) / 1e3,
+            latency_s=int(latency_s * 1e6 + 0.5) / 1e6,
             attempts=attempt.number,
             cost_usd=outcome.cost_usd,
             response=outcome.response,
@@ -271,17 +270,10 @@ class Run:
 
 
 def _tokens(lane: Lane, cell: PreparedCell) -> int:
-    """What a call will probably take, for a pace that counts it."""
-    if not lane.pace.counts_tokens:  # which is asked before every call
-        return 0
+    """What a call will probably take."""
     params = getattr(lane.options, "params", {})
     most = params.get("max_tokens") or params.get("max_completion_tokens")
     return lane.pace.expected_tokens(cell.rendered.messages, most)
-
-
-def _in_steps(seconds: float, per_second: float) -> float:
-    """Seconds in whole steps; what `round` does in five times the time, by way of decimal digits."""
-    return int(seconds * per_second + 0.5) / per_second
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

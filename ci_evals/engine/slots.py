@@ -26,6 +26,7 @@ class Slots:
         self.limit = limit
         self.free = limit
         self.claims: list[Claim] = []
+        self._waiting = 0  # how many tickets are out
 
     def claim(self) -> Claim:
         claim = Claim()
@@ -36,7 +37,8 @@ class Slots:
         """Take a slot if one is to be had without waiting."""
         if claim.waiting or not self._available(claim):
             return False
-        self._grant(claim)
+        claim.in_use += 1
+        self.free -= 1
         return True
 
     async def acquire(self, claim: Claim) -> None:
@@ -45,6 +47,7 @@ class Slots:
             return
         ticket = asyncio.get_running_loop().create_future()
         claim.waiting.append(ticket)
+        self._waiting += 1
         try:
             await ticket
         except asyncio.CancelledError:
@@ -56,7 +59,8 @@ class Slots:
         """Give a slot back."""
         claim.in_use -= 1
         self.free += 1
-        self._hand_out()
+        if self._waiting:
+            self._hand_out()
 
     def leave(self, claim: Claim) -> None:
         """One of a provider's workers has no more to do."""
@@ -70,13 +74,11 @@ class Slots:
         for claim in sorted(self.claims, key=lambda claim: claim.in_use) if len(self.claims) > 1 else self.claims:
             while claim.waiting and self._available(claim):
                 ticket = claim.waiting.popleft()
+                self._waiting -= 1
                 if not ticket.done():
                     ticket.set_result(None)
-                    self._grant(claim)
-
-    def _grant(self, claim: Claim) -> None:
-        claim.in_use += 1
-        self.free -= 1
+                    claim.in_use += 1
+                    self.free -= 1
 
     def _available(self, claim: Claim) -> bool:
         if self.free <= 0:

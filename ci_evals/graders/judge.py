@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ci_evals.graders.findings import reaches
-from ci_evals.graders.turn import asker, found_by
-from ci_evals.model import Answer, Expectation, Finding, Grade, Models
+from ci_evals.graders.turn import asker
+from ci_evals.model import Expectation, Finding, Grade
 
 
 def name_of(expectation: Expectation) -> str:
@@ -18,11 +18,11 @@ def asks_a_model(expectation: Expectation) -> bool:
     return asker(expectation.grader) is not None
 
 
-async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
-    """Let one grader judge; whatever it raises comes through."""
-    found = found_by(expectation.grader, answer, models)
-    finding = found if isinstance(found, Finding) else await found
-    passed, score = (not finding.passed, 1 - finding.score) if expectation.negated else (finding.passed, finding.score)
+def graded(expectation: Expectation, finding: Finding) -> Grade:
+    """What a grader found, as the suite counts it."""
+    passed, score = finding.passed, finding.score
+    if expectation.negated:
+        passed, score = not passed, 1 - score
     return Grade(
         expectation.name, passed, score, finding.reason, expectation.weight, finding.classified, finding.orders_judge
     )

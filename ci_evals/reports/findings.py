@@ -4,16 +4,18 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.columns import STATUSES
 from ci_evals.errors import ErrorKind
 from ci_evals.matrix import CellKey
 from ci_evals.model import Case, Result, Status, Variant
-from ci_evals.report import CellReport, Counts, Report
+from ci_evals.report import Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
@@ -31,7 +33,7 @@ MAX_CALLS_SHOWN = 100
 _WITH_DIGIT = re.compile(r"[\w.-]*\d[\w.-]*")
 
 
-class JudgedCell(NamedTuple):
+class JudgedCell(Struct, frozen=True):
     """One case on one variant, held against the pass rate that it must reach."""
 
     cell: int
@@ -47,12 +49,7 @@ class JudgedCell(NamedTuple):
     @property
     def outcome(self) -> Outcome:
         """`failed` is below the bar, `flaky` within it but with failed runs, `errored` without any graded run."""
-        share = self.counts.pass_rate
-        if share is None:
-            return "errored" if self.counts.errored else "not run"
-        if share < self.bar:
-            return "failed"
-        return "flaky" if self.counts.failed else "passed"
+        return _outcome(self.counts, self.bar)
 
     @property
     def flip_rate(self) -> float | None:
@@ -94,7 +91,8 @@ def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[J
     """Every cell in plan order, or those of one variant, with its bar."""
     report = summary.report
     for cell in report.cells if variant is None else report.cells_among(report.cells_of(variant)):
-        yield JudgedCell(*cell, bar=bar_of(cell, summary.gate))
+        number, case, on, counts = cell
+        yield JudgedCell(number, case, on, counts, bar_of(case, on, summary.gate))
 
 
 def findings(summary: Summary) -> Findings:
@@ -230,13 +228,23 @@ def _plain(value: Any) -> str:
         return repr(value)
 
 
-def bar_of(cell: CellReport, gate: Gate | None) -> float:
+@lru_cache(maxsize=4096)  # thousands of cells share a few
+def _outcome(counts: Counts, bar: float) -> Outcome:
+    share = counts.pass_rate
+    if share is None:
+        return "errored" if counts.errored else "not run"
+    if share < bar:
+        return "failed"
+    return "flaky" if counts.failed else "passed"
+
+
+def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
     """The case's own bar, else the strictest of the gate's that cover the cell, else every run."""
-    if cell.case.min_pass_rate is not None:
-        return cell.case.min_pass_rate
+    if case.min_pass_rate is not None:
+        return case.min_pass_rate
     if gate is None:
         return 1.0
-    covering = (gate.min_pass_rate, gate.providers.get(cell.variant.provider), *map(gate.tag_bars.get, cell.case.tags))
+    covering = (gate.min_pass_rate, gate.providers.get(variant.provider), *map(gate.tag_bars.get, case.tags))
     return max((bar for bar in covering if bar is not None), default=1.0)
 
 

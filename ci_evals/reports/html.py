@@ -192,7 +192,7 @@ def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Mark
 def _results(report: Report, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
     """The runs of a cell that are worth a look, at most `_MAX_RUNS`, and how many of the kind there are."""
     if cell.outcome in ("failed", "flaky"):
-        more = report.confirmation.counts((cell.cell,)).failed if report.confirmation else 0
+        more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0
         return failed_runs(report, cell.cell, _MAX_RUNS), cell.counts.failed + more
     if cell.outcome == "errored":
         return results_of(report, cell.cell, "errored", _MAX_RUNS), cell.counts.errored

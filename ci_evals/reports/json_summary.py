@@ -10,7 +10,7 @@ from msgspec import structs
 from ci_evals.columns import Columns
 from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Case, Result, Variant
-from ci_evals.report import CellReport, Counts, Report
+from ci_evals.report import Report
 from ci_evals.reports.findings import bar_of
 from ci_evals.reports.json_document import (
     MOST_RUNS,
@@ -166,8 +166,8 @@ def _case(cells: Sequence[SavedCell], gate: Gate | None) -> Case:
         file=entry.file,
         line=entry.line,
     )
-    cell = CellReport(0, case, Variant(entry.provider, entry.prompt), Counts(0, 0, 0, 0))
-    return case if bar_of(cell, gate) == entry.bar else structs.replace(case, min_pass_rate=entry.bar)
+    bar = bar_of(case, Variant(entry.provider, entry.prompt), gate)
+    return case if bar == entry.bar else structs.replace(case, min_pass_rate=entry.bar)
 
 
 def _comparison(document: Document) -> Comparison | NoComparison | None:

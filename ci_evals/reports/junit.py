@@ -160,7 +160,7 @@ def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple
     else:
         results = results_of(report, cell.cell, status, MAX_RUNS_SHOWN)
         count, of = counts.errored, counts.planned
-    more = report.confirmation.counts((cell.cell,)).failed if report.confirmation and status == "failed" else 0
+    more = report.confirmation.by_cell[cell.cell].failed if report.confirmation and status == "failed" else 0
     counted = [reason for reason, _ in reasons(results)]
     others = f" (and {number_of(len(counted) - 1, 'other reason')})" if counted[1:] else ""
     why = f": {_attribute(counted[0])}{others}" if counted else ""

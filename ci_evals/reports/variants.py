@@ -74,7 +74,7 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Every variant in the suite's order."""
     report = summary.report
     variants = report.matrix.variants
-    kinds = [Counter(report.counts((cell,)) for cell in report.cells_of(variant)) for variant in variants]
+    kinds = [Counter(report.by_cell[cell] for cell in report.cells_of(variant)) for variant in variants]
     fewest = min((counts.graded for by_cell in kinds for counts in by_cell if counts.graded), default=0)
     draws = fewest if fewest > 1 and report.settled is None else None
     return tuple(

@@ -153,7 +153,7 @@ def _tallies(report: Report) -> list[Tally]:
 
 
 def _seen(report: Report) -> list[Tally]:
-    return [tally(report.counts((cell,))) for cell in range(len(report.matrix))]
+    return list(map(tally, report.by_cell))
 
 
 def _without_rates(judged: Iterable[ScopeVerdict], seen: Iterable[ScopeVerdict]) -> tuple[ScopeVerdict, ...]:
@@ -168,8 +168,7 @@ def _without_rates(judged: Iterable[ScopeVerdict], seen: Iterable[ScopeVerdict])
 
 def _filled(report: Report, *, passing: bool) -> list[Tally]:
     """The tallies if all runs that are still to come passed, or all failed."""
-    counted = (report.counts((cell,)) for cell in range(len(report.matrix)))
-    return [Tally(each.passed + passing * each.missing, each.graded + each.missing) for each in counted]
+    return [Tally(each.passed + passing * each.missing, each.graded + each.missing) for each in report.by_cell]
 
 
 def _counted(report: Report, rules: Gate, *, passing: bool) -> list[ScopeVerdict]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import grade
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.asking import AskingOptions
 from ci_evals.graders.json_path import JsonPath
 from ci_evals.graders.json_schema import JsonSchema
-from ci_evals.graders.judge import grade, passes, score_of
+from ci_evals.graders.judge import passes, score_of
 from ci_evals.graders.python import Python
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.similar import Similar

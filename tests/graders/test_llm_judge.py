@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import grade
 
 from ci_evals.errors import GradingError
 from ci_evals.graders.embedding_similar import EmbeddingSimilar
 from ci_evals.graders.injection import talks_to_a_judge
-from ci_evals.graders.judge import grade
 from ci_evals.graders.judge_verdict import Opinion, read_opinion
 from ci_evals.graders.llm_judge import LlmJudge
 from ci_evals.graders.rubrics import RUBRICS

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import grade
 
 from ci_evals.errors import GradingError
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.judge import grade
 from ci_evals.graders.patience import Patience
 from ci_evals.graders.regex import Regex
 from ci_evals.graders.turn import OfTurn

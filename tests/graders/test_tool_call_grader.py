@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import grade
 
-from ci_evals.graders.judge import grade
 from ci_evals.graders.tool_call import ToolCallMatch
 from ci_evals.model import Answer, Expectation, Finding
 from ci_evals.response import ToolCall

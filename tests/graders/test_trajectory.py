@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import grade
 
 from ci_evals.errors import GradingError
 from ci_evals.graders import GRADERS
-from ci_evals.graders.judge import grade
 from ci_evals.model import Answer, Expectation, Finding
 from ci_evals.response import Step, ToolCall
 
