@@ -48,9 +48,10 @@ class Phases:
         self._ledger.fresh = True
         if self._on_result is not None:
             self._on_result(result)
-        self._results += 1
-        if self._watching != "nothing" and self._results % (1 + self._ledger.plan.matrix.total // _CHECKS) == 0:
-            self._look_ahead()
+        if self._watching != "nothing":
+            self._results += 1
+            if self._results % (1 + self._ledger.plan.matrix.total // _CHECKS) == 0:
+                self._look_ahead()
 
     async def work(self, run: Run | None) -> None:
         """Run the planned rounds, and then whatever needs confirmation.

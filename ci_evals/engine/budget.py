@@ -6,7 +6,7 @@ from ci_evals.rules import Allowance, Budget
 
 
 class Spending:
-    """Adds up what results cost and says when a budget is used up."""
+    """Adds up what results cost, and says when a budget is used up; tokens are counted where there is one."""
 
     def __init__(self, budget: Budget) -> None:
         self.cost_usd = 0.0
@@ -24,10 +24,12 @@ class Spending:
             return None
         if result.cost_usd is not None:
             self.cost_usd += result.cost_usd
+        if not self._is_bounded:
+            return None
         usage = result.response.usage if result.response else None
         if usage is not None:
             self.tokens += usage.total_tokens
-        return self._reached(result) if self._is_bounded else None
+        return self._reached(result)
 
     def _reached(self, result: Result) -> str | None:
         budget = self._budget

@@ -29,6 +29,7 @@ class PreparedCell(Struct, frozen=True, eq=False):
     fingerprint: str
     first_slot: int
     timeout_s: float
+    is_conversation: bool
 
     def run_of(self, slot: int) -> int:
         """The run number, from 1, of one of the cell's slots."""
@@ -72,4 +73,4 @@ class Cells:
         fingerprint = f"{asked}.{judged_fingerprint(case, self._judges)}"
         first_slot = self._matrix.first_slots[number] - (self._matrix.first_run(number) - 1)
         timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
-        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s)
+        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s, case.is_conversation)

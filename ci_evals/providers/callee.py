@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -80,10 +80,11 @@ class _Callee:
         if self._telemetry is not None:
             self._telemetry.attach()
 
-    async def answer(self, request: Request) -> Response:
-        if self._telemetry is None:
-            return await self._answer(request)
-        with self._telemetry.collecting() as spans:
+    def answer(self, request: Request) -> Coroutine[Any, Any, Response]:
+        return self._answer(request) if self._telemetry is None else self._traced(request, self._telemetry)
+
+    async def _traced(self, request: Request, telemetry: ModuleType) -> Response:
+        with telemetry.collecting() as spans:
             response = await self._answer(request)
             if response.steps is not None:
                 return response

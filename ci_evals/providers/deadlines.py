@@ -3,6 +3,8 @@
 import asyncio
 from types import TracebackType
 
+from msgspec import Struct
+
 
 class Deadlines:
     """The calls under way on the running loop that have a time-out."""
@@ -15,10 +17,12 @@ class Deadlines:
 
     def within(self, seconds: float) -> "Deadline":
         """A block of the current task that ends in a `TimeoutError` if it takes longer."""
-        deadline = Deadline(self._loop.time() + seconds, self._under_way)
-        if self._timer is None or deadline.at < self._rings_at:
-            self._ring_at(deadline.at)
-        return deadline
+        at = self._loop.time() + seconds
+        if self._timer is None or at < self._rings_at:
+            self._ring_at(at)
+        task = asyncio.current_task(self._loop)
+        assert task is not None
+        return Deadline(at, task, task.cancelling(), self._under_way)
 
     def _ring_at(self, when: float) -> None:
         if self._timer is not None:
@@ -37,30 +41,33 @@ class Deadlines:
             self._ring_at(next_at)
 
 
-class Deadline:
-    """One block, as `asyncio.timeout` would have it, too: a cancellation from elsewhere stays one."""
+class Deadline(Struct, eq=False):
+    """One block, as `asyncio.timeout` would have it, too: a cancellation from elsewhere stays one.
 
-    __slots__ = ("_cancelling", "_task", "_under_way", "at", "expired")
+    Args:
+        at: when it ends, by the loop's clock.
+        task: what runs it.
+        cancelling: how many requests to cancel the task there were before.
+        under_way: where it is to be found while it lasts.
+        expired: whether it took too long.
+    """
 
-    def __init__(self, at: float, under_way: set["Deadline"]) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.at = at
-        self.expired = False
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._under_way = under_way
+    at: float
+    task: "asyncio.Task[object]"
+    cancelling: int
+    under_way: set["Deadline"]
+    expired: bool = False
 
     def expire(self) -> None:
         self.expired = True
-        self._task.cancel()
+        self.task.cancel()
 
     def __enter__(self) -> None:
-        self._under_way.add(self)
+        self.under_way.add(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._under_way.remove(self)
-        if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        self.under_way.remove(self)
+        if self.expired and self.task.uncancel() <= self.cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error

@@ -38,8 +38,11 @@ class ChatCompletions:
         self._takes_schema = True
 
     async def answer(self, request: Request) -> Response:
-        turns = [_turn(message) for message in request.messages]
-        completion = await self._ask({"messages": turns}, request)
+        fields = {"messages": [_turn(message) for message in request.messages]}
+        if request.schema is None:
+            completion = await self._endpoint.ask(fields, _decoder, request.timeout_s)
+        else:
+            completion = await self._held(fields, request.schema, request.timeout_s)
         if not completion.choices:
             raise _no_choice(completion.error, self._endpoint.url.host)
         choice = completion.choices[0]
@@ -52,24 +55,26 @@ class ChatCompletions:
             finish_reason=choice.finish_reason,
         )
 
-    async def _ask(self, fields: Mapping[str, Any], request: Request) -> "_Completion":
-        """Hold the model to the request's schema, unless the endpoint turns out not to know how."""
-        if request.schema is not None and self._takes_schema and "response_format" not in self._endpoint.fields:
-            held = {**fields, "response_format": _held_to(request.schema)}
+    async def _held(self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float) -> "_Completion":
+        """Hold the model to a schema, unless the endpoint turns out not to know how."""
+        if self._takes_schema and "response_format" not in self._endpoint.fields:
+            held = {**fields, "response_format": _held_to(schema)}
             try:
-                return await self._endpoint.ask(held, _decoder, request.timeout_s)
+                return await self._endpoint.ask(held, _decoder, timeout_s)
             except ProviderError as error:
                 if error.status not in (400, 422):
                     raise
                 self._takes_schema = False
-        return await self._endpoint.ask(fields, _decoder, request.timeout_s)
+        return await self._endpoint.ask(fields, _decoder, timeout_s)
 
 
 def _held_to(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
 
 
-def _turn(message: Message) -> dict[str, Any]:
+def _turn(message: Message) -> Message | dict[str, Any]:
+    if message.content and not message.tool_calls:
+        return message  # as it stands there
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         turn["tool_calls"] = [_asked(call) for call in message.tool_calls]

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.providers.base import ProviderOptions, Resources, Secret
@@ -95,7 +96,7 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
         return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, encoded)
 
 
-class Endpoint(NamedTuple):
+class Endpoint(Struct, frozen=True):
     """A model API at one address, with the headers and body fields of every call, encoded once."""
 
     resources: Resources
@@ -110,7 +111,7 @@ class Endpoint(NamedTuple):
         return decode(decoder, answer, self.url.host)
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     method: str
     url: "URL"
     headers: Mapping[str, str]
@@ -119,11 +120,11 @@ class Call(NamedTuple):
 
 async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
     """Make a call and read its answer whole, else raise `ProviderError`. No redirect is followed: a key stays put."""
-    method, url, headers, data = call
+    url, headers, data = call.url, call.headers, call.data
     try:
         with resources.deadlines.within(timeout_s):
             response = await resources.session.request(
-                method,
+                call.method,
                 url,
                 headers=headers,
                 data=data if data is None or len(data) < _ONE_WRITE_BYTES else BytesIO(data),
