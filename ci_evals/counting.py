@@ -9,6 +9,8 @@ from math import fsum, isnan
 from operator import not_
 from typing import Literal, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from ci_evals.columns import Columns
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant
@@ -54,7 +56,7 @@ class Figures(NamedTuple):
     output_tokens: int
 
 
-class CellReport(NamedTuple):
+class CellReport(Struct, frozen=True):
     """One case on one variant."""
 
     cell: int
@@ -164,9 +166,10 @@ class Counted:
     def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
         """Those of some cells that have runs."""
         cases, variants, by_cell = self.matrix.cases, self.matrix.variants, self.by_cell
+        width = len(variants)
         for cell in cells:
             if (counts := by_cell[cell]).planned:
-                row, column = divmod(cell, len(variants))
+                row, column = divmod(cell, width)
                 yield CellReport(cell, cases[row], variants[column], counts)
 
     def cells_of(self, variant: Variant) -> range:

@@ -178,7 +178,8 @@ class Run:
                     if not slots.acquire_now(claim):
                         await slots.acquire(claim)
                     try:
-                        await self._attempt(lane, step)
+                        if self.stopped is None:
+                            await self._attempt(lane, step)
                     finally:
                         slots.release(claim)
                     if lane.options.own_code:  # which may never have waited: the others want their turn
@@ -196,32 +197,31 @@ class Run:
 
     async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
         """Make one attempt at a run when the provider may be called; write its result unless there is to be another."""
-        cell = self._cells.of_slot(attempt.slot)
-        tokens = await self._admitted(lane, attempt, cell)
-        if tokens is not None and (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
+        cell, tokens = self._cells.of_slot(attempt.slot), 0
+        if lane.pace.counts_tokens:
+            tokens = _tokens(lane, cell)
+        if lane.turn.locked() or lane.pace.admit(tokens) > 0:
+            admitted = await self._admitted(lane, cell)
+            if admitted is None:
+                return
+            tokens = admitted
+        if not lane.may_call(attempt):
+            lane.pace.failed()  # while this one waited, others found that the provider is gone
+            lane.put_back(attempt)
+        elif (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
             self._record(attempt, self._result(cell, attempt, ended))
 
-    async def _admitted(self, lane: Lane, attempt: Attempt, cell: PreparedCell) -> int | None:
+    async def _admitted(self, lane: Lane, cell: PreparedCell) -> int | None:
         """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
 
-        Returns the tokens that the call was admitted with, or None if it is not to be made.
+        Returns the tokens that the call was admitted with, or None if the run was stopped meanwhile.
         """
-        if self.stopped is not None:
-            return None
-        tokens = _tokens(lane, cell) if lane.pace.counts_tokens else 0
-        if lane.turn.locked() or lane.pace.admit(tokens) > 0:
-            async with lane.turn:
-                while True:
-                    if self._stopping.is_set():
-                        return None
-                    tokens = _tokens(lane, cell)
-                    if (wait_s := lane.pace.admit(tokens)) <= 0:
-                        break
-                    await self._until_stopped(wait_s)
-        if lane.may_call(attempt):
-            return tokens
-        lane.pace.failed()  # while this one waited, others found that the provider is gone
-        lane.put_back(attempt)
+        async with lane.turn:
+            while not self._stopping.is_set():
+                tokens = _tokens(lane, cell)
+                if (wait_s := lane.pace.admit(tokens)) <= 0:
+                    return tokens
+                await self._until_stopped(wait_s)
         return None
 
     async def _until_stopped(self, seconds: float) -> None:

@@ -89,10 +89,9 @@ class ErrorGroup(NamedTuple):
 
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
     """Every cell in plan order, or those of one variant, with its bar."""
-    report = summary.report
+    report, gate = summary.report, summary.gate
     for cell in report.cells if variant is None else report.cells_among(report.cells_of(variant)):
-        number, case, on, counts = cell
-        yield JudgedCell(number, case, on, counts, bar_of(case, on, summary.gate))
+        yield JudgedCell(cell.cell, cell.case, cell.variant, cell.counts, bar_of(cell.case, cell.variant, gate))
 
 
 def findings(summary: Summary) -> Findings:
