@@ -1,4 +1,7 @@
-"""The nouns of ci-evals: frozen values without I/O. `docs/architecture.md` has the vocabulary."""
+"""The nouns of ci-evals: frozen values without I/O. `docs/architecture.md` has the vocabulary.
+
+Those that every run is made of cannot hold themselves, and spare the garbage collector the look (`gc=False`).
+"""
 
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
@@ -17,7 +20,7 @@ Status = Literal["passed", "failed", "errored"]
 # What goes to a provider, and what graders get.
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, gc=False, frozen=True):
     """One run as a provider sees it.
 
     Args:
@@ -37,7 +40,7 @@ class Request(Struct, frozen=True):
     schema: Mapping[str, Any] | None = None
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, gc=False, frozen=True):
     """A response together with what graders may ask about it."""
 
     request: Request
@@ -61,7 +64,7 @@ class Classified(Struct, frozen=True, omit_defaults=True):
     scores: Mapping[str, float] | None = None
 
 
-class Grade(Struct, frozen=True, omit_defaults=True):
+class Grade(Struct, gc=False, frozen=True, omit_defaults=True):
     """What one grader found. `score` is in [0, 1]; `reason` says what was expected and what was there.
 
     `orders_judge` is whether the answer seems to give orders to the model that judged it.
@@ -76,7 +79,7 @@ class Grade(Struct, frozen=True, omit_defaults=True):
     orders_judge: bool = False
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, gc=False, frozen=True):
     """A grader's bare judgement, before its name, negation and weight are put to it."""
 
     passed: bool
@@ -230,7 +233,7 @@ class Variant(Struct, frozen=True):
 # What became of a run.
 
 
-class RunError(Struct, frozen=True, omit_defaults=True):
+class RunError(Struct, gc=False, frozen=True, omit_defaults=True):
     """Why a run has no good answer. `detail` is a traceback or the end of stderr."""
 
     kind: ErrorKind
@@ -239,7 +242,7 @@ class RunError(Struct, frozen=True, omit_defaults=True):
     detail: str | None = None
 
 
-class Judging(Struct, frozen=True, omit_defaults=True):
+class Judging(Struct, gc=False, frozen=True, omit_defaults=True):
     """What the models that judged a run took. `unpriced` calls are those whose price is not known."""
 
     calls: int = 0
@@ -262,7 +265,7 @@ class Judging(Struct, frozen=True, omit_defaults=True):
         return self.cost_usd if self.priced else None
 
 
-class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Result(Struct, gc=False, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one run; one line of the journal.
 
     `latency_s` is the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.

@@ -8,7 +8,7 @@ from msgspec import Struct
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-class ToolCall(Struct, frozen=True, omit_defaults=True):
+class ToolCall(Struct, gc=False, frozen=True, omit_defaults=True):
     """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if that is no JSON."""
 
     name: str
@@ -16,7 +16,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True):
     id: str | None = None
 
 
-class Message(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Message(Struct, gc=False, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One turn of a conversation."""
 
     role: Role
@@ -25,7 +25,7 @@ class Message(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     tool_call_id: str | None = None
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, gc=False, frozen=True, omit_defaults=True):
     """Tokens as the provider counted them. `cached_tokens` are those of the input that were read from its cache."""
 
     input_tokens: int = 0
@@ -47,7 +47,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class Step(Struct, gc=False, frozen=True, omit_defaults=True):
     """One thing that an agent did on its way to an answer.
 
     Args:
@@ -71,7 +71,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     agent: str | None = None
 
 
-class Content(Struct, frozen=True, omit_defaults=True):
+class Content(Struct, gc=False, frozen=True, omit_defaults=True):
     """Audio, an image or any other file, with its media type, such as `audio/wav`.
 
     In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
@@ -85,7 +85,7 @@ class Content(Struct, frozen=True, omit_defaults=True):
     path: str | None = None
 
 
-class Response(Struct, frozen=True, omit_defaults=True):
+class Response(Struct, gc=False, frozen=True, omit_defaults=True):
     """What a provider answered.
 
     `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
@@ -126,7 +126,7 @@ class Response(Struct, frozen=True, omit_defaults=True):
 GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
 
 
-class Turn(Struct, frozen=True, omit_defaults=True):
+class Turn(Struct, gc=False, frozen=True, omit_defaults=True):
     """One exchange of a conversation: what the user said, and what came back."""
 
     user: str

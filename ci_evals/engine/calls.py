@@ -21,7 +21,7 @@ from ci_evals.model import Answer, Request, RunError, SimulatedUser
 from ci_evals.response import Response
 
 
-class Ended(Struct, frozen=True):
+class Ended(Struct, frozen=True, gc=False):
     """How a run ended: when its last attempt began (seconds since 1970), and how long the calls of that took."""
 
     outcome: Outcome

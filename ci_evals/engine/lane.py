@@ -15,7 +15,7 @@ from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Response, Usage
 
 
-class Attempt(Struct, frozen=True, order=True):
+class Attempt(Struct, frozen=True, order=True, gc=False):
     """The next thing to do: attempt `number` (from 1) of one slot."""
 
     slot: int

@@ -25,7 +25,7 @@ _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "
 NOTHING_KNOWN: Mapping[int, Grade] = MappingProxyType({})
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """The part of a result that depends on how the call ended."""
 
     status: Status
