@@ -35,7 +35,7 @@ class Slots:
 
     def acquire_now(self, claim: Claim) -> bool:
         """Take a slot if one is to be had without waiting."""
-        if claim.waiting or not self._available(claim):
+        if claim.waiting or self.free <= 0 or (len(self.claims) > 1 and not self._has_share(claim)):
             return False
         claim.in_use += 1
         self.free -= 1
@@ -72,7 +72,7 @@ class Slots:
         if not self.free:
             return
         for claim in sorted(self.claims, key=lambda claim: claim.in_use) if len(self.claims) > 1 else self.claims:
-            while claim.waiting and self._available(claim):
+            while claim.waiting and self.free > 0 and (len(self.claims) == 1 or self._has_share(claim)):
                 ticket = claim.waiting.popleft()
                 self._waiting -= 1
                 if not ticket.done():
@@ -80,11 +80,8 @@ class Slots:
                     claim.in_use += 1
                     self.free -= 1
 
-    def _available(self, claim: Claim) -> bool:
-        if self.free <= 0:
-            return False
-        if len(self.claims) == 1:
-            return True
+    def _has_share(self, claim: Claim) -> bool:
+        """Whether one of the free slots is this claim's, or nobody's."""
         share = max(1, self.limit // sum(1 for other in self.claims if other.workers))
         if claim.in_use < share:
             return True
