@@ -417,7 +417,7 @@ async def test_a_function_may_go_elsewhere_and_its_results_stay_here(tmp_path: P
 
 
 RUNNING = {"aiohttp", "asyncio", "ssl", "subprocess", "ci_evals.app", "ci_evals.execution", "ci_evals.interruption"}
-REPORTING = {"jinja2", "rich", "junit_xml", "xml", "statistics", "ci_evals.report", "ci_evals.reports.renderers"}
+REPORTING = {"jinja2", "rich", "xml", "statistics", "ci_evals.report", "ci_evals.reports.renderers"}
 READING = {"msgspec", "yaml", "ci_evals.config.load"}
 GRADING = {"jsonschema", "jsonpath", "rapidfuzz", "genai_prices", "dotenv"}
 UNNAMED = {

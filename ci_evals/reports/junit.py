@@ -1,11 +1,8 @@
 """junit.xml: one test suite per variant, one test case per cell, flat as its readers want it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import indent
-from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 from ci_evals.matrix import CellKey
 from ci_evals.model import Result, Status, Variant
@@ -28,14 +25,11 @@ from ci_evals.reports.text import one_line, shortened, visible
 from ci_evals.verdict.rules import blocking
 from ci_evals.verdict.sentences import cell_finding
 
-if TYPE_CHECKING:
-    from junit_xml import TestCase
-
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
 ANSWER_CHARACTERS = 1000
 
-_AT_ONCE = 50  # test cases: making and writing a tree for each of them takes three times as long
+_TOTALS = ("tests", "failures", "errors", "skipped")
 
 
 def render(summary: Summary) -> Iterator[bytes]:
@@ -51,38 +45,36 @@ def render(summary: Summary) -> Iterator[bytes]:
     class_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
     red = blocking(summary.comparison, summary.verdict.rules)
     suites = [_test_suite(summary, red, *each) for each in zip(variants, class_names, strict=True)]
-    root = ET.Element("testsuites", name=_attribute(report.suite.name))
-    for total in ("tests", "failures", "errors", "skipped"):
-        root.set(total, str(sum(int(suite.attrib[total]) for suite in suites)))
-    root.set("time", f"{sum(float(suite.attrib['time']) for suite in suites):.3f}")
+    totals = {name: str(sum(int(suite[name]) for suite in suites)) for name in _TOTALS}
+    time_s = sum(float(suite["time"]) for suite in suites)
+    root = {"name": _attribute(report.suite.name), **totals, "time": f"{time_s:.3f}"}
     names = _distinct(case.id for case in report.matrix.cases)
-    yield b"<?xml version='1.0' encoding='utf-8'?>\n"
-    yield _start_tag(root) + b"\n"
+    yield f"<?xml version='1.0' encoding='utf-8'?>\n{_start_tag('testsuites', root)}\n".encode()
     for variant, class_name, suite in zip(variants, class_names, suites, strict=True):
-        yield b"  " + _start_tag(suite) + b"\n"
-        cases = (
-            _test_case(summary, cell, _outcome(cell, red), class_name, names[cell.cell // len(variants)])
-            for cell in judged_cells(summary, variant)
-        )
-        while some := list(islice(cases, _AT_ONCE)):
-            yield _lines(some)
+        yield f"  {_start_tag('testsuite', suite)}\n{_properties(report)}".encode()
+        for cell in judged_cells(summary, variant):
+            name = names[cell.cell // len(variants)]
+            yield _test_case(summary, cell, _outcome(cell, red), class_name, name).encode()
         yield b"  </testsuite>\n"
     yield b"</testsuites>\n"
 
 
-def _lines(cases: "list[TestCase]") -> bytes:
-    """Test cases as they stand in their suite."""
-    from junit_xml import TestSuite
-
-    suite = TestSuite("", cases).build_xml_doc()
-    ET.indent(suite, level=1)
-    text = ET.tostring(suite, encoding="unicode")
-    return text[text.index("\n") + 1 : text.rindex("\n") + 1].encode()
+def _start_tag(tag: str, attributes: Mapping[str, str]) -> str:
+    return f"<{' '.join([tag, *(f'{name}={_quoted(value)}' for name, value in attributes.items())])}>"
 
 
-def _start_tag(element: ET.Element) -> bytes:
-    tag: bytes = ET.tostring(element, encoding="utf-8", short_empty_elements=False)
-    return tag.removesuffix(f"</{element.tag}>".encode()).rstrip()
+def _element(tag: str, attributes: Mapping[str, str], text: str = "") -> str:
+    start = _start_tag(tag, attributes)
+    return f"{start}{_escaped(text)}</{tag}>" if text else f"{start[:-1]} />"
+
+
+def _quoted(text: str) -> str:
+    return '"' + _escaped(text).replace('"', "&quot;") + '"'
+
+
+def _escaped(text: str) -> str:
+    """Text as it stands in XML, which has no escape for characters that it does not allow: `visible` takes them out."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -100,45 +92,60 @@ def _outcome(cell: JudgedCell, red: frozenset[CellKey]) -> Outcome:
     return "failed" if cell.key in red else cell.outcome
 
 
-def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, class_name: str) -> ET.Element:
-    """The suite of a variant, still without its test cases."""
-    from junit_xml import TestSuite
-
+def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, class_name: str) -> dict[str, str]:
+    """What is said of the suite of a variant: its name, and what its test cases come to."""
     outcomes = Counter(_outcome(cell, red) for cell in judged_cells(summary, variant))
-    said = {note.label: _attribute(note.text) for note in notes(summary.report)}
-    suite: ET.Element = TestSuite(class_name, properties=said).build_xml_doc()
-    ET.indent(suite, level=1)
-    suite.set("tests", str(outcomes.total()))
-    suite.set("failures", str(outcomes["failed"]))
-    suite.set("errors", str(outcomes["errored"]))
-    suite.set("skipped", str(outcomes["not run"]))
-    suite.set("time", f"{sum(summary.report.latencies_s(summary.report.cells_of(variant))):.3f}")
-    return suite
+    return {
+        "disabled": "0",
+        "errors": str(outcomes["errored"]),
+        "failures": str(outcomes["failed"]),
+        "name": class_name,
+        "skipped": str(outcomes["not run"]),
+        "tests": str(outcomes.total()),
+        "time": f"{sum(summary.report.latencies_s(summary.report.cells_of(variant))):.3f}",
+    }
 
 
-def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name: str, name: str) -> "TestCase":
-    from junit_xml import TestCase
+def _properties(report: Report) -> str:
+    said = {note.label: _attribute(note.text) for note in notes(report)}  # the last of several of a kind
+    tags = (_start_tag("property", {"name": label, "value": text}) for label, text in said.items())
+    entries = (f"      {tag}</property>\n" for tag in tags)
+    return f"    <properties>\n{''.join(entries)}    </properties>\n" if said else ""
 
+
+def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name: str, name: str) -> str:
+    """A test case, as lines of the file."""
+    time_s = sum(summary.report.latencies_s((cell.cell,)))
+    attributes = {
+        "name": name,
+        "time": f"{time_s:.6f}" if time_s else "",
+        "classname": class_name,
+        "file": _attribute(cell.case.file),
+        "line": str(cell.case.line or ""),
+    }
+    given = {key: value for key, value in attributes.items() if value}
+    if inner := _inner(summary, cell, outcome):
+        return f"    {_start_tag('testcase', given)}\n      {inner}\n    </testcase>\n"
+    return f"    {_element('testcase', given)}\n"
+
+
+def _inner(summary: Summary, cell: JudgedCell, outcome: Outcome) -> str:
+    """What a test case holds; nothing, if there is no more to say than that it passed."""
     report = summary.report
     told = _compared(summary, cell)
-    case = TestCase(
-        name,
-        class_name,
-        elapsed_sec=sum(report.latencies_s((cell.cell,))),
-        file=_attribute(cell.case.file) or None,
-        line=cell.case.line,
-    )
     if outcome == "failed":
         message, body = _message_and_body(report, cell, "failed")
-        case.add_failure_info(f"{told}; {message}" if told else message, body)
-    elif outcome == "errored":
-        case.add_error_info(*_message_and_body(report, cell, "errored"))
-    elif outcome == "not run":
-        case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
-    elif told or cell.counts.passed < cell.counts.planned:
+        return _element("failure", {"type": "failure", "message": f"{told}; {message}" if told else message}, body)
+    if outcome == "errored":
+        message, body = _message_and_body(report, cell, "errored")
+        return _element("error", {"type": "error", "message": message}, body)
+    if outcome == "not run":
+        message = f"not run: {_attribute(report.interrupted or 'the suite ended early')}"
+        return _element("skipped", {"type": "skipped", "message": message})
+    if told or cell.counts.passed < cell.counts.planned:
         accounts = _body(failed_runs(report, cell.cell, MAX_RUNS_SHOWN))
-        case.stdout = "\n".join([*filter(None, [told]), cell.tally, accounts])
-    return case
+        return _element("system-out", {}, "\n".join([*filter(None, [told]), cell.tally, accounts]))
+    return ""
 
 
 def _compared(summary: Summary, cell: JudgedCell) -> str:

@@ -119,6 +119,22 @@ def test_hostile_text_stays_text(hostile: Summary) -> None:
     assert len(text) < 100_000
 
 
+def test_what_means_something_in_xml_is_read_back_as_it_was() -> None:
+    name, interrupted = """<a href="x">&amp; 'b'</a> ]]> <!-- """, 'SIGINT "<&>"'
+
+    def edited(result: Result) -> Result:
+        assert result.response is not None
+        return msgspec.structs.replace(result, response=msgspec.structs.replace(result.response, output=name))
+
+    report = report_of({name: "F"}, edit=edited, suite={"name": name}, interrupted=interrupted)
+    root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
+    assert root.get("name") == name.strip()
+    assert [each.get("value") for each in root.iter("property")] == [interrupted]
+    case = next(root.iter("testcase"))
+    assert case.get("name") == name.strip()
+    assert f"answer: {name}" in (case.findtext("failure") or "")
+
+
 def test_one_suite_per_variant() -> None:
     report = report_of({"capital": "P"}, variants=(Variant("a"), Variant("b", "polite")), suite={"name": "s"})
     root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
