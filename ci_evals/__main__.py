@@ -18,6 +18,7 @@ def main() -> None:
 
 
 def _run_command() -> None:
+    gc.disable()  # what is imported stays to the end; a command with work of its own turns it on again (`world.loaded`)
     from ci_evals.cli import main as command_line
 
     try:

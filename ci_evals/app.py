@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import gc
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from ci_evals.actions.job import Job, Posting, job_in
 from ci_evals.conclusion import Conclusion
 from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL, headers
+from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.github.artifacts import RESULTS
@@ -31,7 +31,7 @@ from ci_evals.reports.text import without_commands
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite, digest
 from ci_evals.verdict.words import number_of
-from ci_evals.world import Appearance, World
+from ci_evals.world import Appearance, World, loaded
 
 
 class Continuation(NamedTuple):
@@ -192,16 +192,16 @@ def carry_out(order: Order, world: World, appearance: Appearance, posting: Posti
         text = conclusion.redactor.clean_text(printed)
         return without_commands(text) if job else text
 
+    def watch(run: Run) -> contextlib.AbstractAsyncContextManager[None]:
+        loaded()
+        return contextlib.nullcontext() if appearance.quiet else progress.shown(run, world.stderr)
+
     async def phase(stop: Stop) -> Report:
-        if appearance.quiet:
-            return await execute(order, stop=stop)
-        return await execute(
-            order, stop=stop, tell=conclusion.tell, watch=lambda run: progress.shown(run, world.stderr)
-        )
+        tell = (lambda _: None) if appearance.quiet else conclusion.tell
+        return await execute(order, stop=stop, tell=tell, watch=watch)
 
     if job and not order.shard:
         job.announce()
-    gc.freeze()  # what is loaded by now stays to the end: the collector need not walk it again and again
     with job.working() if job else contextlib.nullcontext():
         around = functools.partial(prints_go_to, world.stderr, clean)
         code = until_stopped(phase, conclusion.draw, conclusion.salvage, around)
@@ -217,6 +217,7 @@ def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
     from ci_evals.providers.mock_server import serve
 
     options = load_mock(config, world.environ) if config else Mock()
+    loaded()
     asyncio.run(serve(options, host, port, log=lambda line: say(world.stdout, line + "\n")))
 
 

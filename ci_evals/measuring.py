@@ -17,7 +17,7 @@ from ci_evals.streams import say
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.pairwise import preference
-from ci_evals.world import World
+from ci_evals.world import World, loaded
 
 if TYPE_CHECKING:
     from ci_evals.reports.power import PowerFormat
@@ -29,6 +29,7 @@ def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, ou
     from ci_evals.reports.judge_check import render, render_json, sentence
 
     judge = judge_check.judge_of(suite, rubric)
+    loaded()
     found = asyncio.run(judge_check.check(suite, judge, judge_check.read_rows(labels)))
     counted = (found.table, found.kappa, len(found.unanswered), found.judging)
     if output == "json":
@@ -55,6 +56,7 @@ def pairwise(suite: Suite, sides: Sequence[str], report: Path, judge: Judge, wor
     """
     names, results = zip(*(_side(side, report) for side in sides), strict=True)
     labels = names if names[0] != names[1] else sides
+    loaded()
     pairs = asyncio.run(compare(suite, results[0], results[1], judge))
     comparison = Comparison(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
     render = {"table": render_text, "markdown": render_markdown, "json": render_json}[output]

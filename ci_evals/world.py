@@ -1,5 +1,6 @@
 """What a command is given from outside, and how it is to look."""
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -26,6 +27,12 @@ class Appearance(NamedTuple):
 def in_actions(environ: Mapping[str, str]) -> bool:
     """Whether this is a job of GitHub Actions."""
     return environ.get("GITHUB_ACTIONS") == "true"
+
+
+def loaded() -> None:
+    """All is imported, and work begins that makes garbage: look for it, but not in what stays to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 def here() -> World:

@@ -455,6 +455,14 @@ async def test_a_command_loads_only_what_it_needs(arguments: list[str], needless
     assert not needless & modules
 
 
+async def test_garbage_is_looked_for_while_code_under_test_runs(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("import gc\ndef answer(text):\n    return str(gc.isenabled())")
+    case = {"id": "one", "input": "?", "expect": [{"equals": "True"}]}
+    write_suite(tmp_path, providers=[{"type": "python", "target": "agent:answer"}], cases=[case])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out
+
+
 async def test_a_plain_run_loads_no_provider_grader_or_report_that_is_not_asked_for(tmp_path: Path) -> None:
     write_suite(tmp_path)
     ended = await ci_evals(tmp_path, "run", "--quiet", command=(sys.executable, "-c", MODULES_AT_THE_END))
