@@ -1,6 +1,7 @@
 """What is imported when it is first asked for, so that a command loads only what it needs."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -48,6 +49,7 @@ class Late(Mapping[str, T]):
         return get
 
 
+@cache
 def _imported(package: str, home: str) -> Any:
     module, _, name = home.partition(":")
     return getattr(import_module(f"{package}.{module}"), name)
