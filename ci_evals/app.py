@@ -7,22 +7,21 @@ import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import uuid4
 
 import msgspec
 
 from ci_evals import progress
 from ci_evals.actions.earlier import Artifacts, Earlier, Wanted, earlier
-from ci_evals.actions.job import Job, Posting, job_in
+from ci_evals.actions.posting import Posting
 from ci_evals.conclusion import Conclusion
 from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL, headers
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
-from ci_evals.github.artifacts import RESULTS
-from ci_evals.github.context import read_context
+from ci_evals.github.names import RESULTS
 from ci_evals.interruption import until_stopped
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
@@ -31,7 +30,10 @@ from ci_evals.reports.text import without_commands
 from ci_evals.streams import prints_go_to, say
 from ci_evals.suite import Suite, digest
 from ci_evals.verdict.words import number_of
-from ci_evals.world import Appearance, World, loaded
+from ci_evals.world import Appearance, World, in_actions, loaded
+
+if TYPE_CHECKING:
+    from ci_evals.actions.job import Job
 
 
 class Continuation(NamedTuple):
@@ -69,7 +71,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
         appearance: what is printed.
         posting: what becomes of the verdict in GitHub Actions.
     """
-    job = job_in(world.environ, suite, posting, _log(world, appearance))
+    job = _job_here(world, suite, posting, appearance)
     with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as folder:
         # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
         artifacts = Artifacts(RESULTS if continuation.shard else posting.artifact, attempts=posting.artifact)
@@ -106,7 +108,7 @@ def merge(suite: Suite, shards: Shards, world: World, appearance: Appearance, po
         appearance: what is printed.
         posting: what becomes of the verdict in GitHub Actions.
     """
-    job = job_in(world.environ, suite, posting, _log(world, appearance))
+    job = _job_here(world, suite, posting, appearance)
     with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as folder:
         sources = _journals(shards.folders)
         order = Order(
@@ -128,7 +130,7 @@ def merge(suite: Suite, shards: Shards, world: World, appearance: Appearance, po
 
 
 def look_back(
-    wanted: Wanted, suite: Suite, job: Job | None, artifacts: Artifacts, folder: Path, world: World
+    wanted: Wanted, suite: Suite, job: "Job | None", artifacts: Artifacts, folder: Path, world: World
 ) -> Earlier:
     """Find what earlier runs left behind, and say in a line what that is."""
     found = earlier(wanted, suite, job.context if job else None, artifacts, folder)
@@ -141,7 +143,7 @@ def look_back(
     return found
 
 
-def warn(text: str, suite: Suite, job: Job | None, world: World) -> None:
+def warn(text: str, suite: Suite, job: "Job | None", world: World) -> None:
     """Show a warning: on the page of the workflow run, or on stderr."""
     if job:
         job.warn(text)
@@ -179,11 +181,11 @@ def grade(suite: Suite, paths: Iterable[Path], world: World, appearance: Appeara
         run_id=uuid4().hex,
     )
     posting = Posting(comment="off")
-    job = job_in(world.environ, traced, posting, _log(world, appearance))
+    job = _job_here(world, traced, posting, appearance)
     return carry_out(order, world, appearance, posting, job)
 
 
-def carry_out(order: Order, world: World, appearance: Appearance, posting: Posting, job: Job | None) -> int:
+def carry_out(order: Order, world: World, appearance: Appearance, posting: Posting, job: "Job | None") -> int:
     """Execute an order, report, and return the exit code."""
     suite = order.suite
     conclusion = Conclusion(order, suite.out.absolute(), world, appearance, posting, Redactor(suite.secrets), job)
@@ -223,8 +225,11 @@ def serve_mock(config: Path | None, world: World, host: str, port: int) -> None:
 
 def revision(world: World) -> str | None:
     """The commit under test, as the CI system or git knows it: of a pull request its head, not the throw-away merge."""
-    if sha := read_context(world.environ).sha:
-        return sha
+    if "GITHUB_SHA" in world.environ:
+        from ci_evals.github.context import read_context
+
+        if sha := read_context(world.environ).sha:
+            return sha
     try:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"],  # noqa: S607  the user's own git
@@ -242,6 +247,17 @@ def _merged_id(sources: Iterable[Path]) -> str:
     """What a merge is called: the same for the same journals, so that it can be repeated to the byte."""
     starts = (header for path in sources for header in headers(path)[:1])
     return digest([(header.suite.run_id, header.started_at) for header in starts])
+
+
+def _job_here(world: World, suite: Suite, posting: Posting, appearance: Appearance) -> "Job | None":
+    """The job of GitHub Actions that this runs in, begun; None elsewhere."""
+    if not in_actions(world.environ):
+        return None
+    from ci_evals.actions.job import Job
+
+    job = Job(suite, world.environ, posting, suite.out.absolute(), _log(world, appearance))
+    job.begin()
+    return job
 
 
 def _log(world: World, appearance: Appearance) -> TextIO:

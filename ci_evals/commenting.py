@@ -9,11 +9,12 @@ from typing import Any, Final, Literal, NamedTuple
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.github.answers import Artifact, Run
 from ci_evals.github.archive import FORK_LIMITS
-from ci_evals.github.artifacts import RESULTS, NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
+from ci_evals.github.artifacts import NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
 from ci_evals.github.client import GitHub, connected
 from ci_evals.github.comment import Contribution, NotPosted, preview, put_section
 from ci_evals.github.comment_body import MAX_BYTES, SectionId, Stamp
 from ci_evals.github.context import Context
+from ci_evals.github.names import RESULTS
 from ci_evals.recalled import read_summary
 from ci_evals.reports.comment import Comment, Links, progress_text
 from ci_evals.reports.json_report import REPORT

@@ -4,9 +4,9 @@ import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ci_evals.actions.job import Job, Posting
+from ci_evals.actions.posting import Posting
 from ci_evals.errors import StorageError
 from ci_evals.order import Order
 from ci_evals.recalled import with_answers
@@ -18,6 +18,9 @@ from ci_evals.reports.summary import Summary, summarize
 from ci_evals.streams import say
 from ci_evals.verdict.gate import exit_code
 from ci_evals.world import Appearance, World
+
+if TYPE_CHECKING:
+    from ci_evals.actions.job import Job
 
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
@@ -31,7 +34,7 @@ class Conclusion(NamedTuple):
     appearance: Appearance
     posting: Posting
     redactor: Redactor
-    job: Job | None
+    job: "Job | None"
 
     def draw(self, report: Report) -> int:
         """Write and show what was found; returns the exit code."""

@@ -18,8 +18,8 @@ _DEEPEST = 40  # levels of nesting that are walked; each takes three Python fram
 _PLAIN_WORDS = frozenset(
     ("default", "development", "disabled", "enabled", "localhost", "production", "staging", "verbose", "warning")
 )
-_NUMBER = re.compile(r"[+-]?[0-9][0-9.,_]*%?")
-_LINE_ENDS = re.compile(r"[\r\n]+")
+_NUMBER = r"[+-]?[0-9][0-9.,_]*%?"
+_LINE_ENDS = r"[\r\n]+"
 
 _KEY = (
     r"sk-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic and those who copied them
@@ -37,7 +37,7 @@ _PRIVATE_KEY = (
     r"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 _SHAPES = re.compile(rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII)
-_NOT_PROSE = re.compile(r"[0-9A-Z]|[a-z]{16}")  # tells sk-proj-Ab3… from sk-learn-like-estimators
+_NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
 # The same on encoded lines, where `\n` ends in a letter and so hides the boundary before a key.
 _KEY_IN_WORD = re.compile(_KEY.encode())
@@ -47,7 +47,7 @@ _RUN = 16  # every key, and most secrets in any encoding, have this many word ch
 _BLOCK = _RUN // 2
 _BEARER_REACH = 64  # bytes from the scheme to the token's first long word, at most
 _WORDS = re.compile(rb"[A-Za-z0-9_+%-]+")
-_ALPHANUMERIC = re.compile(rb"[A-Za-z0-9]+")
+_ALPHANUMERIC = rb"[A-Za-z0-9]+"
 _OUTLINE = bytes(ord("w") if _WORDS.match(bytes((byte,))) else ord(" ") for byte in range(256))
 _LONG_WORD = b"w" * _RUN
 
@@ -187,9 +187,9 @@ def _free_fields(kind: type[Struct]) -> tuple[str, ...]:
 def _masked(match: re.Match[str]) -> str:
     if bearer := match["bearer"]:
         scheme, _, token = bearer.partition(" ")
-        return f"{scheme} {MASK}" if _NOT_PROSE.search(token) else bearer
+        return f"{scheme} {MASK}" if re.search(_NOT_PROSE, token) else bearer
     key = match["key"]
-    return key if key and not _NOT_PROSE.search(key) else MASK
+    return key if key and not re.search(_NOT_PROSE, key) else MASK
 
 
 def _follows_bearer(line: bytes, start: int) -> bool:
@@ -200,18 +200,18 @@ def _tells(value: str) -> bool:
     """Whether hiding the value protects anything."""
     if len(value) < SHORTEST or value.casefold() in _PLAIN_WORDS:
         return False
-    return not _NUMBER.fullmatch(value) or sum(map(str.isdigit, value)) >= _FEWEST_DIGITS
+    return not re.fullmatch(_NUMBER, value) or sum(map(str.isdigit, value)) >= _FEWEST_DIGITS
 
 
 def _lines(value: str) -> Iterator[str]:
     """The lines that tell something, without the blanks around them."""
-    return filter(_tells, map(str.strip, _LINE_ENDS.split(value)))
+    return filter(_tells, map(str.strip, re.split(_LINE_ENDS, value)))
 
 
 def _parts(value: str) -> Iterator[str]:
     """What to look for: the whole value, and every line of a multi-line one."""
     yield value
-    if _LINE_ENDS.search(value):
+    if re.search(_LINE_ENDS, value):
         yield from _lines(value)
 
 
@@ -260,7 +260,7 @@ def _index(forms: Iterable[str]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
         if len(word) >= _RUN:
             blocks.update(word[at : at + _BLOCK] for at in range(_BLOCK))
             continue
-        piece = max(_ALPHANUMERIC.findall(encoded), key=len, default=b"")  # the same in most forms of a value
+        piece = max(re.findall(_ALPHANUMERIC, encoded), key=len, default=b"")  # the same in most forms of a value
         pieces.add(piece if len(piece) >= SHORTEST else encoded)
     needles = (piece for piece in pieces if not any(other in piece for other in pieces if other != piece))
     return frozenset(blocks), tuple(needles)

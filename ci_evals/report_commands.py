@@ -129,8 +129,8 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
 
     from ci_evals import commenting
-    from ci_evals.github.artifacts import RESULTS
     from ci_evals.github.context import read_context
+    from ci_evals.github.names import RESULTS
 
     context = read_context(os.environ)
     show = _say_on(sys.stdout) if dry_run else None

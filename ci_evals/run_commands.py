@@ -96,7 +96,7 @@ def run(further: tuple[Path, ...], config: Path | None, output: str, *, quiet: b
     suite, without_secrets = _suite_of_job(config, named, offline=others["replay_only"])
 
     from ci_evals import app
-    from ci_evals.actions.job import Posting
+    from ci_evals.actions.posting import Posting
 
     continuation = app.Continuation(**others, without_secrets=without_secrets)
     return app.run(suite, continuation, world.here(), world.Appearance(output, quiet), Posting(**told))
@@ -138,7 +138,7 @@ def merge(
     suite, without_secrets = _suite_of_job(config, named, offline=not run_missing)
 
     from ci_evals import app
-    from ci_evals.actions.job import Posting
+    from ci_evals.actions.posting import Posting
 
     shards = app.Shards(folders, run_missing=run_missing and not without_secrets, baseline=baseline)
     return app.merge(suite, shards, world.here(), world.Appearance(output, quiet), Posting(**told))

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import TextIO
 
 from ci_evals.actions.log import Log
+from ci_evals.actions.posting import Posting
 from ci_evals.actions.remarks import remarks
 from ci_evals.errors import CiEvalsError
 from ci_evals.github.annotations import annotation_commands
-from ci_evals.github.artifacts import RESULTS
 from ci_evals.github.commands import command
 from ci_evals.github.context import read_context
 from ci_evals.github.outputs import append_summary, write_outputs
@@ -18,29 +18,9 @@ from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.markdown import pieces
 from ci_evals.reports.summary import Summary
 from ci_evals.suite import Suite
-from ci_evals.verdict.gate import FailOn
 from ci_evals.verdict.scopes import STATUS_WORDS
-from ci_evals.world import in_actions
 
 _SIGNALS = frozenset(("SIGINT", "SIGTERM"))
-
-CommentMode = Literal["auto", "off", "new"]
-
-
-class Posting(NamedTuple):
-    """What becomes of a verdict outside of the results folder.
-
-    Args:
-        artifact: what the results are uploaded as.
-        comment: whether the pull request's comment is edited (`auto`), left alone (`off`), or a new one made (`new`).
-        comment_progress: whether the comment is there while the run still lasts.
-        fail_on: which verdicts end in a failure; None leaves that to the suite.
-    """
-
-    artifact: str = RESULTS
-    comment: CommentMode = "auto"
-    comment_progress: bool = False
-    fail_on: FailOn | None = None
 
 
 class Job:
@@ -156,15 +136,6 @@ class Job:
             return (self._folder / file).resolve().relative_to(self._workspace.resolve()).as_posix()
         except (ValueError, OSError):
             return None
-
-
-def job_in(environ: Mapping[str, str], suite: Suite, posting: Posting, stream: TextIO) -> Job | None:
-    """The job of GitHub Actions that this runs in, begun; None elsewhere."""
-    if not in_actions(environ):
-        return None
-    job = Job(suite, environ, posting, suite.out.absolute(), stream)
-    job.begin()
-    return job
 
 
 def outputs(summary: Summary, out: Path) -> dict[str, str]:

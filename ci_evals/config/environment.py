@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from ci_evals.config.source import Map, Seq, line_of, read_text
 
-_REFERENCE = re.compile(r"\$\$(?=\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-(?P<value>[^}]*))?\}")
+_REFERENCE = r"\$\$(?=\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-(?P<value>[^}]*))?\}"
 
 Report = Callable[[int | None, str, str], None]
 """Takes line, path and message of a problem."""
@@ -74,6 +74,8 @@ class Interpolation:
         return value
 
     def _text(self, text: str, path: str, line: int | None) -> str:
+        if "${" not in text:
+            return text
         names: list[str] = []
 
         def replace(match: re.Match[str]) -> str:
@@ -92,7 +94,7 @@ class Interpolation:
                 )
             return match["value"] or ""
 
-        replaced = _REFERENCE.sub(replace, text)
+        replaced = re.sub(_REFERENCE, replace, text)
         return Interpolated(replaced, tuple(names)) if names else replaced
 
 

@@ -18,14 +18,14 @@ MAX_ALIASED_VALUES = 1_000_000
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # YAML 1.2 core schema: `yes`, `on` and dates are text, as in JSON Schema and in every editor.
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 _TEMPLATE_HINT = 'quote a template, as in "{{ question }}"'
 _HINTS = {
     "found character that cannot start any token": ": indent with spaces, and quote text that starts with @, ` or %",
@@ -269,13 +269,13 @@ def resolve(text: str) -> Any:
     """A bare scalar by the YAML 1.2 core schema: null, a boolean, a number, or the text itself."""
     if text in _WORDS:
         return _WORDS[text]
-    if _NOT_FINITE.fullmatch(text):
-        return math.nan
     if text[0] not in "+-.0123456789" or len(text) > 400:
         return text
-    if _INT.fullmatch(text):
+    if re.fullmatch(_NOT_FINITE, text):
+        return math.nan
+    if re.fullmatch(_INT, text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if re.fullmatch(_FLOAT, text) else text
 
 
 def _join_surrogates(match: re.Match[str]) -> str:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ci_evals.providers.headers import date_in, number_in
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)", re.ASCII)
-_DURATION = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})?(?:ms|us|µs|h|m|s|d))+", re.ASCII)
+_PART = r"(?a)(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)"
+_DURATION = r"(?a)(?:\d{1,15}(?:\.\d{1,15})?(?:ms|us|µs|h|m|s|d))+"
 _UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EPOCH = 1e8  # a larger number is a date, not a duration: seconds since 1970, or milliseconds
 _EPOCH_MS = 1e11
@@ -88,8 +88,8 @@ def _until(text: str, now: datetime) -> float | None:
         if number < _EPOCH:
             return number
         return max(0.0, (number / 1000 if number > _EPOCH_MS else number) - now.timestamp())
-    if _DURATION.fullmatch(text):
-        return sum(float(amount) * _UNITS_S[unit] for amount, unit in _PART.findall(text))
+    if re.fullmatch(_DURATION, text):
+        return sum(float(amount) * _UNITS_S[unit] for amount, unit in re.findall(_PART, text))
     try:
         date = datetime.fromisoformat(text)
     except ValueError:

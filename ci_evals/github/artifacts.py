@@ -14,9 +14,6 @@ from ci_evals.github.client import GitHub
 NAMES: Final = frozenset(("report.json", "results.jsonl"))
 """The files that a later run goes by; nothing else is taken out of an artifact."""
 
-RESULTS: Final = "ci-evals-results"
-"""What the results of a job are uploaded as, unless it is told otherwise."""
-
 MAX_LISTED: Final = 1_000
 
 

@@ -25,11 +25,12 @@ _REFUSAL_BYTES = 64 * 1024
 _ONE_WRITE_BYTES = 1024 * 1024  # aiohttp asks for a file from here on
 
 _KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409: "server", 429: "rate_limit"}
-_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
-_TOKEN = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-_RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([\d.]+)s"')  # Google's RetryInfo, which stands in the body
-_ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
-_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+# Patterns that only errors and settings of the rarer kind need: compiled when they are first used.
+_CREDENTIAL = "(?i)auth|key|token|secret|cookie|password"
+_FIELD_NAME = r"(?a)[\w!#$%&'*+.^`|~-]+"
+_RETRY_DELAY = rb'"retryDelay":\s*"([\d.]+)s"'  # Google's RetryInfo, which stands in the body
+_ON_THIS_MACHINE = r"(?i)https?://(localhost|127\.|\[::1\])"
+_TAGS = r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>"
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
@@ -62,7 +63,7 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def api_url(self) -> str | None:
-        return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
+        return None if re.match(_ON_THIS_MACHINE, self.base_url) else self.base_url
 
     @property
     def key_variable(self) -> str | None:
@@ -168,7 +169,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, host: str | None) -> T
 
 def readable(text: str, limit: int = 300) -> str:
     """`text` as one line for a person: without HTML tags and control characters, and not longer than `limit`."""
-    bare = _TAGS.sub(" ", text[:4000]) if text.lstrip().startswith("<") else text[: 4 * limit]
+    bare = re.sub(_TAGS, " ", text[:4000]) if text.lstrip().startswith("<") else text[: 4 * limit]
     line = " ".join("".join(char if char.isprintable() else " " for char in bare).split())
     return line if len(line) <= limit else f"{line[:limit]}…"
 
@@ -188,7 +189,7 @@ def header_problems(headers: Mapping[str, str]) -> list[str]:
     return [
         f"headers.{name}: a name takes letters, digits and '-', a value no line breaks or other control characters"
         for name, value in headers.items()
-        if not (_TOKEN.fullmatch(name) and value.isprintable())
+        if not (re.fullmatch(_FIELD_NAME, name) and value.isprintable())
     ]
 
 
@@ -230,7 +231,7 @@ async def _refusal(response: "aiohttp.ClientResponse", sent: Mapping[str, str]) 
     kind = "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)  # no credit: final
     message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
     wait_s = retry_after_s(response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC))
-    if wait_s is None and (delay := _RETRY_DELAY.search(body)):
+    if wait_s is None and (delay := re.search(_RETRY_DELAY, body)):
         wait_s = number_in(delay[1].decode())
     return ProviderError(
         kind,
@@ -256,7 +257,7 @@ def _message(body: bytes) -> str | None:
 def _without_secrets(text: str, sent: Mapping[str, str]) -> str:
     """`text` without the credentials that were sent, in case the server repeats them."""
     for name, value in sent.items():
-        if _SECRET_HEADER.search(name) and value.split():
+        if re.search(_CREDENTIAL, name) and value.split():
             text = text.replace(value.split()[-1], "***")
     return text
 

@@ -30,7 +30,7 @@ DETAIL_CHARACTERS = 2000
 MAX_CASES_OF_ERROR = 3
 MAX_CALLS_SHOWN = 100
 
-_WITH_DIGIT = re.compile(r"[\w.-]*\d[\w.-]*")
+_WITH_DIGIT = r"[\w.-]*\d[\w.-]*"
 
 
 class JudgedCell(Struct, frozen=True):
@@ -163,7 +163,7 @@ def error_groups(report: Report) -> list[ErrorGroup]:
     for slot, result in zip(slots, report.results(slots), strict=True):
         message, error = why(result)[0], result.error
         variant = Variant(result.provider, result.prompt)
-        key = (variant, error and error.kind, error and error.status, _WITH_DIGIT.sub("#", message))
+        key = (variant, error and error.kind, error and error.status, re.sub(_WITH_DIGIT, "#", message))
         words.setdefault(key, message)
         runs_of.setdefault(key, Counter())[report.matrix.cell_of(slot)] += 1
     groups = (

@@ -3,7 +3,8 @@
 import re
 
 _NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
-_ACTING = re.compile(
+# Patterns for what stands in few texts: compiled when they are first used, which takes milliseconds.
+_ACTING = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and line feed
     "\u2028\u2029"  # line breaks of their own kind
     "\u202a-\u202e\u2066-\u2069"  # overrides of the writing direction
@@ -12,8 +13,8 @@ _ACTING = re.compile(
 )
 # A runner's search for its commands may skip what Unicode calls default-ignorable.
 _IGNORED = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
-_COMMAND = re.compile(rf"^((?:[\s{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)", re.MULTILINE)
-_OLD_COMMAND = re.compile(rf"#(?=[{_IGNORED}]*\[)")
+_COMMAND = rf"(?m)^((?:[\s{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)"
+_OLD_COMMAND = rf"#(?=[{_IGNORED}]*\[)"
 
 
 def visible(text: str) -> str:
@@ -21,9 +22,9 @@ def visible(text: str) -> str:
 
     What is left is valid UTF-8 and valid XML 1.0; line feeds and tabs stay.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # as nothing is that acts
         return text
-    return _ACTING.sub(_escape, text.replace("\r\n", "\n"))
+    return re.sub(_ACTING, _escape, text.replace("\r\n", "\n"))
 
 
 def shortened(text: str, limit: int) -> str:
@@ -45,7 +46,11 @@ def without_commands(text: str) -> str:
 
     The text stays as wide as it was. A carriage return, which may start a line too, becomes a line feed.
     """
-    return _OLD_COMMAND.sub(" ", _COMMAND.sub(r"\1.", text.replace("\r", "\n")))
+    text = text.replace("\r", "\n")
+    bare = text.encode("ascii", "ignore")  # all that is skipped is beyond ASCII
+    if b"::" in bare:
+        text = re.sub(_COMMAND, r"\1.", text)
+    return re.sub(_OLD_COMMAND, " ", text) if b"#[" in bare else text
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ci_evals.actions.earlier import search_for
+from ci_evals.actions.search import search_for
 from ci_evals.github.baseline import Search
 from ci_evals.github.context import Context
 
