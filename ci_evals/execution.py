@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ci_evals.columns import Columns
-from ci_evals.engine.journal import Journal, first_header, headers
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import first_header, headers
 from ci_evals.engine.lanes import Ready, opened
 from ci_evals.engine.replay import Answers, Recording
 from ci_evals.engine.runner import Run

@@ -17,7 +17,7 @@ from fakes.http_server import FakeServer, never, serving
 from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start
 from suites import chat, write_suite
 
-from ci_evals.engine.journal import scan
+from ci_evals.engine.journal_lines import scan
 from ci_evals.model import Result
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from factories import result_of
 
-from ci_evals.engine.journal import Header, Journal, decode, read_lines, scan
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import Header, decode, read_lines, scan
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
 from ci_evals.redaction import Redactor
