@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from fakes.chat import completion
 from fakes.http_server import FakeServer, never, serving
-from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start
+from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start, until
 from suites import chat, write_suite
 
 from ci_evals.engine.journal_lines import scan
@@ -129,13 +129,6 @@ path.with_suffix(".partial").write_text(" ".join(map(str, started)))
 path.with_suffix(".partial").rename(path)
 time.sleep(600)
 """
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Files and processes tell nobody about their changes."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110  as above
-            await asyncio.sleep(0.01)
 
 
 def alive(pid: int) -> bool:
