@@ -7,13 +7,14 @@ its run counts as finished, so even SIGKILL loses no finished run; lines are syn
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
-from ci_evals.engine.journal_lines import OPENING, Header, decode, decode_header, decode_result, lines
+from ci_evals.engine.journal_lines import OPENING, Header, decode, decode_header, decode_result, is_journal, lines
 from ci_evals.engine.lock import lock
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
@@ -46,11 +47,17 @@ class Journal:
 
     @classmethod
     def new(cls, path: Path, redactor: Redactor) -> Self:
-        """An empty journal; one that is there already is kept beside it as `….previous.jsonl`."""
+        """An empty journal; one that is there already is kept beside it as `….previous.jsonl`.
+
+        What is a secret by now is taken out of that one as well, out of damaged lines too. What is no journal is kept
+        as it is.
+        """
         journal = cls(path, redactor)
         if journal._end == 0:
             return journal
         try:
+            if is_journal(path):
+                journal._replace(journal._cleaned_anyhow)
             journal._rename(path, path.with_suffix(f".previous{path.suffix}"))
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -66,13 +73,17 @@ class Journal:
         Raises:
             StorageError: it is damaged, the disk is full or gone.
         """
-        if all(self._cleaned(number, line) == line for number, line in lines(self.path)):
+        self._replace(self._cleaned)
+
+    def _replace(self, cleaned: Callable[[int, bytes], bytes]) -> None:
+        """Replace the file by one of cleaned lines, if any of them is another then."""
+        if all(cleaned(number, line) == line for number, line in lines(self.path)):
             return
         path = self.path.resolve()
         partial = path.with_name(f".{path.name}.partial")
         try:
             with partial.open("wb") as file:
-                file.writelines(self._cleaned(number, line) for number, line in lines(path))
+                file.writelines(cleaned(number, line) for number, line in lines(path))
                 file.flush()
                 os.fsync(file.fileno())
             shutil.copymode(path, partial)
@@ -91,6 +102,15 @@ class Journal:
             return line
         decoded = (decode_header if line.startswith(OPENING) else decode_result)(line, self.path, number)
         return _ENCODER.encode(self._redactor.clean(decoded)) + b"\n"
+
+    def _cleaned_anyhow(self, number: int, line: bytes) -> bytes:
+        """Any line without what is a secret by now; of a torn or damaged one, the text is cleaned."""
+        if not self._redactor.finds(line):
+            return line
+        if line.endswith(b"\n"):
+            with suppress(StorageError):
+                return self._cleaned(number, line)
+        return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
     def _rename(self, source: Path, target: Path) -> None:
         """Rename the journal or what takes its place, while nobody else may write to it; it is closed afterwards."""

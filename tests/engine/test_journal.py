@@ -222,6 +222,24 @@ def test_a_damaged_journal_with_a_secret_is_refused_and_left_as_it_is(tmp_path: 
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
 
 
+def test_what_became_a_secret_is_taken_out_of_the_journal_that_is_kept_beside_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    *before, torn = secretive(path, torn=f'{{"fingerprint":"0{SECRET}'.encode())
+    damaged = f'{{"it is": "{SECRET}\udcff"}}\n'.encode(errors="surrogateescape")
+    path.write_bytes(b"".join([*before, damaged, torn]))
+    Journal.new(path, Redactor([SECRET])).close()
+    kept = (tmp_path / "results.previous.jsonl").read_bytes()
+    assert kept == b"".join([*before, damaged, torn]).replace(SECRET.encode(), b"***")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "results.previous.jsonl"]
+
+
+def test_a_foreign_file_is_kept_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(f"my {SECRET}")
+    Journal.new(path, Redactor([SECRET])).close()
+    assert (tmp_path / "results.previous.jsonl").read_text() == f"my {SECRET}"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_on_a_full_disk_a_journal_that_cannot_be_cleaned_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
