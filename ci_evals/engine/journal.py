@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
-from ci_evals.engine.journal_lines import OPENING, Header, decode, decode_header, decode_result, is_journal, lines
+from ci_evals.engine.journal_lines import OPENING, Header, decode, decode_header, decode_result, lines
 from ci_evals.engine.lock import lock
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
@@ -49,15 +49,16 @@ class Journal:
     def new(cls, path: Path, redactor: Redactor) -> Self:
         """An empty journal; one that is there already is kept beside it as `….previous.jsonl`.
 
-        What is a secret by now is taken out of that one as well, out of damaged lines too. What is no journal is kept
-        as it is.
+        What is a secret by now is taken out of that one as well, out of damaged lines too.
+
+        Raises:
+            StorageError: as above, or the file that is there is somebody else's.
         """
         journal = cls(path, redactor)
         if journal._end == 0:
             return journal
         try:
-            if is_journal(path):
-                journal._replace(journal._cleaned_anyhow)
+            journal._replace(journal._cleaned_anyhow)
             journal._rename(path, path.with_suffix(f".previous{path.suffix}"))
         except OSError as error:
             raise _unwritable(path, error) from error

@@ -79,15 +79,6 @@ def first_header(path: Path) -> Header | None:
     return decode_header(line, path, number) if line.endswith(b"\n") else None
 
 
-def is_journal(path: Path) -> bool:
-    """Whether a file starts as a journal does; an empty one, too."""
-    try:
-        next(lines(path), None)
-    except StorageError:
-        return False
-    return True
-
-
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Every line of a journal with its number, from 1; the last one may be torn."""
     try:

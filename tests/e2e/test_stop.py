@@ -257,6 +257,18 @@ async def answer(number):
 """
 
 
+async def test_ctrl_c_while_the_command_line_is_loaded_is_quiet(tmp_path: Path) -> None:
+    """A `click` that is found first holds it there."""
+    (tmp_path / "click.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(600)")
+    os.mkfifo(tmp_path / "loading")
+    process = await start(tmp_path, "run")
+    reader = await asyncio.to_thread(os.open, tmp_path / "loading", os.O_RDONLY)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    os.close(reader)
+    assert (ended.code, ended.err) == (130, "")
+
+
 async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "evals.yaml")
     process = await start(tmp_path, "run", "--config", "evals.yaml")

@@ -233,11 +233,13 @@ def test_what_became_a_secret_is_taken_out_of_the_journal_that_is_kept_beside_a_
     assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "results.previous.jsonl"]
 
 
-def test_a_foreign_file_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_a_foreign_file_makes_no_room_for_a_new_journal(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text(f"my {SECRET}")
-    Journal.new(path, Redactor([SECRET])).close()
-    assert (tmp_path / "results.previous.jsonl").read_text() == f"my {SECRET}"
+    with pytest.raises(StorageError, match=r"results\.jsonl: is not a journal of ci-evals: .* move it away"):
+        Journal.new(path, Redactor([SECRET]))
+    assert path.read_text() == f"my {SECRET}"
+    assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
