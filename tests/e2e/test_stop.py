@@ -170,6 +170,23 @@ async def test_programs_and_what_they_started_are_gone_afterwards(
     assert (tmp_path / "ci-evals-results" / "report.json").exists() == (signals == 1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+@both_signals
+async def test_programs_that_judge_are_gone_afterwards_too(which: signal.Signals, code: int, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    judge = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
+    write_suite(tmp_path, judges=[judge], expect=[{"judge": {"rubric": "Is it so?", "provider": "program"}}])
+    (tmp_path / "labels.jsonl").write_text('{"input": "a", "output": "b", "label": "pass"}\n')
+    process = await start(tmp_path, "judge", "check", "labels.jsonl")
+    await until(lambda: len(list(tmp_path.glob("*.pids"))) == 1)
+    pids = noted_pids(tmp_path)
+    assert all(map(alive, pids))
+    process.send_signal(which)
+    ended = await finished(process)
+    assert (ended.code, ended.err) == (code, "")
+    await until(lambda: not any(map(alive, pids)))
+
+
 @both_loops
 @both_signals
 async def test_the_second_signal_ends_at_once_and_the_journal_is_whole(
