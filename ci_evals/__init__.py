@@ -82,3 +82,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module(_HOMES.get(name, "ci_evals.model")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

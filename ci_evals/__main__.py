@@ -19,10 +19,12 @@ def main() -> None:
 
 def _run_command() -> None:
     gc.disable()  # what is imported stays to the end; a command with work of its own turns it on again (`world.loaded`)
-    from ci_evals.cli import main as command_line
-
     try:
+        from ci_evals.cli import main as command_line
+
         command_line()
+    except KeyboardInterrupt:  # while the command line is loaded
+        sys.exit(130)
     finally:
         gc.freeze()  # else the interpreter looks through all that is loaded for garbage, twice, before it ends
 

@@ -19,6 +19,7 @@ from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
 from ci_evals.execution import execute
+from ci_evals.graders.patience import Patience
 from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
 from ci_evals.library.report import Report, baseline_of
 from ci_evals.library.suite import UNLIMITED, Suite
@@ -30,6 +31,8 @@ from ci_evals.reports.summary import Summary, summarize
 from ci_evals.suite import Suite as Checked
 
 OnResult = Callable[[Result], None]
+
+_PATIENCE = Patience()
 
 
 def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) -> Suite:
@@ -166,7 +169,7 @@ async def _evaluated(
         return await _without_a_trace(order, on_result)
     folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
     order = msgspec.structs.replace(order, journal=folder / JOURNAL, files=folder)
-    summary = _judged(await execute(order, on_result=on_result), order)
+    summary = _judged(await _executed(order, on_result), order)
     write_reports(summary, folder, suite.formats)
     return Report.of(summary)
 
@@ -177,12 +180,17 @@ async def _without_a_trace(order: Order, on_result: OnResult | None) -> Report:
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
     try:
-        report = await execute(msgspec.structs.replace(order, journal=Path(name)), on_result=on_result)
+        report = await _executed(msgspec.structs.replace(order, journal=Path(name)), on_result)
     except BaseException:
         remove()
         raise
     weakref.finalize(report, remove)
     return Report.of(_judged(report, order))
+
+
+async def _executed(order: Order, on_result: OnResult | None) -> counted.Report:
+    with _PATIENCE.kept():
+        return await execute(order, on_result=on_result)
 
 
 def _judged(report: counted.Report, order: Order) -> Summary:

@@ -17,7 +17,8 @@ from ci_evals.actions.earlier import Artifacts, Earlier, Wanted, earlier
 from ci_evals.actions.posting import Posting
 from ci_evals.conclusion import Conclusion
 from ci_evals.durations import known_durations
-from ci_evals.engine.journal import JOURNAL, headers
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal_lines import headers
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards

@@ -1,13 +1,12 @@
 """The team's own functions by their `module:function`: whether the module is there, and what is in it."""
 
 import importlib.util
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from ci_evals.folder_modules import importable, own_name
 
 
 def module_problem(module: str, folder: Path) -> str | None:
@@ -65,20 +64,9 @@ def asked_to_stop() -> bool:
 @lru_cache(maxsize=256)
 def _find(module: str, folder: Path) -> None:
     """Raises ModuleNotFoundError, which is not cached: the file may be written in the meantime."""
-    with _importable(folder):
-        if importlib.util.find_spec(module) is None:
+    with importable(folder):
+        if importlib.util.find_spec(own_name(module)) is None:
             raise ModuleNotFoundError(module)
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    path = str(folder.absolute())
-    importlib.invalidate_caches()
-    sys.path.insert(0, path)
-    try:
-        yield
-    finally:
-        sys.path.remove(path)
 
 
 def _beside(folder: Path) -> list[str]:

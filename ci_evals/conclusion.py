@@ -122,10 +122,12 @@ def show(summary: Summary, world: World, output: str, redactor: Redactor) -> Non
 
 
 def terminal_width(world: World) -> int:
-    """The width of the terminal; 120 columns in a log."""
-    if columns := world.environ.get("COLUMNS", ""):
-        return max(40, int(columns)) if columns.isdecimal() else 120
-    try:
-        return os.get_terminal_size(world.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 120
+    """The width of the terminal, at least 40; 120 columns in a log, and where a terminal does not know it."""
+    if said := world.environ.get("COLUMNS", ""):
+        columns = int(said) if said.isdecimal() else 0
+    else:
+        try:
+            columns = os.get_terminal_size(world.stdout.fileno()).columns
+        except (OSError, ValueError):
+            columns = 0
+    return max(40, columns) if columns else 120

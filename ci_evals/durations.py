@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ci_evals.engine.journal import JOURNAL, scan
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal_lines import scan
 from ci_evals.errors import StorageError
 from ci_evals.matrix import CellKey
 from ci_evals.model import Result

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 
 import msgspec
 
 from ci_evals.columns import Columns
-from ci_evals.engine.journal import Journal, first_header, headers
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import first_header, headers
 from ci_evals.engine.lanes import Ready, opened
 from ci_evals.engine.replay import Answers, Recording
 from ci_evals.engine.runner import Run
 from ci_evals.errors import UsageError
 from ci_evals.ledger import Ledger
+from ci_evals.matrix import Matrix
 from ci_evals.model import Result
 from ci_evals.order import Order
 from ci_evals.phases import SETTLED, Phases, planned
@@ -62,40 +64,29 @@ async def execute(
         StorageError: a journal cannot be read or written.
         UsageError: a source is of another suite.
     """
-    suite = order.suite
     named = {path.absolute(): path for path in (order.journal, *order.sources)}
     order = _anchored(order)
     matrix = planned(order, order.rounds[0])
     columns = Columns(matrix.total)
-    redactor = Redactor(suite.secrets)
+    redactor = Redactor(order.suite.secrets)
     stop = stop or Stop()
-    stopped: str | None = None
-    async with AsyncExitStack() as stack:
-        ready = Ready()
-        calls = not order.replay_only and order.traces is None
-        if order.run_missing:
-            ready = await stack.enter_async_context(
-                opened(suite, matrix, columns, calls=calls, judges=not order.replay_only, files=order.files)
-            )
+    async with _opened(order, matrix, columns) as ready:
         # From here on nothing can be wrong with the suite: what earlier runs left in the folder may be replaced.
         with ExitStack() as open_files:
             replay = order.traces or recordings(order, open_files)
-            there = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
-            journal = (Journal if there else Journal.new)(order.journal, redactor)
+            journal, continued = _journal(order, redactor)
             open_files.callback(journal.close)
-            if there and (first := first_header(order.journal)) is not None:
-                order = msgspec.structs.replace(order, run_id=first.suite.run_id or order.run_id)
-            ledger = Ledger(order, named, journal, matrix, columns, redactor, continued=there)
+            order = _as_begun(order) if continued else order
+            ledger = Ledger(order, named, journal, matrix, columns, redactor, continued=continued)
             stop.report_so_far = lambda: ledger.report(stop.reason)
             phases = Phases(order, ledger, tell, on_result)
             if order.run_missing:
-                cells = ledger.plan.cells
                 run = Run(
-                    suite,
+                    order.suite,
                     matrix,
                     columns,
                     journal,
-                    cells,
+                    ledger.plan.cells,
                     ready,
                     on_result=phases.note,
                     replay=replay,
@@ -104,9 +95,33 @@ async def execute(
                 stopped = await _finished(phases, run, watch, stop)
             else:
                 await phases.work(None)
-                if ledger.plan.columns.status.count(0) and (missing := missing_shards(order.sources)):
-                    stopped = f"shard {', '.join(missing)} is missing"
+                stopped = _why_incomplete(order, ledger)
     return ledger.report(stopped)
+
+
+def _opened(order: Order, matrix: Matrix, columns: Columns) -> AbstractAsyncContextManager[Ready]:
+    """What is called; nothing if no run is missing, or all is replayed."""
+    if not order.run_missing:
+        return nullcontext(Ready())
+    calls = not order.replay_only and order.traces is None
+    return opened(order.suite, matrix, columns, calls=calls, judges=not order.replay_only, files=order.files)
+
+
+def _journal(order: Order, redactor: Redactor) -> tuple[Journal, bool]:
+    """The journal that is written, and whether it goes on with what an earlier invocation wrote."""
+    continued = order.resume and order.journal.exists() and order.journal.stat().st_size > 0
+    return (Journal if continued else Journal.new)(order.journal, redactor), continued
+
+
+def _as_begun(order: Order) -> Order:
+    """An order under the run id that its journal was begun with."""
+    first = first_header(order.journal)
+    return msgspec.structs.replace(order, run_id=first.suite.run_id or order.run_id) if first else order
+
+
+def _why_incomplete(order: Order, ledger: Ledger) -> str | None:
+    missing = missing_shards(order.sources) if ledger.plan.columns.status.count(0) else []
+    return f"shard {', '.join(missing)} is missing" if missing else None
 
 
 def recordings(order: Order, open_files: ExitStack) -> Answers | None:

@@ -1,4 +1,4 @@
-"""A run phase that signals may end: the first one in order and in time, the second one at once."""
+"""Work that signals may end: the first one in order and in time, the second one at once."""
 
 import asyncio
 import os
@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from ci_evals.execution import Stop
 from ci_evals.graders.patience import Patience
 from ci_evals.providers.process import kill_all
 from ci_evals.report import Report
+
+T = TypeVar("T")
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 OVERDUE_S = 4.0  # of the seconds that a CI system leaves between asking a process to end and killing it
@@ -37,10 +39,10 @@ def until_stopped(
     runner = asyncio.Runner(loop_factory=_loop_factory())
 
     async def main() -> Report:
-        ending.task = asyncio.create_task(phase(ending.stop))
+        ending.task = task = asyncio.create_task(phase(ending.stop))
         if ending.which is not None:
-            ending.task.cancel()
-        return await ending.task
+            task.cancel()
+        return await task
 
     try:
         with ending.on_signals(runner.get_loop()):
@@ -56,12 +58,34 @@ def until_stopped(
     return EXIT_CODES[ending.which] if ending.which else code
 
 
+def until_ended(work: Coroutine[Any, Any, T]) -> T:
+    """Run what leaves no report, to its end or until a signal comes: that ends the process, with all it started."""
+    ending = _Ending(lambda _: None)
+
+    async def main() -> T:
+        ending.task = task = asyncio.create_task(work)
+        if ending.which is not None:
+            task.cancel()
+        return await task
+
+    with (
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ending.on_signals(runner.get_loop()),
+        ending.patience.kept(),
+    ):
+        try:
+            return runner.run(main())
+        finally:
+            if ending.which is not None:
+                _leave(ending.which)
+
+
 class _Ending:
     """How a phase is ended from outside."""
 
     def __init__(self, salvage: Callable[[Report], None]) -> None:
         self.stop = Stop()
-        self.task: asyncio.Task[Report] | None = None
+        self.task: asyncio.Task[Any] | None = None
         self.which: signal.Signals | None = None
         self.patience = Patience()
         self.concluding = threading.Lock()
@@ -104,7 +128,7 @@ class _Ending:
                 _leave(which)
 
 
-def _leave(which: signal.Signals) -> None:
+def _leave(which: signal.Signals) -> NoReturn:
     kill_all()
     os._exit(EXIT_CODES[which])
 

@@ -1,5 +1,6 @@
 """What is imported when it is first asked for, so that a command loads only what it needs."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -37,8 +38,8 @@ class Late(Mapping[str, T]):
     def __len__(self) -> int:
         return len(self._homes)
 
-    def exported(self, *others: str) -> Callable[[str], Any]:
-        """A `__getattr__` for the package, by which these things and `others` can be imported from it."""
+    def exported(self, *others: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+        """A `__getattr__` and a `__dir__` for the package: these things and `others` can be imported from it."""
         homes = {home.partition(":")[2]: home for home in (*self._homes.values(), *others)}
 
         def get(name: str) -> Any:
@@ -46,7 +47,10 @@ class Late(Mapping[str, T]):
                 raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
             return _imported(self._package, homes[name])
 
-        return get
+        def names() -> list[str]:
+            return sorted({*vars(sys.modules[self._package]), *homes})
+
+        return get, names
 
 
 @cache

@@ -12,7 +12,8 @@ import msgspec
 from ci_evals import __version__
 from ci_evals.columns import Columns
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import Header, Journal, decode, headers, read_lines
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import Header, decode, headers, read_lines
 from ci_evals.engine.resume import Resumer
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case

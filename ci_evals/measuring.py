@@ -1,6 +1,5 @@
 """The stories of what is measured beside a verdict: a judge, a preference, what a suite can detect."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.errors import StorageError
+from ci_evals.interruption import until_ended
 from ci_evals.redaction import Redactor
 from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
 from ci_evals.reports.text import without_commands
@@ -30,7 +30,7 @@ def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, ou
 
     judge = judge_check.judge_of(suite, rubric)
     loaded()
-    found = asyncio.run(judge_check.check(suite, judge, judge_check.read_rows(labels)))
+    found = until_ended(judge_check.check(suite, judge, judge_check.read_rows(labels)))
     counted = (found.table, found.kappa, len(found.unanswered), found.judging)
     if output == "json":
         text = render_json(*counted, found.fit)
@@ -57,7 +57,7 @@ def pairwise(suite: Suite, sides: Sequence[str], report: Path, judge: Judge, wor
     names, results = zip(*(_side(side, report) for side in sides), strict=True)
     labels = names if names[0] != names[1] else sides
     loaded()
-    pairs = asyncio.run(compare(suite, results[0], results[1], judge))
+    pairs = until_ended(compare(suite, results[0], results[1], judge))
     comparison = Comparison(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
     render = {"table": render_text, "markdown": render_markdown, "json": render_json}[output]
     say(world.stdout, Redactor(suite.secrets).clean_text(render(comparison)))

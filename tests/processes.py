@@ -78,3 +78,10 @@ async def ci_evals(
 ) -> Finished:
     """Run a command to its end."""
     return await finished(await start(folder, *arguments, command=command, preexec=preexec, environ=environ))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what files and processes have come to; they tell nobody about their changes."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  nothing to await
+            await asyncio.sleep(0.01)

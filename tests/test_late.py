@@ -41,6 +41,13 @@ def test_everything_that_a_package_names_can_be_imported_from_it(package: object
     assert all(getattr(package, name) is not None for name in getattr(package, "__all__"))  # noqa: B009
 
 
+@pytest.mark.parametrize("package", ["ci_evals", "ci_evals.graders", "ci_evals.providers"])
+def test_completion_offers_what_is_not_imported_yet(package: str) -> None:
+    script = f"import {package} as package; print(set(package.__all__) - set(dir(package)), '__name__' in dir(package))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "set() True\n"
+
+
 def test_every_name_of_the_yaml_has_its_class() -> None:
     assert all(isinstance(each, type) for each in (*GRADERS.values(), *PROVIDERS.values()))
 

@@ -1,7 +1,9 @@
 """Running a suite from Python."""
 
+import asyncio
 import gc
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,8 +16,9 @@ from fakes.chat import ChatServer, chatting
 from suites import ONE_CASE, chat, write_suite
 
 import ci_evals
-from ci_evals import ConfigError, Report, Result, evaluate, evaluate_sync, load_suite
+from ci_evals import ConfigError, Report, Result, Suite, evaluate, evaluate_sync, load_suite
 from ci_evals.errors import StorageError, UsageError
+from ci_evals.graders import Equals
 
 FAILING = {**ONE_CASE, "id": "failing", "expect": [{"equals": "goodbye"}, {"icontains": "HELLO"}], "threshold": 0.9}
 
@@ -198,6 +201,27 @@ async def test_a_folder_that_cannot_be_written_raises(tmp_path: Path) -> None:
 def test_nobody_prints_anything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     evaluate_sync(write_suite(tmp_path, [FAILING]))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no timer of the processor's time")
+async def test_graders_compute_no_longer_than_they_may_and_afterwards_the_signal_is_the_hosts_again() -> None:
+    async def held(_: str) -> str:
+        handler = signal.getsignal(signal.SIGVTALRM)
+        return f"{type(getattr(handler, '__self__', None)).__name__} {signal.getitimer(signal.ITIMER_VIRTUAL)[1] > 0}"
+
+    report = await evaluate(Suite(cases=["x"], providers=held, expect=[Equals("Patience True")]))
+    assert report.all_passed, report.runs[0].response
+    assert signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="as above")
+async def test_in_another_thread_signals_are_left_alone() -> None:
+    async def handled(_: str) -> str:
+        return str(signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL)
+
+    suite = Suite(cases=["x"], providers=handled, expect=[Equals("True")])
+    assert (await asyncio.to_thread(evaluate_sync, suite)).all_passed
 
 
 def test_every_public_name_is_there_and_none_is_loaded_before_it_is_asked_for() -> None:

@@ -20,7 +20,7 @@ from ci_evals.config.source import Map, line_of, parse, read_text
 from ci_evals.config.stages import stage_options, stage_problems
 from ci_evals.config.sweeps import Sweeps
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model import Case
+from ci_evals.model import Case, Prompt
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.redaction import secret_values
 from ci_evals.suite import Suite
@@ -174,7 +174,21 @@ class _Loader:
         check_tags(overrides.tags, reader, line_of(root, "cases"), self.decoder)
         if self.problems or entry is None:
             raise ConfigError(_in_file_order(self.problems))
-        suite = Suite(
+        suite = self.suite(entry, providers, judges, prompts, cases, stages)
+        selected = msgspec.structs.replace(overrides, providers=None)  # they have been, by names that sweeps go by, too
+        return overridden(suite, selected)
+
+    def suite(
+        self,
+        entry: SuiteEntry,
+        providers: tuple[ProviderOptions, ...],
+        judges: tuple[ProviderOptions, ...],
+        prompts: tuple[Prompt, ...],
+        cases: tuple[Case, ...],
+        stages: Mapping[str, ProviderOptions],
+    ) -> Suite:
+        visible = (entry.name or "", *_visible((*providers, *judges)))
+        return Suite(
             name=entry.name or self.folder.name,
             description=entry.description,
             label=entry.label,
@@ -198,12 +212,8 @@ class _Loader:
             places={**self.judges.places, **self.providers.places},
             out=Path(entry.report.out),
             formats=entry.report.formats,
-            secrets=secret_values(
-                self.interpolation.named, self.dotenv, (entry.name or "", *_visible((*providers, *judges)))
-            ),
+            secrets=secret_values(self.interpolation.named, self.dotenv, visible),
         )
-        selected = msgspec.structs.replace(overrides, providers=None)  # they have been, by names that sweeps go by, too
-        return overridden(suite, selected)
 
     def mock(self) -> "Mock":
         from ci_evals.providers.mock import Mock

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.journal import decode, scan
+from ci_evals.engine.journal_lines import decode, scan
 from ci_evals.engine.replay import NO_RECORDING, Answers
 from ci_evals.errors import StorageError
 from ci_evals.model import Case, Result, RunError

@@ -7,40 +7,24 @@ its run counts as finished, so even SIGKILL loses no finished run; lines are syn
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
-from msgspec import Struct
 
+from ci_evals.engine.journal_lines import OPENING, Header, decode, decode_header, decode_result, lines
 from ci_evals.engine.lock import lock
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
 from ci_evals.redaction import Redactor
-from ci_evals.report import SuiteInfo
 
 JOURNAL = "results.jsonl"
-SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
 
-
-class Header(Struct, frozen=True, kw_only=True):
-    """The first line of an invocation: which suite its results are of."""
-
-    journal: Literal["ci-evals"] = "ci-evals"
-    schema_version: int = SCHEMA_VERSION
-    suite: SuiteInfo
-    started_at: float
-
-
 _OWN_BYTES = len('{"fingerprint":"') + 49  # of a result's line, before what a provider could have written
-
 _ENCODER = msgspec.json.Encoder(enc_hook=repr)
-_OPENING = b'{"journal":'
-_HEADER = msgspec.json.Decoder(Header)
-decode = msgspec.json.Decoder(Result).decode
 
 
 class Journal:
@@ -63,11 +47,18 @@ class Journal:
 
     @classmethod
     def new(cls, path: Path, redactor: Redactor) -> Self:
-        """An empty journal; one that is there already is kept beside it as `….previous.jsonl`."""
+        """An empty journal; one that is there already is kept beside it as `….previous.jsonl`.
+
+        What is a secret by now is taken out of that one as well, out of damaged lines too.
+
+        Raises:
+            StorageError: as above, or the file that is there is somebody else's.
+        """
         journal = cls(path, redactor)
         if journal._end == 0:
             return journal
         try:
+            journal._replace(journal._cleaned_anyhow)
             journal._rename(path, path.with_suffix(f".previous{path.suffix}"))
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -83,13 +74,17 @@ class Journal:
         Raises:
             StorageError: it is damaged, the disk is full or gone.
         """
-        if all(self._cleaned(number, line) == line for number, line in _lines(self.path)):
+        self._replace(self._cleaned)
+
+    def _replace(self, cleaned: Callable[[int, bytes], bytes]) -> None:
+        """Replace the file by one of cleaned lines, if any of them is another then."""
+        if all(cleaned(number, line) == line for number, line in lines(self.path)):
             return
         path = self.path.resolve()
         partial = path.with_name(f".{path.name}.partial")
         try:
             with partial.open("wb") as file:
-                file.writelines(self._cleaned(number, line) for number, line in _lines(path))
+                file.writelines(cleaned(number, line) for number, line in lines(path))
                 file.flush()
                 os.fsync(file.fileno())
             shutil.copymode(path, partial)
@@ -106,8 +101,17 @@ class Journal:
         """A line without what is a secret by now; a torn one is left to whoever cuts it off."""
         if not self._redactor.finds(line) or not line.endswith(b"\n"):
             return line
-        decoded = (_header if line.startswith(_OPENING) else _result)(line, self.path, number)
+        decoded = (decode_header if line.startswith(OPENING) else decode_result)(line, self.path, number)
         return _ENCODER.encode(self._redactor.clean(decoded)) + b"\n"
+
+    def _cleaned_anyhow(self, number: int, line: bytes) -> bytes:
+        """Any line without what is a secret by now; of a torn or damaged one, the text is cleaned."""
+        if not self._redactor.finds(line):
+            return line
+        if line.endswith(b"\n"):
+            with suppress(StorageError):
+                return self._cleaned(number, line)
+        return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
     def _rename(self, source: Path, target: Path) -> None:
         """Rename the journal or what takes its place, while nobody else may write to it; it is closed afterwards."""
@@ -192,95 +196,6 @@ class Journal:
         finally:
             os.close(self._fd)
             self._fd = -1
-
-
-class Scanned(NamedTuple):
-    """What was found in a journal: where its last whole line ends, and whether a torn one follows."""
-
-    end: int
-    torn: bool
-
-
-def scan(path: Path, found: Callable[[Result, bytes, int], None]) -> Scanned:
-    """Read a journal from the start.
-
-    Args:
-        path: the file.
-        found: called with each result, its line without newline, and the line's offset in bytes.
-
-    An empty file is a journal whose first line was never written.
-
-    Raises:
-        StorageError: there is no such file, it is not a journal, or a line in its midst is damaged.
-    """
-    offset = 0
-    for number, line in _lines(path):
-        if not line.endswith(b"\n"):
-            return Scanned(offset, torn=True)
-        if line.startswith(_OPENING):
-            _header(line, path, number)
-        else:
-            found(_result(line, path, number), line[:-1], offset)
-        offset += len(line)
-    return Scanned(offset, torn=False)
-
-
-def headers(path: Path) -> tuple[Header, ...]:
-    """The headers of a journal, whatever stands between them.
-
-    Raises:
-        StorageError: there is no such file, or it is not a journal.
-    """
-    starting = ((number, line) for number, line in _lines(path) if line.startswith(_OPENING) and line.endswith(b"\n"))
-    return tuple(_header(line, path, number) for number, line in starting)
-
-
-def first_header(path: Path) -> Header | None:
-    """The header that a journal starts with; None if a crash cut it off.
-
-    Raises:
-        StorageError: there is no such file, or it is not a journal.
-    """
-    number, line = next(_lines(path), (1, b""))
-    return _header(line, path, number) if line.endswith(b"\n") else None
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Every line of a journal with its number, from 1; the last one may be torn."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1 and not line.startswith(_OPENING[: len(line)]):
-                    raise StorageError(f"{path}: is not a journal of ci-evals: name another file, or move it away")
-                yield number, line
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _header(line: bytes, path: Path, number: int) -> Header:
-    try:
-        header = _HEADER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StorageError(f"{path}:{number}: not a header of ci-evals: {error}") from error
-    if header.schema_version != SCHEMA_VERSION:
-        version = f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
-        raise StorageError(f"{path}:{number}: the journal is of {version}: start without it")
-    return header
-
-
-def _result(line: bytes, path: Path, number: int) -> Result:
-    try:
-        return decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StorageError(f"{path}:{number}: the line is damaged ({error}): remove it, or start without it") from error
-
-
-def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
-    """The lines that start at the given offsets, without their newline, in the order of the offsets."""
-    with path.open("rb") as file:
-        for offset in offsets:
-            file.seek(offset)
-            yield file.readline().rstrip(b"\n")
 
 
 def _locked(path: Path) -> int:

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.engine.asked import Asked, ask_each
-from ci_evals.engine.journal import JOURNAL, scan
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal_lines import scan
 from ci_evals.engine.lanes import opened_asked
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.journal import decode, scan
+from ci_evals.engine.journal_lines import decode, scan
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.outcome import Outcome, judged
 from ci_evals.errors import StorageError

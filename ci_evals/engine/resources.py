@@ -1,13 +1,13 @@
 """What the engine lends to providers while it runs: an HTTP session, the config's folder, a place for clean-up."""
 
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ci_evals.folder_modules import importable
 from ci_evals.providers.deadlines import Deadlines
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ async def lent(
 
     While they are lent, the config's folder is importable.
     """
-    sys.path.insert(0, str(folder))
-    try:
+    with importable(folder):
         async with AsyncExitStack() as stack:
             deadlines = Deadlines()
 
@@ -57,9 +56,6 @@ async def lent(
             yield lambda observe: EngineResources(
                 folder, max_concurrency, stack, observe, deadlines, make_session, files
             )
-    finally:
-        with suppress(ValueError):  # code under test may have done so
-            sys.path.remove(str(folder))
 
 
 def _session(max_concurrency: int) -> "aiohttp.ClientSession":

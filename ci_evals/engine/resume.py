@@ -8,7 +8,8 @@ import msgspec
 
 from ci_evals.columns import Columns
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import Journal, decode, read_lines, scan
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import decode, read_lines, scan
 from ci_evals.matrix import CellKey, Matrix
 from ci_evals.model import Result
 from ci_evals.redaction import Redactor

@@ -102,4 +102,4 @@ GRADERS: Late[type[GraderOptions]] = Late(
 )
 
 if not TYPE_CHECKING:  # which knows what is imported above, and that there is nothing else
-    __getattr__ = GRADERS.exported("function:Not", "function:grader")
+    __getattr__, __dir__ = GRADERS.exported("function:Not", "function:grader")

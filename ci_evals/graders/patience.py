@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -30,20 +31,45 @@ class Patience:
         self._grade: FrameType | None = None
         self._taken_s = 0.0
         self._hurried = False
+        self._holders = 0
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Hold graders to the bound; only from the main thread, and not on Windows, which has no such timer."""
-        if sys.platform == "win32" or signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL:
+        """Hold graders to the bound, where that can be done and takes nothing from others.
+
+        It can in the main thread, and not on Windows, which has no such timer. Who uses the signal or the timer
+        already keeps them. Several may hold graders to it at a time.
+        """
+        if not (_in_main_thread() and (self._holders or self._is_free())):
             yield
             return
-        signal.signal(signal.SIGVTALRM, self._look)
-        signal.siginterrupt(signal.SIGVTALRM, False)  # noqa: FBT003  system calls of libraries go on
-        signal.setitimer(signal.ITIMER_VIRTUAL, self._tick_s, self._tick_s)
+        if self._holders == 0:
+            self._arm()
+        self._holders += 1
         try:
             yield
         finally:
+            self._holders -= 1
+            if self._holders == 0:
+                self._disarm()
+
+    def _is_free(self) -> bool:
+        return (
+            sys.platform != "win32"
+            and signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
+            and signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+        )
+
+    def _arm(self) -> None:
+        if sys.platform != "win32":
+            signal.signal(signal.SIGVTALRM, self._look)
+            signal.siginterrupt(signal.SIGVTALRM, False)  # noqa: FBT003  system calls of libraries go on
+            signal.setitimer(signal.ITIMER_VIRTUAL, self._tick_s, self._tick_s)
+
+    def _disarm(self) -> None:
+        if sys.platform != "win32" and signal.getsignal(signal.SIGVTALRM) == self._look:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, signal.SIG_IGN)  # drops one on its way: by default it ends a process
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
 
     def hurry(self) -> None:
@@ -60,3 +86,7 @@ class Patience:
         if self._hurried or self._taken_s >= self._longest_s:
             self._grade = None
             raise GradingError(f"it was still computing after {self._longest_s:g} s, and was stopped")
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

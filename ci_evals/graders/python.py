@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from ci_evals.callables import member, module_problem, target_parts
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.folder_modules import NamesakeError, named_module
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.function import Judge
 from ci_evals.graders.quoting import clip, quote, show
@@ -46,10 +47,10 @@ class Python(GraderOptions, frozen=True):
         return module_problem(self.target.partition(":")[0], folder)
 
     def prepare(self) -> None:
-        from importlib import import_module
-
         try:
-            import_module(self.target.partition(":")[0])
+            named_module(self.target.partition(":")[0])
+        except NamesakeError as error:
+            raise ConfigError([Problem(str(error.path), None, "", f"{self.target!r}: {error}")]) from None
         except (Exception, SystemExit) as error:  # importing runs the user's module, which can raise anything
             text = f"importing it raised {type(error).__name__}: {' '.join(str(error).split())}"
             raise ConfigError([Problem(self.target, None, "", text)]) from error
@@ -68,10 +69,8 @@ class Python(GraderOptions, frozen=True):
 
 @lru_cache(maxsize=256)
 def _load(target: str) -> Callable[..., Any]:
-    from importlib import import_module
-
     module, _, path = target.partition(":")
-    function = member(import_module(module), path)
+    function = member(named_module(module), path)
     if not callable(function):
         raise TypeError(f"{target} is not a function but {clip(type(function).__name__)} {show(function)}")
     return function  # type: ignore[no-any-return]  # it is whatever the module has

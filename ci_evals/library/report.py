@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ci_evals import report as counted
 from ci_evals.columns import Columns
-from ci_evals.engine.journal import decode
+from ci_evals.engine.journal_lines import decode
 from ci_evals.errors import StorageError
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant

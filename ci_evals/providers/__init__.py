@@ -44,4 +44,4 @@ PROVIDERS: Late[type[ProviderOptions]] = Late(
 )
 
 if not TYPE_CHECKING:  # which knows what is imported above, and that there is nothing else
-    __getattr__ = PROVIDERS.exported("function:provider")
+    __getattr__, __dir__ = PROVIDERS.exported("function:provider")

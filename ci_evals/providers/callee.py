@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import importlib
-import importlib.machinery
 import inspect
 import os
 import sys
@@ -17,6 +16,7 @@ import msgspec
 
 from ci_evals.callables import asked_to_stop, member
 from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.folder_modules import NamesakeError, named_module
 from ci_evals.model import Request
 from ci_evals.providers.answer import as_response, clean_text, one_line
 from ci_evals.providers.base import Provider, Resources
@@ -210,23 +210,12 @@ def load_target(target: str, folder: Path) -> _Function:
 
 
 def _import(name: str, target: str, folder: Path) -> ModuleType:
-    importlib.invalidate_caches()
     try:
-        module = importlib.import_module(name)
+        return named_module(name)
+    except NamesakeError as error:
+        raise ConfigError([Problem(str(error.path), None, "", f"target {target!r}: {error}")]) from None
     except (Exception, SystemExit) as error:
         raise ConfigError([_import_problem(error, target, folder)]) from error
-    _refuse_namesake(name.partition(".")[0], target, str(folder.absolute()))
-    return module
-
-
-def _refuse_namesake(name: str, target: str, folder: str) -> None:
-    """Two suites in one process may each have an `agent.py`; judging the wrong one would be worse than an error."""
-    here = importlib.machinery.PathFinder.find_spec(name, [folder])
-    loaded = getattr(sys.modules[name], "__file__", None)
-    if here is None or here.origin is None or loaded is None or Path(loaded).resolve() == Path(here.origin).resolve():
-        return
-    message = f"target {target!r}: a module {name!r} was already loaded from {loaded}: give one of them another name"
-    raise ConfigError([Problem(here.origin, None, "", message)])
 
 
 def _import_problem(error: BaseException, target: str, folder: Path) -> Problem:

@@ -11,10 +11,12 @@ from uuid import uuid4
 from ci_evals.errors import ProviderError
 from ci_evals.model import Task
 from ci_evals.providers.answer import one_line
-from ci_evals.providers.process import Ended, exchange
+from ci_evals.providers.process import Ended, exchange, running_elsewhere
 from ci_evals.providers.sandbox import MAX_OUTPUT_BYTES, Sandbox
 
 _TESTS, _LOGS = "/tests", "/logs"
+_LABEL = "ci-evals"  # by which whoever ended this process with SIGKILL finds what it left
+_REMOVE = ("rm", "--force", "--volumes")
 _QUICK_S = 60.0
 _BUILD_S = 600.0
 
@@ -36,13 +38,14 @@ class Docker:
         """
         image = await self._image(task)
         name = f"ci-evals-{uuid4().hex}"
-        try:
-            await _docker(*_start(name, image, task), timeout_s=task.build_timeout_s or _BUILD_S)
-            container = _Container(name)
-            await _docker("exec", name, "mkdir", "-p", f"{_LOGS}/verifier")
-            yield container
-        finally:
-            await asyncio.shield(_remove(name))
+        with running_elsewhere(name, ended_by=("docker", *_REMOVE)):
+            try:
+                await _docker(*_start(name, image, task), timeout_s=task.build_timeout_s or _BUILD_S)
+                container = _Container(name)
+                await _docker("exec", name, "mkdir", "-p", f"{_LOGS}/verifier")
+                yield container
+            finally:
+                await asyncio.shield(_remove(name))
 
     async def _image(self, task: Task) -> str:
         async with self._turn:
@@ -70,7 +73,20 @@ def _start(name: str, image: str, task: Task) -> list[str]:
         limits += ["--cpus", f"{task.cpus:g}"]
     if task.memory_mb is not None:
         limits += ["--memory", f"{task.memory_mb}m"]
-    return ["run", "--detach", "--init", "--name", name, *limits, "--entrypoint", "sleep", image, "infinity"]
+    return [
+        "run",
+        "--detach",
+        "--init",
+        "--name",
+        name,
+        "--label",
+        _LABEL,
+        *limits,
+        "--entrypoint",
+        "sleep",
+        image,
+        "infinity",
+    ]
 
 
 class _Container:
@@ -123,7 +139,7 @@ async def _exchange(
 
 
 async def _remove(name: str) -> None:
-    await _exchange(["rm", "--force", "--volumes", name], timeout_s=_QUICK_S)
+    await _exchange([*_REMOVE, name], timeout_s=_QUICK_S)
 
 
 def _said(ended: Ended) -> str:

@@ -1,7 +1,6 @@
 """Any service over HTTP: a templated request out, text or JSON back."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,17 +10,20 @@ from ci_evals.errors import ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.answer import as_steps
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
+from ci_evals.providers.http_templates import (
+    TEMPLATE,
+    json_renderer,
+    request_environment,
+    template_problems,
+    text_renderer,
+)
 from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
 from ci_evals.response import Response, Step, ToolCall
 
 if TYPE_CHECKING:
-    from jinja2.sandbox import SandboxedEnvironment
     from jsonpath import JSONPath
 
-Render = Callable[[Mapping[str, Any]], Any]
-
-_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEFAULT_BODY = {"input": "{{ input }}"}
 _decoder = msgspec.json.Decoder(Any)
 
@@ -58,12 +60,12 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
 
     def problems(self, folder: Path) -> list[str]:
-        fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}
+        fixed = {name: value for name, value in self.headers.items() if not TEMPLATE.search(value)}
         templated = {name: "" for name in self.headers if name not in fixed}
         return [
-            *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
+            *(url_problems("url", self.url) if not TEMPLATE.search(self.url) else []),
             *header_problems(fixed | templated),
-            *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
+            *template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
             *_path_problems({"output": self.output, "tool_calls": self.tool_calls, "steps": self.steps}),
         ]
 
@@ -76,13 +78,13 @@ class Service:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
-        env = _environment()
+        env = request_environment()
         body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
         self._resources = resources
         self._method = options.method
-        self._url = _text(env, options.url)
-        self._headers = {name: _text(env, value) for name, value in options.headers.items()}
-        self._body = None if body is None else _native(env, body)
+        self._url = text_renderer(env, options.url)
+        self._headers = {name: text_renderer(env, value) for name, value in options.headers.items()}
+        self._body = None if body is None else json_renderer(env, body)
         self._output = _path(options.output)
         self._tool_calls = _path(options.tool_calls)
         self._steps = _path(options.steps)
@@ -131,102 +133,6 @@ def _variables(request: Request) -> dict[str, Any]:
         "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overriding(case)},
         "run": request.run,
     }
-
-
-# Templates.
-
-
-def _environment() -> "SandboxedEnvironment":
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # The output is JSON, URLs and headers: HTML escaping would spoil it.
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
-
-
-def _text(env: "SandboxedEnvironment", source: str) -> Render:
-    """A renderer of text."""
-    if not _TEMPLATE.search(source):
-        return lambda _: source
-    return env.from_string(source).render
-
-
-def _native(env: "SandboxedEnvironment", value: Any) -> Render:
-    """A renderer of a JSON value whose strings are templates."""
-    match value:
-        case str():
-            return _native_string(env, value)
-        case Mapping():
-            fields = {name: _native(env, item) for name, item in value.items()}
-            return lambda names: {name: render(names) for name, render in fields.items()}
-        case list() | tuple():
-            items = [_native(env, item) for item in value]
-            return lambda names: [render(names) for render in items]
-        case _:
-            return lambda _: value
-
-
-def _native_string(env: "SandboxedEnvironment", source: str) -> Render:
-    if not _is_one_expression(env, source):
-        return _text(env, source)
-    from jinja2 import Undefined, UndefinedError
-
-    evaluate = env.compile_expression(source[2:-2].strip("-+ \t\n"), undefined_to_none=False)
-
-    def render(names: Mapping[str, Any]) -> Any:
-        value = evaluate(names)
-        if isinstance(value, Undefined):
-            raise UndefinedError(value._undefined_message)  # noqa: SLF001  what StrictUndefined raises itself
-        return value
-
-    return render
-
-
-def _is_one_expression(env: "SandboxedEnvironment", source: str) -> bool:
-    """Whether a template is nothing but one `{{ expression }}`."""
-    from jinja2 import nodes
-
-    if not (source.startswith("{{") and source.endswith("}}")):
-        return False
-    body = env.parse(source).body
-    return (
-        len(body) == 1
-        and isinstance(body[0], nodes.Output)
-        and len(body[0].nodes) == 1
-        and not isinstance(body[0].nodes[0], nodes.TemplateData)
-    )
-
-
-def _template_problems(value: Any) -> list[str]:
-    sources = [(where, source) for where, source in _strings(value, "") if _TEMPLATE.search(source)]
-    if not sources:
-        return []
-    from jinja2 import TemplateError
-
-    env = _environment()
-    problems = []
-    for where, source in sources:
-        try:
-            _native_string(env, source)
-        except TemplateError as error:
-            problems.append(f"{where}: bad template: {error}")
-    return problems
-
-
-def _strings(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Every string in a JSON value, with its place: `body.messages[0].content`."""
-    match value:
-        case str():
-            yield where, value
-        case Mapping():
-            for name, item in value.items():
-                yield from _strings(item, f"{where}.{name}" if where else str(name))
-        case list() | tuple():
-            for index, item in enumerate(value):
-                yield from _strings(item, f"{where}[{index}]")
-
-
-# JSONPath.
 
 
 def _path(source: str | None) -> "JSONPath | None":

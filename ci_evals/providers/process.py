@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -22,13 +22,41 @@ _POLL_S = 0.02
 Reason = Literal["exit", "timeout", "too_large"]
 
 _running: set[int] = set()  # the process groups of children that have not been cleared away
+_elsewhere: dict[str, tuple[str, ...]] = {}  # what runs in no process of ours, with the command that ends it
 
 
 def kill_all() -> None:
-    """End every child and whatever it started, at once: for a process that has no time left."""
+    """End every child and whatever it started, at once: for a process that has no time left.
+
+    What runs elsewhere is ended by commands that go on when this process is gone.
+    """
     for pid in tuple(_running):  # the event loop may start and end children meanwhile
         _signal_group(pid, "SIGKILL")
     kill_every_one()
+    left = _elsewhere.copy()
+    for command in {*left.values()}:
+        _start_apart([*command, *(name for name, ended_by in left.items() if ended_by == command)])
+
+
+@contextmanager
+def running_elsewhere(name: str, *, ended_by: tuple[str, ...]) -> Iterator[None]:
+    """Have `kill_all` end what is no child of this process.
+
+    Args:
+        name: what runs, as `ended_by` knows it.
+        ended_by: a command that ends everything whose name follows it.
+    """
+    _elsewhere[name] = ended_by
+    try:
+        yield
+    finally:
+        del _elsewhere[name]
+
+
+def _start_apart(argv: Sequence[str]) -> None:
+    nowhere = subprocess.DEVNULL
+    with suppress(OSError):
+        subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603  no shell
 
 
 class Ended(NamedTuple):

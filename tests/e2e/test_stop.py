@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,10 +14,10 @@ import pytest
 from aiohttp import web
 from fakes.chat import completion
 from fakes.http_server import FakeServer, never, serving
-from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start
+from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start, until
 from suites import chat, write_suite
 
-from ci_evals.engine.journal import scan
+from ci_evals.engine.journal_lines import scan
 from ci_evals.model import Result
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -131,13 +131,6 @@ time.sleep(600)
 """
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Files and processes tell nobody about their changes."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110  as above
-            await asyncio.sleep(0.01)
-
-
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie that waits for its parent does not."""
     try:
@@ -175,6 +168,23 @@ async def test_programs_and_what_they_started_are_gone_afterwards(
     await until(lambda: not any(map(alive, pids)))
     assert journaled(tmp_path) == []
     assert (tmp_path / "ci-evals-results" / "report.json").exists() == (signals == 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+@both_signals
+async def test_programs_that_judge_are_gone_afterwards_too(which: signal.Signals, code: int, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    judge = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
+    write_suite(tmp_path, judges=[judge], expect=[{"judge": {"rubric": "Is it so?", "provider": "program"}}])
+    (tmp_path / "labels.jsonl").write_text('{"input": "a", "output": "b", "label": "pass"}\n')
+    process = await start(tmp_path, "judge", "check", "labels.jsonl")
+    await until(lambda: len(list(tmp_path.glob("*.pids"))) == 1)
+    pids = noted_pids(tmp_path)
+    assert all(map(alive, pids))
+    process.send_signal(which)
+    ended = await finished(process)
+    assert (ended.code, ended.err) == (code, "")
+    await until(lambda: not any(map(alive, pids)))
 
 
 @both_loops
@@ -262,6 +272,18 @@ async def answer(number):
         except asyncio.CancelledError:
             pathlib.Path("cancelled").touch()
 """
+
+
+async def test_ctrl_c_while_the_command_line_is_loaded_is_quiet(tmp_path: Path) -> None:
+    """A `click` that is found first holds it there."""
+    (tmp_path / "click.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(600)")
+    os.mkfifo(tmp_path / "loading")
+    process = await start(tmp_path, "run")
+    reader = await asyncio.to_thread(os.open, tmp_path / "loading", os.O_RDONLY)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    os.close(reader)
+    assert (ended.code, ended.err) == (130, "")
 
 
 async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:

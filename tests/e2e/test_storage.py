@@ -15,7 +15,8 @@ import pytest
 from processes import Finished, ci_evals
 from suites import write_suite
 
-from ci_evals.engine.journal import Header, Journal, headers, scan
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import Header, headers, scan
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
 from ci_evals.redaction import Redactor

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from factories import result_of
 
-from ci_evals.engine.journal import Header, Journal, decode, read_lines, scan
+from ci_evals.engine.journal import Journal
+from ci_evals.engine.journal_lines import Header, decode, read_lines, scan
 from ci_evals.errors import StorageError
 from ci_evals.model import Result
 from ci_evals.redaction import Redactor
@@ -218,6 +219,26 @@ def test_a_damaged_journal_with_a_secret_is_refused_and_left_as_it_is(tmp_path: 
     with closing(Journal(path, Redactor([SECRET]))) as journal, pytest.raises(StorageError, match=r"jsonl:3: the line"):
         journal.clean()
     assert path.read_bytes() == damaged
+    assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
+
+
+def test_what_became_a_secret_is_taken_out_of_the_journal_that_is_kept_beside_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    *before, torn = secretive(path, torn=f'{{"fingerprint":"0{SECRET}'.encode())
+    damaged = f'{{"it is": "{SECRET}\udcff"}}\n'.encode(errors="surrogateescape")
+    path.write_bytes(b"".join([*before, damaged, torn]))
+    Journal.new(path, Redactor([SECRET])).close()
+    kept = (tmp_path / "results.previous.jsonl").read_bytes()
+    assert kept == b"".join([*before, damaged, torn]).replace(SECRET.encode(), b"***")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "results.previous.jsonl"]
+
+
+def test_a_foreign_file_makes_no_room_for_a_new_journal(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(f"my {SECRET}")
+    with pytest.raises(StorageError, match=r"results\.jsonl: is not a journal of ci-evals: .* move it away"):
+        Journal.new(path, Redactor([SECRET]))
+    assert path.read_text() == f"my {SECRET}"
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
 
 

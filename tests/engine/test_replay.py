@@ -9,7 +9,8 @@ from suites import ECHO, write_suite
 
 from ci_evals.config.load import load_suite
 from ci_evals.engine.cells import Cells
-from ci_evals.engine.journal import JOURNAL, decode
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal_lines import decode
 from ci_evals.engine.replay import Recording
 from ci_evals.errors import StorageError
 from ci_evals.execution import execute

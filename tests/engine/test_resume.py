@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from suites import ECHO, write_suite
 
 from ci_evals.config.load import load_suite
-from ci_evals.engine.journal import JOURNAL, decode, scan
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal_lines import decode, scan
 from ci_evals.errors import StorageError
 from ci_evals.execution import execute
 from ci_evals.model import Result, RunError

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(os.environ["FAKE_DOCKER"])
@@ -52,7 +53,10 @@ def main(command: str, *words: str) -> int:
         case "cp":
             copy(*words)
         case "rm":
-            shutil.rmtree(ROOT / words[-1], ignore_errors=True)
+            while (ROOT / "busy").exists():
+                time.sleep(0.01)
+            for name in words:
+                shutil.rmtree(ROOT / name, ignore_errors=True)
     return 0
 
 

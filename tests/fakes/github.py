@@ -1,6 +1,5 @@
 """A GitHub on loopback that keeps state, limits and GitHub's own description of its API."""
 
-import json
 import re
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,12 +11,12 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from yarl import URL
 
-from fakes.github_contract import Exchange, example, violations
-from fakes.github_state import REPOSITORY, State, Token
+from fakes.github_contract import Exchange, violations
+from fakes.github_routes import ROUTES, Asked, error_answer, json_answer
+from fakes.github_state import State, Token
 from fakes.virtual_time import VirtualTime
 
 TOKEN = "ghs_0123456789abcdefghijABCDEFGHIJ012345"
-MAX_COMMENT_BYTES = 262_144
 REQUESTS_PER_HOUR = 1_000
 WRITES_PER_MINUTE = 80
 _WRITES = frozenset(("POST", "PATCH", "PUT"))
@@ -97,7 +96,7 @@ class FakeGitHub:
         if fault:
             if fault.status is None:
                 return await self._cut(request)
-            answer = _error(fault.status, fault.message, fault.headers)
+            answer = error_answer(fault.status, fault.message, fault.headers)
         self._finish(request, answer)
         body = answer.body if isinstance(answer.body, bytes) else b""
         exchange = Exchange(request.method, path, request.query, sent, answer.status, answer.headers, body)
@@ -112,7 +111,7 @@ class FakeGitHub:
             self.broken.append("the token was sent to the storage")
         fault = self._fault_for("STORAGE", request.path)
         if fault and fault.status:
-            return _error(fault.status, fault.message, fault.headers)
+            return error_answer(fault.status, fault.message, fault.headers)
         return web.Response(body=self.state.artifacts[int(request.match_info["id"])].content)
 
     async def _travel(self, leg: str) -> None:
@@ -136,12 +135,12 @@ class FakeGitHub:
         hour = int(self.time.now // 3600)
         self._used[hour] += 1
         if self._used[hour] > REQUESTS_PER_HOUR:
-            return _error(403, "API rate limit exceeded for installation.")
+            return error_answer(403, "API rate limit exceeded for installation.")
         if request.method in _WRITES:
             while self._written_at and self._written_at[0] <= self.time.now - 60:
                 self._written_at.popleft()
             if len(self._written_at) >= WRITES_PER_MINUTE:
-                return _error(403, "You have exceeded a secondary rate limit.", {"retry-after": "60"})
+                return error_answer(403, "You have exceeded a secondary rate limit.", {"retry-after": "60"})
             self._written_at.append(self.time.now)
         return None
 
@@ -156,17 +155,17 @@ class FakeGitHub:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         token = self.state.tokens.get(given) if scheme.lower() in ("bearer", "token") else None
         if token is None:
-            return _error(401, "Bad credentials")
-        for method, pattern, handler in _ROUTES:
+            return error_answer(401, "Bad credentials")
+        for method, pattern, handler in ROUTES:
             found = re.fullmatch(pattern, path)
             if found and method == request.method:
-                return handler(self, _Asked(request, token, found, sent))
-        return _error(404, "Not Found")
+                return handler(self, Asked(request, token, found, sent))
+        return error_answer(404, "Not Found")
 
     def redirect_to_storage(self, artifact_id: int) -> web.Response:
         return web.Response(status=302, headers={"Location": f"{self._storage_url}/signed/{artifact_id}?sig=a%2Fb"})
 
-    def page(self, asked: "_Asked", items: list[Any], key: str | None = None) -> web.Response:
+    def page(self, asked: Asked, items: list[Any], key: str | None = None) -> web.Response:
         """One page of a list, with `Link` to the others."""
         query = asked.request.query
         per_page = min(int(query.get("per_page", "30")), 100)
@@ -176,183 +175,7 @@ class FakeGitHub:
         url = URL(self.api_url).join(URL(asked.request.path_qs))
         links = {"next": number + 1, "last": last} if number < last else {"first": 1}
         link = ", ".join(f'<{url.update_query(page=to)}>; rel="{rel}"' for rel, to in links.items())
-        return _json({"total_count": len(items), key: shown} if key else shown, headers={"Link": link})
-
-
-class _Asked(NamedTuple):
-    request: web.Request
-    token: Token
-    found: re.Match[str]
-    sent: bytes
-
-    def number(self, name: str) -> int:
-        return int(self.found[name])
-
-
-def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> web.Response:
-    return web.Response(
-        body=json.dumps(value).encode(),
-        status=status,
-        headers=headers,
-        content_type="application/json",
-        charset="utf-8",
-    )
-
-
-def _error(status: int, message: str, headers: Mapping[str, str] = {}) -> web.Response:
-    answer = {"message": message, "documentation_url": "https://docs.github.com/rest", "status": str(status)}
-    return _json(answer, status, headers)
-
-
-_NOT_ACCESSIBLE = "Resource not accessible by integration"
-
-
-def _user(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    if asked.token.login is None:
-        return _error(403, _NOT_ACCESSIBLE)
-    return _json(example("private-user") | {"login": asked.token.login})
-
-
-def _list_comments(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    number = asked.number("number")
-    if number not in fake.state.pulls:
-        return _error(404, "Not Found")
-    listed = fake.state.comments_of(number)
-    if fake.lagging_lists:
-        fake.lagging_lists -= 1
-        listed = [each for each in listed if each.at < fake.time.now - 60]
-    return fake.page(asked, [fake.state.comment_answer(each) for each in listed])
-
-
-def _body_or_error(asked: _Asked) -> str | web.Response:
-    if not asked.token.may_comment:
-        return _error(403, _NOT_ACCESSIBLE)
-    body = json.loads(asked.sent).get("body", "")
-    if len(body.encode()) > MAX_COMMENT_BYTES:
-        problem = {
-            "resource": "IssueComment",
-            "code": "unprocessable",
-            "field": "data",
-            "message": "Body is too long (maximum is 65536 characters)",
-        }
-        answer = {"message": "Validation Failed", "errors": [problem], "documentation_url": "https://docs.github.com"}
-        return _json(answer, 422)
-    return str(body)
-
-
-def _create_comment(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    if asked.number("number") not in fake.state.pulls:
-        return _error(404, "Not Found")
-    body = _body_or_error(asked)
-    if isinstance(body, web.Response):
-        return body
-    author = asked.token.login or asked.token.bot
-    answer = fake.state.comment_answer(fake.state.add_comment(asked.number("number"), author, body))
-    return _json(answer, 201, {"Location": answer["url"]})
-
-
-def _get_comment(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    comment = fake.state.comments.get(asked.number("id"))
-    return _json(fake.state.comment_answer(comment)) if comment else _error(404, "Not Found")
-
-
-def _edit_comment(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    comment = fake.state.comments.get(asked.number("id"))
-    if comment is None:
-        return _error(404, "Not Found")
-    body = _body_or_error(asked)
-    if isinstance(body, web.Response):
-        return body
-    comment.body, comment.at = body, fake.time.now
-    comment.versions.append(body)
-    return _json(fake.state.comment_answer(comment))
-
-
-def _delete_comment(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    if not asked.token.may_comment:
-        return _error(403, _NOT_ACCESSIBLE)
-    comment = fake.state.comments.pop(asked.number("id"), None)
-    if comment is None:
-        return _error(404, "Not Found")
-    fake.state.deleted.append(comment)
-    return web.Response(status=204)
-
-
-def _get_pull(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    pull = fake.state.pulls.get(asked.number("number"))
-    return _json(fake.state.pull_answer(pull)) if pull else _error(404, "Not Found")
-
-
-def _list_pulls(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    query = asked.request.query
-    head, state = query.get("head"), query.get("state", "open")
-    matching = [
-        pull
-        for pull in fake.state.pulls.values()
-        if state in ("all", pull.state)
-        and (head is None or head == f"{(pull.head_repository or '').partition('/')[0]}:{pull.head_ref}")
-    ]
-    return fake.page(asked, [fake.state.pull_answer(pull, "pull-request-simple-items") for pull in matching])
-
-
-def _compare(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    base, _, head = asked.found["basehead"].partition("...")
-    answer = fake.state.comparison_answer(base, head)
-    return _json(answer) if answer else _error(404, "Not Found")
-
-
-def _commits(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    ancestry = fake.state.ancestry(asked.request.query.get("sha", ""))
-    return (
-        fake.page(asked, [fake.state.commit_answer(sha) for sha in ancestry]) if ancestry else _error(404, "Not Found")
-    )
-
-
-def _run(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    run = fake.state.runs.get(asked.number("id"))
-    return _json(fake.state.run_answer(run)) if run else _error(404, "Not Found")
-
-
-def _artifacts(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    if not asked.token.may_read_actions:
-        return _error(403, _NOT_ACCESSIBLE)
-    name = asked.request.query.get("name")
-    run = asked.found.groupdict().get("id")
-    matching = [
-        artifact
-        for artifact in sorted(fake.state.artifacts.values(), key=lambda artifact: -artifact.id)
-        if name in (None, artifact.name) and run in (None, str(artifact.run.id))
-    ]
-    return fake.page(asked, [fake.state.artifact_answer(artifact) for artifact in matching], "artifacts")
-
-
-def _zip(fake: FakeGitHub, asked: _Asked) -> web.Response:
-    if not asked.token.may_read_actions:
-        return _error(403, _NOT_ACCESSIBLE)
-    artifact = fake.state.artifacts.get(asked.number("id"))
-    if artifact is None:
-        return _error(404, "Not Found")
-    return _error(410, "Artifact has expired") if artifact.expired else fake.redirect_to_storage(artifact.id)
-
-
-_REPO = f"/repos/{REPOSITORY}"
-_Handler = Callable[[FakeGitHub, _Asked], web.Response]
-_ROUTES: tuple[tuple[str, str, _Handler], ...] = (
-    ("GET", "/user", _user),
-    ("GET", rf"{_REPO}/issues/(?P<number>\d+)/comments", _list_comments),
-    ("POST", rf"{_REPO}/issues/(?P<number>\d+)/comments", _create_comment),
-    ("GET", rf"{_REPO}/issues/comments/(?P<id>\d+)", _get_comment),
-    ("PATCH", rf"{_REPO}/issues/comments/(?P<id>\d+)", _edit_comment),
-    ("DELETE", rf"{_REPO}/issues/comments/(?P<id>\d+)", _delete_comment),
-    ("GET", rf"{_REPO}/pulls/(?P<number>\d+)", _get_pull),
-    ("GET", rf"{_REPO}/pulls", _list_pulls),
-    ("GET", rf"{_REPO}/compare/(?P<basehead>[^/]+)", _compare),
-    ("GET", rf"{_REPO}/commits", _commits),
-    ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)", _run),
-    ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)/artifacts", _artifacts),
-    ("GET", rf"{_REPO}/actions/artifacts", _artifacts),
-    ("GET", rf"{_REPO}/actions/artifacts/(?P<id>\d+)/zip", _zip),
-)
+        return json_answer({"total_count": len(items), key: shown} if key else shown, headers={"Link": link})
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -69,6 +70,39 @@ async def test_in_a_hurry_it_is_ended_at_the_next_look(answer_of: AnswerOf) -> N
 def test_computing_of_others_is_not_its_business() -> None:
     with Patience(longest_s=0.01, tick_s=0.01).kept():
         assert not re.search("(a+)+$", f"{'a' * 22}!")
+
+
+def test_it_lasts_until_the_last_who_keeps_it_and_nothing_stays() -> None:
+    patience = Patience()
+    with ExitStack() as first, ExitStack() as second:
+        first.enter_context(patience.kept())
+        second.enter_context(patience.kept())
+        first.close()
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[1] > 0
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
+
+
+def test_a_timer_that_somebody_uses_is_left_to_them() -> None:
+    signal.setitimer(signal.ITIMER_VIRTUAL, 600)
+    try:
+        with Patience().kept():
+            assert signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def test_a_handler_that_somebody_set_meanwhile_stays() -> None:
+    seen = signal.getsignal(signal.SIGVTALRM)
+    mine = lambda *_: None  # noqa: E731  as a host's
+    try:
+        with Patience().kept():
+            signal.signal(signal.SIGVTALRM, mine)
+        assert signal.getsignal(signal.SIGVTALRM) is mine
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, seen)
 
 
 def test_a_signal_that_somebody_uses_is_left_to_them() -> None:

@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import finished, start, until
 from suites import write_suite
 
 from ci_evals.config.load import load_suite
@@ -197,6 +200,10 @@ def commands(docker: Path) -> list[list[str]]:
     return [json.loads(line) for line in (docker / "commands.jsonl").read_text().splitlines()]
 
 
+def removals(docker: Path) -> list[list[str]]:
+    return [command for command in commands(docker) if command[0] == "rm"]
+
+
 def left_in(docker: Path) -> list[str]:
     return [path.name for path in docker.iterdir()]
 
@@ -208,7 +215,7 @@ async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
     assert (result.status, result.score) == ("passed", 1.0), result.error
     called = commands(docker)
     name = called[1][called[1].index("--name") + 1]
-    start = ["run", "--detach", "--init", "--name", name, "--cpus", "2", "--memory", "512m"]
+    start = ["run", "--detach", "--init", "--name", name, "--label", "ci-evals", "--cpus", "2", "--memory", "512m"]
     assert called[1] == [*start, "--entrypoint", "sleep", "python:3.12", "infinity"]
     assert [command[0] for command in called] == [
         "version", "run", "exec", "exec", "exec", "cp", "exec", "cp", "rm",
@@ -224,6 +231,29 @@ async def test_the_container_goes_when_the_agent_takes_too_long(tmp_path: Path, 
     write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
     assert error_of(await one(tmp_path, command=["sleep", "60"]))[1] == "timeout"
     assert left_in(docker) == ["commands.jsonl"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_containers_go_when_the_run_is_ended(busy: bool, tmp_path: Path, docker: Path) -> None:
+    """While the engine is busy, the run cannot remove them in order, and the second signal comes."""
+    for name in ("a", "b"):
+        write_task(tmp_path, name, toml='[environment]\ndocker_image = "x"\n')
+    agent = ["sh", "-c", f"touch {tmp_path}/$$.started; sleep 60"]
+    write_suite(tmp_path, {"tasks": "tasks/**/task.toml"}, providers=[provider(command=agent)])
+    process = await start(tmp_path, "run")
+    await until(lambda: len(list(tmp_path.glob("*.started"))) == 2)
+    if busy:
+        (docker / "busy").touch()
+    process.send_signal(signal.SIGTERM)
+    if busy:
+        await until(lambda: len(removals(docker)) == 2)
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+    assert (await finished(process)).code == 143
+    if busy:
+        assert len(left_in(docker)) == 4, "two containers, the log, and what it is busy with"
+        (docker / "busy").unlink()
+    await until(lambda: left_in(docker) == ["commands.jsonl"])
 
 
 async def test_an_image_of_the_tasks_own_is_built_once(tmp_path: Path, docker: Path) -> None:

@@ -1,0 +1,104 @@
+"""Templates of what an HTTP service is sent: texts, and JSON whose strings are templates."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+Render = Callable[[Mapping[str, Any]], Any]
+
+TEMPLATE = re.compile(r"\{\{|\{%|\{#")
+
+
+def request_environment() -> "SandboxedEnvironment":
+    """What templates are compiled in."""
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # The output is JSON, URLs and headers: HTML escaping would spoil it.
+    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+
+
+def text_renderer(env: "SandboxedEnvironment", source: str) -> Render:
+    """A renderer of text."""
+    if not TEMPLATE.search(source):
+        return lambda _: source
+    return env.from_string(source).render
+
+
+def json_renderer(env: "SandboxedEnvironment", value: Any) -> Render:
+    """A renderer of a JSON value whose strings are templates."""
+    match value:
+        case str():
+            return _string_renderer(env, value)
+        case Mapping():
+            fields = {name: json_renderer(env, item) for name, item in value.items()}
+            return lambda names: {name: render(names) for name, render in fields.items()}
+        case list() | tuple():
+            items = [json_renderer(env, item) for item in value]
+            return lambda names: [render(names) for render in items]
+        case _:
+            return lambda _: value
+
+
+def _string_renderer(env: "SandboxedEnvironment", source: str) -> Render:
+    if not _is_one_expression(env, source):
+        return text_renderer(env, source)
+    from jinja2 import Undefined, UndefinedError
+
+    evaluate = env.compile_expression(source[2:-2].strip("-+ \t\n"), undefined_to_none=False)
+
+    def render(names: Mapping[str, Any]) -> Any:
+        value = evaluate(names)
+        if isinstance(value, Undefined):
+            raise UndefinedError(value._undefined_message)  # noqa: SLF001  what StrictUndefined raises itself
+        return value
+
+    return render
+
+
+def _is_one_expression(env: "SandboxedEnvironment", source: str) -> bool:
+    """Whether a template is nothing but one `{{ expression }}`."""
+    from jinja2 import nodes
+
+    if not (source.startswith("{{") and source.endswith("}}")):
+        return False
+    body = env.parse(source).body
+    return (
+        len(body) == 1
+        and isinstance(body[0], nodes.Output)
+        and len(body[0].nodes) == 1
+        and not isinstance(body[0].nodes[0], nodes.TemplateData)
+    )
+
+
+def template_problems(value: Any) -> list[str]:
+    """What is wrong with the templates in a JSON value, each with its place."""
+    sources = [(where, source) for where, source in _strings(value, "") if TEMPLATE.search(source)]
+    if not sources:
+        return []
+    from jinja2 import TemplateError
+
+    env = request_environment()
+    problems = []
+    for where, source in sources:
+        try:
+            _string_renderer(env, source)
+        except TemplateError as error:
+            problems.append(f"{where}: bad template: {error}")
+    return problems
+
+
+def _strings(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Every string in a JSON value, with its place: `body.messages[0].content`."""
+    match value:
+        case str():
+            yield where, value
+        case Mapping():
+            for name, item in value.items():
+                yield from _strings(item, f"{where}.{name}" if where else str(name))
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _strings(item, f"{where}[{index}]")
