@@ -1,7 +1,7 @@
 """A suite as everything after the config sees it, and the text that its prompts make of a case."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,9 +129,14 @@ def digest(value: Any) -> str:
 
 
 def _hash(data: bytes) -> "blake2b":
-    from hashlib import blake2b
+    return _algorithm()(data, digest_size=16)
 
-    return blake2b(data, digest_size=16)
+
+@cache
+def _algorithm() -> "type[blake2b]":
+    from hashlib import blake2b  # which a suite with an error never needs
+
+    return blake2b
 
 
 def _question(case: Case) -> list[Any]:
@@ -152,12 +157,12 @@ def _overriding(case: Case) -> dict[str, Any]:
 
 
 def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
-    by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
-    return [
-        case.threshold,
-        [(each.name, each.weight, deciding(each.grader)) for each in case.expect],
-        *([by] if by else []),
-    ]
+    decided, by = [], []
+    for each in case.expect:
+        decided.append((each.name, each.weight, deciding(each.grader)))
+        if (grader := asker(each.grader)) is not None:
+            by.append(judges.get(grader.provider))
+    return [case.threshold, decided, by] if by else [case.threshold, decided]
 
 
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning
