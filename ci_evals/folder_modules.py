@@ -88,7 +88,9 @@ class _Modules:
         if path is not None:
             return None
         if name in TAKEN:
-            elsewhere = [entry for entry in sys.path if os.path.abspath(entry) != self.folder]  # noqa: PTH100  quick
+            if not self.find(name):
+                return None
+            elsewhere = [entry for entry in sys.path if os.path.abspath(entry) != self.folder]  # noqa: PTH100  "" too
             return PathFinder.find_spec(name, elsewhere)
         if not name.endswith(_APART) or not (here := self.find(name.removesuffix(_APART))):
             return None

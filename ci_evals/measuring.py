@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ci_evals.engine.pairwise import Judge, Results, chosen, compare, read_results
 from ci_evals.errors import StorageError
-from ci_evals.interruption import until_ended
 from ci_evals.redaction import Redactor
 from ci_evals.reports.pairwise import Comparison, render_json, render_markdown, render_text
 from ci_evals.reports.text import without_commands
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 def check_judge(suite: Suite, labels: Path, rubric: str | None, world: World, output: str) -> int:
     """Measure a suite's judge against people's labels; returns 0 if it is fit to gate, 1 if not, 3 if unknown."""
     from ci_evals.engine import judge_check
+    from ci_evals.interruption import until_ended
     from ci_evals.reports.judge_check import render, render_json, sentence
 
     judge = judge_check.judge_of(suite, rubric)
@@ -54,6 +54,8 @@ def pairwise(suite: Suite, sides: Sequence[str], report: Path, judge: Judge, wor
         world: environment and streams.
         output: `table`, `markdown` or `json`.
     """
+    from ci_evals.interruption import until_ended
+
     names, results = zip(*(_side(side, report) for side in sides), strict=True)
     labels = names if names[0] != names[1] else sides
     loaded()

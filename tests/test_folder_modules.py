@@ -1,6 +1,7 @@
 """Modules of a suite's folder, with the names of others."""
 
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module, metadata
 from pathlib import Path
@@ -85,7 +86,8 @@ def test_afterwards_the_folder_is_not_importable(tmp_path: Path) -> None:
 def test_what_ci_evals_is_installed_with_is_taken() -> None:
     installed = set()
     seen = set()
-    wanted = ["ci-evals"]
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [Requirement(each).name for each in project["dependencies"]]
     while wanted:
         try:
             found = metadata.distribution(wanted.pop())
