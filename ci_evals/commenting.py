@@ -4,7 +4,10 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
 
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.github.answers import Artifact, Run
@@ -32,7 +35,7 @@ MOST_REPORT_BYTES: Final = 64 * 1024 * 1024
 _NOT_POSTED: Final = "no comment was posted"
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where a section goes.
 
     Args:
@@ -44,7 +47,7 @@ class Place(NamedTuple):
     mode: Mode = "auto"
 
 
-class Commented(NamedTuple):
+class Commented(Struct, frozen=True):
     """What came of it.
 
     The comment's `url`; or a `warning` in one sentence; or a `note`, where there rightly is none of this run: without a
@@ -148,8 +151,8 @@ def comment_from_run(
             for pull in pulls:
                 put = await _put(github, pull.number, contribution, mode)
                 problems += [put.warning] if put.warning else []
-                outcome = outcome._replace(url=put.url or outcome.url, note=put.note or outcome.note)
-        return outcome._replace(warning="; ".join(problems) or None)
+                outcome = msgspec.structs.replace(outcome, url=put.url or outcome.url, note=put.note or outcome.note)
+        return msgspec.structs.replace(outcome, warning="; ".join(problems) or None)
 
     return _asked(context, post)
 

@@ -5,10 +5,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
+
+from msgspec import Struct
 
 
-class World(NamedTuple):
+class World(Struct, frozen=True):
     """Every handle on what is outside, made once by a command."""
 
     environ: Mapping[str, str]
@@ -17,7 +19,7 @@ class World(NamedTuple):
     stderr: TextIO
 
 
-class Appearance(NamedTuple):
+class Appearance(Struct, frozen=True):
     """What is printed: `output` is `table` or `json`; `quiet` shows no progress."""
 
     output: str = "table"

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
+
 from ci_evals.actions.log import Log
 from ci_evals.actions.posting import Posting
 from ci_evals.actions.remarks import remarks
@@ -81,7 +83,9 @@ class Job:
         found = remarks(summary, self._path_of)
         clean = self._redactor.clean_text
         self.log.obey(
-            annotation_commands(each._replace(message=clean(each.message), title=clean(each.title)) for each in found)
+            annotation_commands(
+                msgspec.structs.replace(each, message=clean(each.message), title=clean(each.title)) for each in found
+            )
         )
 
     def finish(self) -> None:

@@ -3,9 +3,10 @@
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.config.decode import Decoder
 from ci_evals.config.file_types import CaseEntry
@@ -21,7 +22,7 @@ _PARSED_COLUMNS = frozenset(
 )
 
 
-class Found(NamedTuple):
+class Found(Struct, frozen=True):
     """A case entry, as decoded and as parsed, and where it was written; `entry` is None if it could not be decoded."""
 
     entry: CaseEntry | None

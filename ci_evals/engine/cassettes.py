@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
+
+from msgspec import Struct
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal_lines import decode, scan
@@ -64,7 +66,7 @@ class Cassettes:
         return _Journal(self._files.enter_context(path.open("rb")), offsets)
 
 
-class _Journal(NamedTuple):
+class _Journal(Struct, frozen=True):
     """The recorded runs of some cases, by case, provider and prompt and then by run, as offsets in bytes."""
 
     file: BinaryIO
@@ -81,7 +83,7 @@ class _Journal(NamedTuple):
         return decode(self.file.readline())
 
 
-class _Stored(NamedTuple):
+class _Stored(Struct, frozen=True):
     """One response that answers every run."""
 
     response: Response

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +28,7 @@ _HEADER = msgspec.json.Decoder(Header)
 decode = msgspec.json.Decoder(Result).decode
 
 
-class Scanned(NamedTuple):
+class Scanned(Struct, frozen=True):
     """What was found in a journal: where its last whole line ends, and whether a torn one follows."""
 
     end: int

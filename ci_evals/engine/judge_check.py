@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -42,7 +42,7 @@ class Row(Struct, frozen=True):
     case: str | None = None
 
 
-class Checked(NamedTuple):
+class Checked(Struct, frozen=True):
     """What became of the check: the table has people's verdicts in rows, the judge's in columns."""
 
     table: Confusion

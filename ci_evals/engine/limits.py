@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ci_evals.providers.headers import date_in, number_in
 
 _PART = r"(?a)(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)"
@@ -34,7 +36,7 @@ class Allowance(NamedTuple):
     reset_s: float
 
 
-class _Source(NamedTuple):
+class _Source(Struct, frozen=True):
     """The headers that hold one kind of allowance."""
 
     name: str

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -83,7 +82,7 @@ def chosen(variants: Mapping[str, Results], name: str | None, where: str) -> tup
     return name, variants[name]
 
 
-class Judge(NamedTuple):
+class Judge(Struct, frozen=True):
     """Who prefers: a function by its `module:function`, or a provider with a rubric."""
 
     function: str | None = None

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_evals.folder_modules import importable
 from ci_evals.providers.deadlines import Deadlines
@@ -18,7 +20,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 Observe = Callable[[Mapping[str, str]], None]
 
 
-class EngineResources(NamedTuple):
+class EngineResources(Struct, frozen=True):
     """See `providers.base.Resources`."""
 
     folder: Path

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 from statistics import median
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.matrix import CellKey, Matrix
 from ci_evals.suite import digest
 
 
-class Shard(NamedTuple):
+class Shard(Struct, frozen=True):
     """Share `number` (from 1) of `of`."""
 
     number: int

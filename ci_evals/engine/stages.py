@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,7 +24,7 @@ Ask = Callable[[Request], Awaitable[Response]]
 Price = Callable[[Response], float | None]
 
 
-class Stage(NamedTuple):
+class Stage(Struct, frozen=True):
     """One stage: how it is called in the suite, what answers, and what decides its answers.
 
     `price` is that of a stage that is a provider; a function of the team's own costs nothing.

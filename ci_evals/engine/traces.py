@@ -3,7 +3,9 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.outcome import Outcome
@@ -16,7 +18,7 @@ from ci_evals.response import Response, Usage
 CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
 
 
-class Trace(NamedTuple):
+class Trace(Struct, frozen=True):
     """One answer from elsewhere; `case_id` and `asked` are what it can be matched by, `name` what it is called."""
 
     case_id: str | None
@@ -59,7 +61,7 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
     return traces + [_of_spans(each, names) for each in spans.values()]
 
 
-class Matched(NamedTuple):
+class Matched(Struct, frozen=True):
     """Traces by the case that they answer, and those that answer none."""
 
     by_case: Mapping[str, Sequence[Trace]]

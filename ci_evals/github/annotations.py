@@ -1,7 +1,9 @@
 """Annotations: what is shown beside the lines of a suite's YAML in a pull request."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from msgspec import Struct
 
 from ci_evals.github.commands import command
 
@@ -13,7 +15,7 @@ _MAX_TITLE: Final = 250
 _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "notice")
 
 
-class Annotation(NamedTuple):
+class Annotation(Struct, frozen=True):
     """One remark. `file` is relative to the repository's root; without it the remark stands at the workflow run."""
 
     level: Level

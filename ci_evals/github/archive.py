@@ -6,7 +6,9 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
+
+from msgspec import Struct
 
 from ci_evals.errors import GitHubError
 
@@ -28,7 +30,7 @@ _UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
 _RESERVED = frozenset('<>:"|?*\\')
 
 
-class ArchiveLimits(NamedTuple):
+class ArchiveLimits(Struct, frozen=True):
     """The most that is downloaded, written, and counted."""
 
     max_archive_bytes: int

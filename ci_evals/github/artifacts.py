@@ -4,7 +4,9 @@ import tempfile
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.github.answers import Artifact, Pull, Run
@@ -17,7 +19,7 @@ NAMES: Final = frozenset(("report.json", "results.jsonl"))
 MAX_LISTED: Final = 1_000
 
 
-class NothingLeft(NamedTuple):
+class NothingLeft(Struct, frozen=True):
     """A run has left nothing that is still there. `reason` is a sentence."""
 
     reason: str

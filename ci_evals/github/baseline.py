@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from msgspec import Struct
 
 from ci_evals.errors import GitHubError
 from ci_evals.github.answers import Artifact, ArtifactRun, Commit, Comparison
@@ -22,7 +24,7 @@ _FOREIGN_EVENTS = frozenset(("pull_request", "pull_request_target", "workflow_ru
 How = Literal["merge_base", "base", "history", "newest"]
 
 
-class Search(NamedTuple):
+class Search(Struct, frozen=True):
     """What to look for.
 
     Args:
@@ -38,7 +40,7 @@ class Search(NamedTuple):
     head_sha: str | None = None
 
 
-class Baseline(NamedTuple):
+class Baseline(Struct, frozen=True):
     """An artifact that was taken.
 
     `behind` is how many commits of the base branch's history lie between the starting point and its own commit;
@@ -64,14 +66,14 @@ class Baseline(NamedTuple):
         return {"merge_base": "the merge base", "base": "its base"}.get(self.how, "the newest there is")
 
 
-class NoBaseline(NamedTuple):
+class NoBaseline(Struct, frozen=True):
     """There is none. `reason` is a sentence; `failed` tells that GitHub was in the way, and there may be one."""
 
     reason: str
     failed: bool = False
 
 
-class _Candidate(NamedTuple):
+class _Candidate(Struct, frozen=True):
     artifact: Artifact
     run: ArtifactRun
     how: How

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
 
+from msgspec import Struct
+
 from ci_evals.errors import GitHubError
 from ci_evals.github.answers import Comment, Pull
 from ci_evals.github.client import GitHub
@@ -38,7 +40,7 @@ MAX_LOST: Final = 3  # creations whose answer never came
 ACTIONS_LOGIN: Final = "github-actions[bot]"  # who GITHUB_TOKEN is
 
 
-class Contribution(NamedTuple):
+class Contribution(Struct, frozen=True):
     """What one job has to say. `stamp.sha` is the head of the pull request that it speaks of."""
 
     id: SectionId
@@ -46,7 +48,7 @@ class Contribution(NamedTuple):
     render: Render
 
 
-class Posted(NamedTuple):
+class Posted(Struct, frozen=True):
     """The comment has the section."""
 
     id: int
@@ -54,7 +56,7 @@ class Posted(NamedTuple):
     created: bool
 
 
-class NotPosted(NamedTuple):
+class NotPosted(Struct, frozen=True):
     """The comment was left alone. `reason` is a sentence for the log."""
 
     kind: Literal["stale", "forbidden"]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from msgspec import Struct
+
 MAX_BYTES: Final = 65_000
 """GitHub's limit is 262,144 bytes, and 65,536 characters on older servers."""
 
@@ -33,7 +35,7 @@ class SectionId(NamedTuple):
     part: str = ""
 
 
-class Stamp(NamedTuple):
+class Stamp(Struct, frozen=True):
     """Which run wrote a section. A newer run has a higher id, a later attempt the same one."""
 
     run_id: int
@@ -58,7 +60,7 @@ class Section(NamedTuple):
     write: str = ""
 
 
-class Body(NamedTuple):
+class Body(Struct, frozen=True):
     """A parsed comment. `write` is a random word of whoever wrote it last."""
 
     scope: str

@@ -1,14 +1,16 @@
 """Where two pieces of data differ."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from ci_evals.graders.quoting import clip, show
 
 ABSENT: Final = object()
 
 
-class Difference(NamedTuple):
+class Difference(Struct, frozen=True):
     """One place where data is not as expected; `ABSENT` stands for a value that is not there."""
 
     path: str

@@ -3,7 +3,9 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
+
+from msgspec import Struct
 
 from ci_evals.callables import identity
 from ci_evals.errors import GradingError
@@ -21,7 +23,7 @@ Judging = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or a mapping."""
 
 
-class Judge(NamedTuple):
+class Judge(Struct, frozen=True):
     """A function that judges, under the name that its findings have.
 
     Args:

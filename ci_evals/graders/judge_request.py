@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.model import Answer, Request
 from ci_evals.response import Message
@@ -25,7 +26,7 @@ Verdicts: {verdicts}
 Reply with one JSON object and nothing else: {{"reason": "one or two sentences", "verdict": {example}}}"""
 
 
-class Brief(NamedTuple):
+class Brief(Struct, frozen=True):
     """What a judge is to do: the rubric, and the verdicts that it may choose from, words or whole numbers."""
 
     rubric: str

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from json import JSONDecoder
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ci_evals.graders.json_text import unfenced
 
@@ -11,7 +13,7 @@ _MAX_OBJECTS = 1_000
 _DECODER = JSONDecoder()
 
 
-class Opinion(NamedTuple):
+class Opinion(Struct, frozen=True):
     """One verdict with its reason."""
 
     verdict: str | int

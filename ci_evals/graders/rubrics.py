@@ -1,10 +1,11 @@
 """Rubrics that are ready to use, by name, and what each needs to be told beside the answer."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Rubric(NamedTuple):
+class Rubric(Struct, frozen=True):
     """What a judge is to look for; `needs` names the options that it makes no sense without."""
 
     text: str

@@ -1,12 +1,14 @@
 """What happens during an evaluation, as values."""
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from ci_evals.library.report import Report
 from ci_evals.model import Result
 
 
-class EvalStarted(NamedTuple):
+class EvalStarted(Struct, frozen=True):
     """The suite is checked and its runs begin. `total` is the number of planned runs."""
 
     suite: str
@@ -15,7 +17,7 @@ class EvalStarted(NamedTuple):
     total: int
 
 
-class RunFinished(NamedTuple):
+class RunFinished(Struct, frozen=True):
     """One run has its result; `done` of `total` have by now."""
 
     result: Result
@@ -23,7 +25,7 @@ class RunFinished(NamedTuple):
     total: int
 
 
-class EvalCompleted(NamedTuple):
+class EvalCompleted(Struct, frozen=True):
     """Everything that was to run did. Always the last event."""
 
     report: Report

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 from zlib import crc32
 
 import msgspec
@@ -117,7 +117,7 @@ class MockProvider:
             del self._refused[next(iter(self._refused))]
 
 
-class _Draws(NamedTuple):
+class _Draws(Struct, frozen=True):
     """Independent and uniform in [0, 1)."""
 
     fault: float

@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
+
+from msgspec import Struct
 
 from ci_evals.providers.descendants import Descendants, kill_every_one
 
@@ -59,7 +61,7 @@ def _start_apart(argv: Sequence[str]) -> None:
         subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603  no shell
 
 
-class Ended(NamedTuple):
+class Ended(Struct, frozen=True):
     """How a process ended and what it had said by then. A negative `status` is the signal that killed it."""
 
     why: Reason

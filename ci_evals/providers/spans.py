@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ci_evals.providers.answer import as_steps
 from ci_evals.response import Response, Step, StepKind, Usage
@@ -11,7 +13,7 @@ _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
 _KINDS: Mapping[str, StepKind] = {"LLM": "model_request", "TOOL": "tool_call", "AGENT": "agent"}
 
 
-class Span(NamedTuple):
+class Span(Struct, frozen=True):
     """One span: when it began and ended, in nanoseconds since 1970; `error` is None if it did not fail."""
 
     trace_id: str

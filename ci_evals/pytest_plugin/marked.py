@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from ci_evals.api import evaluate, load_suite
 from ci_evals.conclusion import write_reports
@@ -32,7 +33,7 @@ _SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
 _KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
 
 
-class Checked(NamedTuple):
+class Checked(Struct, frozen=True):
     """What became of a test's evaluation.
 
     `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what differs from the

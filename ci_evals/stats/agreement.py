@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from math import sqrt
 from statistics import NormalDist
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.stats.beta import beta_quantile
 from ci_evals.stats.intervals import Estimate, Interval
 
 
-class Confusion(NamedTuple):
+class Confusion(Struct, frozen=True):
     """How often each label was given for each true one: rows are the truth, columns what was predicted."""
 
     labels: tuple[str, ...]

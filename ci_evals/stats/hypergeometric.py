@@ -2,10 +2,11 @@
 
 from functools import lru_cache
 from math import fsum
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Hypergeometric(NamedTuple):
+class Hypergeometric(Struct, frozen=True):
     """How likely the head is to have `least`, `least + 1`, … of the passes. What is below 1e-308 is left out."""
 
     least: int

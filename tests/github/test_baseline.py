@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from archives import archive, symlink
 from fakes.github import TOKEN, FakeGitHub, Fault
@@ -136,7 +137,7 @@ class TestOfAPullRequest:
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
         ran_on(fake, MAIN[3])
-        baseline = await found(client, tmp_path, SEARCH._replace(head_sha="f" * 40))
+        baseline = await found(client, tmp_path, msgspec.structs.replace(SEARCH, head_sha="f" * 40))
         assert baseline.how == "newest"
 
     async def test_a_push_is_compared_with_its_base(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:

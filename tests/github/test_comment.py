@@ -4,6 +4,7 @@ import asyncio
 import random
 from itertools import pairwise
 
+import msgspec
 import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
 from fakes.github_state import Token
@@ -322,7 +323,7 @@ def test_a_preview_has_no_short_form_before_its_text() -> None:
     def render(max_bytes: int) -> str:
         return "All of it." * 100 if max_bytes > SHORT_BYTES else "In short."
 
-    shown = preview(says("x")._replace(render=render))
+    shown = preview(msgspec.structs.replace(says("x"), render=render))
     assert "All of it." in shown
     assert " short= -->" in shown
 
