@@ -99,8 +99,8 @@ async def test_a_recording_answers_after_its_file_was_moved_away(tmp_path: Path)
 
 async def test_graders_may_crash_on_a_recorded_answer_like_on_any_other(tmp_path: Path) -> None:
     await run(tmp_path, "first", [CASE])
-    (tmp_path / "grading.py").write_text("def grade(answer):\n    raise ValueError('oops')\n")
-    report = await replayed(tmp_path, [{**CASE, "expect": [{"python": "grading:grade"}]}])
+    (tmp_path / "crashing_grader.py").write_text("def grade(answer):\n    raise ValueError('oops')\n")
+    report = await replayed(tmp_path, [{**CASE, "expect": [{"python": "crashing_grader:grade"}]}])
     (result,) = report.runs
     assert result.error is not None
     assert (result.status, result.error.kind, result.recorded) == ("errored", "grader", True)
