@@ -5,7 +5,7 @@ import contextlib
 import functools
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 from uuid import uuid4
@@ -16,7 +16,6 @@ from ci_evals import progress
 from ci_evals.actions.earlier import Artifacts, Earlier, Wanted, earlier
 from ci_evals.actions.posting import Posting
 from ci_evals.conclusion import Conclusion
-from ci_evals.durations import known_durations
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.journal_lines import headers
 from ci_evals.engine.runner import Run
@@ -24,6 +23,7 @@ from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
 from ci_evals.github.names import RESULTS
 from ci_evals.interruption import until_stopped
+from ci_evals.matrix import CellKey
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
 from ci_evals.report import Report
@@ -88,7 +88,7 @@ def run(suite: Suite, continuation: Continuation, world: World, appearance: Appe
             resume=continuation.resume or bool(continuation.resume_from or found.journals),
             sources=(*_journals(continuation.resume_from), *found.journals),
             shard=continuation.shard,
-            durations_s=known_durations(continuation.balance_by) if continuation.balance_by else {},
+            durations_s=_known_durations(continuation.balance_by),
             replay=replay,
             replay_only=continuation.replay_only or continuation.without_secrets,
             revision=revision(world),
@@ -242,6 +242,14 @@ def revision(world: World) -> str | None:
     except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _known_durations(path: Path | None) -> Mapping[CellKey, float]:
+    if path is None:
+        return {}
+    from ci_evals.durations import known_durations
+
+    return known_durations(path)
 
 
 def _merged_id(sources: Iterable[Path]) -> str:

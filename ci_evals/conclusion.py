@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ci_evals.actions.posting import Posting
 from ci_evals.errors import StorageError
 from ci_evals.order import Order
-from ci_evals.recalled import with_answers
 from ci_evals.redaction import Redactor
 from ci_evals.report import Report
 from ci_evals.reports.notes import notes
@@ -69,7 +68,11 @@ class Conclusion(NamedTuple):
 
     def write(self, report: Report) -> Summary:
         suite = self.order.suite
-        summary = with_answers(summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs))
+        summary = summarize(report, suite.gate, self.order.baseline, confirm_runs=suite.confirm_runs)
+        if summary.compared:
+            from ci_evals.recalled import with_answers
+
+            summary = with_answers(summary)
         write_reports(summary, self.out, suite.formats)
         if self.job:
             self.job.show(summary)

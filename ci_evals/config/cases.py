@@ -20,6 +20,7 @@ from ci_evals.graders.turn import OfTurn
 from ci_evals.model import Case, Expectation, SimulatedUser
 from ci_evals.suite import Templates
 
+_SHORT_BYTES = 64  # no more than a digest takes, with what Python adds to each
 _WITHOUT_REFERENCES = 2  # as a version of marshal: the same bytes for all that is equal
 
 
@@ -151,20 +152,19 @@ class CaseReader:
         if found.task:
             filled = _rewarded(filled)
         filled += turns
-        expected = filled + self._shared(own, decode_expect(own, decoder, own_path, own_line, self.folder))
+        expected = filled + self._decoded(own, decoder, own_path, own_line)
         return _reaching_the_goal(expected) if entry.user else expected
 
-    def _shared(self, entries: Any, decoded: tuple[Expectation, ...]) -> tuple[Expectation, ...]:
+    def _decoded(self, entries: Any, decoder: Decoder, path: str, line: int | None) -> tuple[Expectation, ...]:
         """The same object for all cases that expect the same, of which there may be thousands."""
-        from hashlib import blake2b
-
-        if any(expectation.place for expectation in decoded):
-            return decoded
-        try:
-            written = marshal.dumps(plain(entries), _WITHOUT_REFERENCES)  # which tells 1 from true, as == does not
-        except ValueError:  # not all of it is text and numbers
-            return decoded
-        return self.expected.setdefault(blake2b(written, digest_size=16).digest(), decoded)
+        key = _key_of(entries)
+        if key is not None and key in self.expected:
+            return self.expected[key]
+        before = len(self.problems)
+        decoded = decode_expect(entries, decoder, path, line, self.folder)
+        if key is not None and len(self.problems) == before and not any(each.place for each in decoded):
+            self.expected[key] = decoded
+        return decoded
 
     def _turns(self, found: Found, decoder: Decoder) -> tuple[Expectation, ...]:
         """What is expected after the turns of a conversation."""
@@ -247,6 +247,20 @@ def _reaching_the_goal(expected: tuple[Expectation, ...]) -> tuple[Expectation, 
 
     asked = any(isinstance(each.grader, GoalReached) for each in expected)
     return expected if asked else (Expectation("goal_reached", GoalReached()), *expected)
+
+
+def _key_of(entries: Any) -> bytes | None:
+    """What is the same for all that is written the same; None if not all of it is text and numbers."""
+    try:
+        # which tells 1 from true, as == does not
+        written = marshal.dumps(entries if type(entries) is list else plain(entries), _WITHOUT_REFERENCES)
+    except ValueError:
+        return None
+    if len(written) <= _SHORT_BYTES:
+        return written
+    from hashlib import blake2b
+
+    return blake2b(written, digest_size=16).digest()
 
 
 def _under(path: str, key: str) -> str:

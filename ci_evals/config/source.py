@@ -271,11 +271,11 @@ def resolve(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in "+-.0123456789" or len(text) > 400:
         return text
-    if re.fullmatch(_NOT_FINITE, text):
-        return math.nan
     if re.fullmatch(_INT, text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    return float(text) if re.fullmatch(_FLOAT, text) else text
+    if re.fullmatch(_FLOAT, text):
+        return float(text)
+    return math.nan if re.fullmatch(_NOT_FINITE, text) else text
 
 
 def _join_surrogates(match: re.Match[str]) -> str:

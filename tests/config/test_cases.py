@@ -58,6 +58,15 @@ def test_cases_share_what_is_expected_where_it_is_the_same(project: Project) -> 
     assert [repr(value) for value in values] == ["1", "True"]
 
 
+def test_what_is_expected_wrongly_is_told_of_every_case(project: Project) -> None:
+    project.write("c.jsonl", line("a", expect=[{"regex": "("}]) + line("b") + line("c", expect=[{"regex": "("}]))
+    problems = wrong(project, "c.jsonl")
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["c.jsonl:1", "expect[0].regex"],
+        ["c.jsonl:3", "expect[0].regex"],
+    ]
+
+
 def test_inline_cases_and_files_keep_the_order_of_the_config(project: Project) -> None:
     project.write("b.jsonl", line("b1") + line("b2"))
     inline = {"input": "q", "expect": EXPECT}
