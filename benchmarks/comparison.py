@@ -4,10 +4,11 @@ import gc
 import random
 import sys
 import time
+from functools import cache
 
 from ci_evals.matrix import CellKey
 from ci_evals.verdict.comparison import compare
-from ci_evals.verdict.history import BaseCell, Baseline, CellFigures, Evidence, ReportRef, Tally, Totals
+from ci_evals.verdict.history import BaseCell, Baseline, CellFigures, Evidence, History, ReportRef, Tally, Totals
 from ci_evals.verdict.pairing import HeadCell
 
 REPORTS, RUNS = 10, 3
@@ -20,12 +21,13 @@ def main(cells: int) -> None:
     refs = tuple(ReportRef(f"{number:032x}", -float(number)) for number in range(REPORTS))
     head: list[HeadCell] = []
     base: dict[CellKey, BaseCell] = {}
+    history = cache(History)  # cells of the same runs share one, as where a report is read back
     for number in range(cells):
         kind = number % 100
         rate = rng.random() if kind < FLAKY else 1.0
         key = (f"case {number}", "agent", None)
         evidence = tuple(Evidence(ref.id, drawn(rng, rate), RUNS) for ref in refs)
-        base[key] = BaseCell(f"{number:016x}", evidence, figures(rng, evidence[0].passed))
+        base[key] = BaseCell(f"{number:016x}", history(evidence), figures(rng, evidence[0].passed))
         passed = 0 if FLAKY <= kind < FLAKY + BROKEN else drawn(rng, rate)
         head.append(HeadCell(key, f"{number:016x}", Tally(passed, RUNS), figures=figures(rng, passed)))
     baseline = Baseline(suite="benchmark", reports=refs, cells=base)

@@ -6,13 +6,13 @@ correlation of 0.5. The same cases are run again and again; only the runs are ra
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ci_evals.matrix import CellKey
 from ci_evals.stats.beta import beta_quantile
 from ci_evals.verdict.comparison import Comparison, compare, suspects
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence, ReportRef, Tally
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History, ReportRef, Tally
 from ci_evals.verdict.pairing import HeadCell
 
 CORRELATION = 0.5
@@ -175,11 +175,15 @@ def judged(suite: Suite, comparison: Comparison, confirmed: int) -> Outcome:
 
 def base_of(suite: Suite, history: Sequence[Rates], rng: random.Random) -> Baseline:
     refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(len(history)))
+    shared = cache(History)
     cells: Mapping[CellKey, BaseCell] = {
         key: BaseCell(
             key[0],
-            tuple(
-                Evidence(ref.id, *drawn(rng, rates[i], suite.runs)) for ref, rates in zip(refs, history, strict=True)
+            shared(
+                tuple(
+                    Evidence(ref.id, *drawn(rng, rates[i], suite.runs))
+                    for ref, rates in zip(refs, history, strict=True)
+                )
             ),
         )
         for i, key in keys(suite)

@@ -109,7 +109,7 @@ def _told(
     if (found := comparison.by_key.get(key)) is None:
         return Told(compared_with)
     cell = comparison.base_of(key)
-    entries = _base_entries(cell.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
+    entries = _base_entries(cell.history.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
     sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
     return Told(compared_with, found, sentence, test, entries, base_runs(comparison.base_key(key)))
 

@@ -1,7 +1,7 @@
 """Reports of earlier runs, read back from disk: as a baseline, as the head of a comparison."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +22,9 @@ from ci_evals.verdict.history import (
     Baseline,
     CellFigures,
     Evidence,
+    History,
     ReportRef,
     Tally,
-    Totals,
     TrendPoint,
     joined,
 )
@@ -56,12 +56,12 @@ class _Cell(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse what no run leaves behind: a decision is made of it."""
-        tallies = [self.fresh, self.confirming, *(Tally(*counts) for _, *counts in self.history)]
-        if any(not 0 <= tally.passed <= tally.graded for tally in tallies):
+        (passed, graded), (more_passed, more) = self.fresh, self.confirming
+        if not (0 <= passed <= graded and 0 <= more_passed <= more):
             raise ValueError(f"the counts of the case {self.case!r} are impossible")
         scores, cost, tokens, _ = self.figures
         most = scores.runs * (1 + _ROUNDING)
-        if not all(map(_possible, (scores, cost, tokens))) or scores.total > most:
+        if not (_possible(*scores) and _possible(*cost) and _possible(*tokens)) or scores.total > most:
             raise ValueError(f"the figures of the case {self.case!r} are impossible")
 
     @property
@@ -96,10 +96,13 @@ class _Document(Struct, frozen=True):
     comparison: _Confirmation | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a history of reports that are not named."""
+        """Refuse a history that cannot be, or of reports that are not named. Thousands of cells share a few hundred."""
         known = range(len(self.history.reports))
-        if any(number not in known for cell in self.cells for number, _, _ in cell.history):
-            raise ValueError("a cell's history names a report that `history.reports` does not have")
+        for history, case in {cell.history: cell.case for cell in self.cells}.items():
+            if any(number not in known for number, _, _ in history):
+                raise ValueError("a cell's history names a report that `history.reports` does not have")
+            if any(not 0 <= passed <= graded for _, passed, graded in history):
+                raise ValueError(f"the counts in the history of the case {case!r} are impossible")
 
 
 class SavedReport(NamedTuple):
@@ -148,15 +151,14 @@ class SavedReport(NamedTuple):
         document = self.document
         own = ReportRef(self.own_id, document.started_at, document.suite.revision)
         earlier = document.history.reports
+
+        @cache
+        def history(fresh: Tally, older: tuple[tuple[int, int, int], ...]) -> History:
+            before = (Evidence(earlier[number].id, passed, graded) for number, passed, graded in older)
+            return History((Evidence(own.id, *fresh), *before))
+
         cells = {
-            cell.key: BaseCell(
-                cell.fingerprint,
-                (
-                    Evidence(own.id, *cell.fresh),
-                    *(Evidence(earlier[number].id, passed, graded) for number, passed, graded in cell.history),
-                ),
-                cell.figures,
-            )
+            cell.key: BaseCell(cell.fingerprint, history(cell.fresh, cell.history), cell.figures)
             for cell in document.cells
         }
         point = (document.trend_point,) if document.trend_point else ()
@@ -191,12 +193,11 @@ def read_report(path: Path) -> SavedReport:
         ) from error
 
 
-def _possible(sums: Totals) -> bool:
-    """Whether some values that are not negative have these sums."""
-    if not sums.runs:
-        return not sums.total and not sums.squares
-    least = sums.total * sums.total / sums.runs if sums.runs > 0 else inf
-    return sums.total >= 0 and sums.squares >= least * (1 - _ROUNDING)
+def _possible(runs: int, total: float, squares: float) -> bool:
+    """Whether so many values that are not negative have this sum, and this sum of squares."""
+    if runs <= 0:
+        return runs == total == squares == 0
+    return total >= 0 and squares >= total * total / runs * (1 - _ROUNDING)
 
 
 def check_version(path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ from ci_evals.report import Looks, Report, SuiteInfo
 from ci_evals.response import Response, Usage
 from ci_evals.rules import Gate
 from ci_evals.verdict.head import head_cells, report_ref, trend_point
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence, joined
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History, joined
 
 Outcome = str | tuple[int, int]
 """How the runs of a cell ended: "PPFE." (passed, failed, errored, never run), or (passed, graded)."""
@@ -146,7 +146,7 @@ def baseline_of(*reports: Report, gate: Gate | None = None, name: str = "main") 
 
 def _baseline(report: Report, gate: Gate | None) -> Baseline:
     cells = {
-        head.key: BaseCell(head.fingerprint, (Evidence(report.id, *head.planned),), head.figures)
+        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.figures)
         for head in head_cells(report, gate)
     }
     return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))

@@ -13,7 +13,7 @@ from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import summarize
-from ci_evals.verdict.history import Evidence, pool_steps, pooled
+from ci_evals.verdict.history import Evidence, pool_steps, pooled, running_sums
 from ci_evals.verdict.sentences import step_sentence
 
 TWO = (Variant("gpt", "short"), Variant("haiku", "short"))
@@ -98,7 +98,7 @@ def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
 def test_the_steps_are_those_of_the_pool(evidence: list[tuple[int, int]]) -> None:
     steps = pool_steps(Evidence(str(number), *each) for number, each in enumerate(evidence))
     taken = [step.evidence for step in steps if step.outcome == "pooled"]
-    assert pooled(tuple(evidence)) == (sum(e.passed for e in taken), sum(e.graded for e in taken), len(taken))
+    assert pooled(running_sums(evidence)) == (sum(e.passed for e in taken), sum(e.graded for e in taken), len(taken))
     assert len(steps) == len(evidence)
 
 

@@ -41,7 +41,7 @@ def baseline_at(*paths: Path, suite: str = "capitals") -> Baseline:
 
 
 def evidence(baseline: Baseline, case: str = "river") -> list[tuple[int, int]]:
-    return [(each.passed, each.graded) for each in baseline.cells[case, "agent", None].evidence]
+    return [(each.passed, each.graded) for each in baseline.cells[case, "agent", None].history.evidence]
 
 
 def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_report_of_version_1_is_read() -> None:
     assert document["schema_version"] == 1
     baseline = baseline_at(VERSION_1, suite=document["suite"]["name"])
     assert [(cell["passed"], cell["passed"] + cell["failed"]) for cell in document["cells"]] == [
-        (cell.evidence[0].passed, cell.evidence[0].graded) for cell in baseline.cells.values()
+        (newest.passed, newest.graded) for cell in baseline.cells.values() for newest in cell.history.evidence[:1]
     ]
     assert {cell.fingerprint for cell in baseline.cells.values()} == {None}
     head = read_report(VERSION_1).head
@@ -151,12 +151,12 @@ def test_counts_are_carried_from_report_to_report_and_each_once(tmp_path: Path) 
         path = saved(tmp_path / str(number) / "report.json", report, baseline)
         baseline = baseline_at(path)
     assert baseline is not None
-    assert baseline.cells["river", "agent", None].pool == (30, 30, 10)
+    assert baseline.cells["river", "agent", None].history.pool == (30, 30, 10)
     assert len(evidence(baseline)) == 11, "its own and those of ten before"
     assert [point.report.started_at for point in baseline.trend] == [float(n) for n in range(14, 0, -1)]
     whole = baseline_at(tmp_path)
     assert len(evidence(whole)) == 14
-    assert whole.cells["river", "agent", None].pool == (30, 30, 10)
+    assert whole.cells["river", "agent", None].history.pool == (30, 30, 10)
 
 
 def test_names_with_secrets_match_those_that_are_shown(tmp_path: Path) -> None:

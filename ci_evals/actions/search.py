@@ -160,5 +160,5 @@ def _said_of(baseline: Baseline | NoComparison) -> Iterator[str]:
 
 
 def _runs_of(baseline: Baseline) -> str:
-    most = max((cell.pool.graded for cell in baseline.cells.values()), default=0)
+    most = max((cell.history.pool.graded for cell in baseline.cells.values()), default=0)
     return f"{number_of(len(baseline.reports), 'report')}, up to {number_of(most, 'run')} a case"

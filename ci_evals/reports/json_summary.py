@@ -23,7 +23,7 @@ from ci_evals.reports.json_document import (
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison, NoComparison, usual
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History
 from ci_evals.verdict.pairing import CellComparison
 
 _DECODER: Final = msgspec.json.Decoder(Result)
@@ -206,10 +206,10 @@ def _base_cells(
 
     def base_cell(cell: CellComparison) -> BaseCell:
         if (saved := carrying.get(cell.key)) is None:
-            return BaseCell(None, (Evidence(entry.baseline[0].id, *cell.base),))
+            return BaseCell(None, History((Evidence(entry.baseline[0].id, *cell.base),)))
         reports = document.history.reports
         evidence = (Evidence(reports[place].id, passed, graded) for place, passed, graded in saved.history)
-        return BaseCell(saved.fingerprint, tuple(evidence))
+        return BaseCell(saved.fingerprint, History(tuple(evidence)))
 
     return {cell.base_key(base): base_cell(cell) for cell in cells if cell.kind != "new"}
 

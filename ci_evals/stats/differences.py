@@ -1,7 +1,7 @@
 """How much the head differs from the base over the cells that both have, each difference with its interval."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum, hypot, sqrt
 from operator import mul
 
@@ -11,21 +11,20 @@ from ci_evals.stats.scores import ScoreSums
 from ci_evals.stats.stratified import Strata
 
 
-def ratio_of_totals(cells: Iterable[tuple[float, float]], confidence: float = 0.95) -> Estimate | None:
-    """The head's total over the base's, from (head, base) amounts of each cell: cost, tokens, median latency.
+def ratio_of_totals(head: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Estimate | None:
+    """The head's total over the base's, from the amounts of the same cells: cost, tokens, median latency.
 
     The noise is that between cells, linearised: amounts go up and down together, and what counts is how far a cell's
     head is from ratio times base. No interval with one cell; None where the base's total is not above 0.
     Source: W. G. Cochran, Sampling Techniques (1977), section 6.4, with Student's t for a sample of C cells.
     """
-    matched = list(cells)
-    size, base_total = len(matched), fsum([base for _, base in matched])
+    size, base_total = len(base), fsum(base)
     if base_total <= 0:
         return None
-    ratio = fsum([head for head, _ in matched]) / base_total
+    ratio = fsum(head) / base_total
     if size < 2:
         return Estimate(ratio, None)
-    residuals = [head - ratio * base for head, base in matched]
+    residuals = [mine - ratio * theirs for mine, theirs in zip(head, base, strict=True)]
     error = sqrt(fsum(map(mul, residuals, residuals)) * size / (size - 1)) / base_total
     half = t_quantile((1 + confidence) / 2, size - 1) * error
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))

@@ -24,7 +24,7 @@ from ci_evals.verdict.pairing import (
     matched_variants,
     paired,
 )
-from ci_evals.verdict.whole import Fall, Series, fall
+from ci_evals.verdict.whole import Fall, fall
 
 
 class VariantComparison(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -138,19 +138,28 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     """
     variants = matched_variants((cell.key[1:] for cell in head), base.variants)
     pairs, rest = paired(head, base, variants)
-    found = _findings(Counter([pair.counted for pair in pairs]), confirm_runs, alpha)
+    cells = Counter([pair.counted for pair in pairs])
+    found = _findings(cells, confirm_runs, alpha)
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
-        usual_runs=usual(pair.counted.planned.graded for pair in pairs),
+        usual_runs=usual(_planned_runs(cells)),
         alpha=alpha,
         variants=_variant_comparisons(pairs, variants, found, 1 - alpha),
         cells=(*[_comparison(pair, found[pair.counted]) for pair in pairs], *rest),
     )
 
 
-def usual(numbers: Iterable[int]) -> int:
-    """The commonest number, the smallest of several; 0 of none."""
+def _planned_runs(cells: Counter[Counted]) -> Counter[int]:
+    """How many cells have so many graded ones."""
+    runs: Counter[int] = Counter()
+    for each, count in cells.items():
+        runs[each.planned.graded] += count
+    return runs
+
+
+def usual(numbers: Iterable[int] | Mapping[int, int]) -> int:
+    """The commonest number, or the commonest of a count of each; the smallest of several; 0 of none."""
     return min(Counter(numbers).items(), key=lambda each: (-each[1], each[0]), default=(0, 0))[0]
 
 
@@ -215,7 +224,7 @@ def _comparison(pair: Pair, found: _Finding) -> CellComparison:
         kind=kind,
         head=head,
         base=base,
-        base_reports=pair.counted.pool.reports,
+        base_reports=pair.counted.history.pool.reports,
         p=p,
         adjusted_p=adjusted_p,
         renamed_from=pair.renamed_from,
@@ -286,7 +295,7 @@ class _Column(NamedTuple):
 
 def _column(pairs: Sequence[Pair]) -> _Column:
     cells = Counter([pair.counted for pair in pairs])
-    fallen = _fall(cells)
+    fallen = fall(cells)
     head = sum(passed / graded * count for (passed, graded, _, _), count in fallen.tables.items())
     base = sum(passed / graded * count for (_, _, passed, graded), count in fallen.tables.items())
     return _Column(cells, head / len(pairs), base / len(pairs), fallen)
@@ -294,12 +303,5 @@ def _column(pairs: Sequence[Pair]) -> _Column:
 
 def _p_of_rest(column: _Column, found: Mapping[Counted, _Finding]) -> float:
     """Of the cells that did not regress by themselves."""
-    rest = Counter({each: count for each, count in column.cells.items() if found[each].kind != "regressed"})
-    return _fall(rest).p if len(rest) < len(column.cells) else column.fall.p
-
-
-def _fall(cells: Counter[Counted]) -> Fall:
-    alike: Counter[tuple[Tally, Series]] = Counter()
-    for each, count in cells.items():
-        alike[each.planned, each.series] += count
-    return fall(alike)
+    rest = {each: count for each, count in column.cells.items() if found[each].kind != "regressed"}
+    return fall(rest).p if len(rest) < len(column.cells) else column.fall.p

@@ -52,17 +52,12 @@ def differences(
     scores, costs, tokens, latencies = zip(*head, strict=True)
     base_scores, base_costs, base_tokens, base_latencies = zip(*base, strict=True)
     both_scores = Counter(zip(scores, base_scores, strict=True))
-    medians = [
-        (mine, theirs)
-        for mine, theirs in zip(latencies, base_latencies, strict=True)
-        if mine is not None and theirs is not None
-    ]
     return Differences(
         pass_rate=_difference(rate_difference(tables, confidence)),
         score=_difference(score_difference(_score_sums(both_scores), confidence)),
         cost=_ratio(costs, base_costs, confidence),
         tokens=_ratio(tokens, base_tokens, confidence),
-        latency=_latency(medians, confidence),
+        latency=_latency(latencies, base_latencies, confidence),
     )
 
 
@@ -72,20 +67,25 @@ def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[Sc
 
 def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) -> Difference | None:
     """Of what one run took on average, over the cells where both sides know it."""
-    means = [
-        (total / runs, base_total / base_runs)
-        for (runs, total, _), (base_runs, base_total, _) in zip(head, base, strict=True)
-        if runs and base_runs
-    ]
-    return _difference(ratio_of_totals(means, confidence))
+    return _difference(ratio_of_totals(_means(head, base), _means(base, head), confidence))
 
 
-def _latency(medians: Sequence[tuple[float, float]], confidence: float) -> Difference | None:
+def _means(side: Iterable[Totals], other: Iterable[Totals]) -> list[float]:
+    """What one run took on average in each cell of a side that the other knows, too."""
+    return [total / runs for (runs, total, _), (others, _, _) in zip(side, other, strict=True) if runs and others]
+
+
+def _latency(head: Iterable[float | None], base: Iterable[float | None], confidence: float) -> Difference | None:
     """Of the cells' medians in seconds; None where both sides come to 0 ms, of which a ratio would be noise."""
-    head, base = (fsum([median[side] for median in medians]) for side in (0, 1))
-    if max(head, base) < _LEAST_LATENCY_S * len(medians):
+    medians, base_medians = _known(head, base), _known(base, head)
+    if max(fsum(medians), fsum(base_medians)) < _LEAST_LATENCY_S * len(medians):
         return None
-    return _difference(ratio_of_totals(medians, confidence))
+    return _difference(ratio_of_totals(medians, base_medians, confidence))
+
+
+def _known(side: Iterable[float | None], other: Iterable[float | None]) -> list[float]:
+    """What a side knows of the cells that the other knows, too."""
+    return [mine for mine, theirs in zip(side, other, strict=True) if mine is not None and theirs is not None]
 
 
 def _difference(estimate: Estimate | None) -> Difference | None:

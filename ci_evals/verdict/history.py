@@ -1,7 +1,7 @@
 """What the base branch has shown so far: earlier counts of each cell, pooled as long as they agree."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
@@ -81,20 +81,40 @@ class CellFigures(NamedTuple):
 NO_FIGURES = CellFigures()
 
 
+class History(Struct, frozen=True, cache_hash=True, dict=True):
+    """What reports say of a cell, newest first.
+
+    Thousands of cells share a few hundred of these. Where one object stands for all that are equal, what follows from
+    it is computed once.
+    """
+
+    evidence: tuple[Evidence, ...]
+
+    @cached_property
+    def sums(self) -> tuple[tuple[int, int], ...]:
+        """`running_sums` of its reports."""
+        return running_sums((passed, graded) for _, passed, graded in self.evidence)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The evidence that counts for a cell by itself."""
+        return pooled(self.sums)
+
+    @cached_property
+    def tally(self) -> Tally:
+        """The runs of the pool."""
+        return Tally(self.pool.passed, self.pool.graded)
+
+
 class BaseCell(Struct, frozen=True):
-    """One cell of a baseline. `evidence` is newest first; `figures` are those of the newest report.
+    """One cell of a baseline. `figures` are those of the newest report.
 
     `fingerprint` identifies what was asked and how it was judged; None where an old report does not say.
     """
 
     fingerprint: str | None
-    evidence: tuple[Evidence, ...]
+    history: History
     figures: CellFigures = NO_FIGURES
-
-    @property
-    def pool(self) -> Pool:
-        """The evidence that counts for this cell by itself."""
-        return pooled(series_of(self.evidence))
 
 
 class ReportRef(Struct, frozen=True, omit_defaults=True):
@@ -150,19 +170,25 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(dict.fromkeys((provider, prompt) for _, provider, prompt in self.cells))
 
 
-def series_of(evidence: Iterable[Evidence]) -> tuple[tuple[int, int], ...]:
-    """(passed, graded) of each report that graded runs of the cell, in the same order."""
-    return tuple([(passed, graded) for _, passed, graded in evidence if graded])
+def running_sums(evidence: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """What none, one, two, … of the newest reports with graded runs add up to, until there are enough runs."""
+    passed = graded = 0
+    sums = [(0, 0)]
+    for more_passed, more in evidence:
+        if graded >= POOLED_RUNS:
+            break
+        if more:
+            passed, graded = passed + more_passed, graded + more
+            sums.append((passed, graded))
+    return tuple(sums)
 
 
-@lru_cache(maxsize=65536)  # thousands of cells share a few patterns
-def pooled(evidence: tuple[tuple[int, int], ...]) -> Pool:
-    """Pool (passed, graded) of one cell, newest first, up to about `POOLED_RUNS` runs.
+def pooled(sums: Sequence[tuple[int, int]]) -> Pool:
+    """Pool (passed, graded) of one cell up to about `POOLED_RUNS` runs, from the `running_sums` of its reports.
 
     Stops where the pool disagrees with all older reports together: behaviour on the base branch changed there. The
     next report alone has too few runs to show it.
     """
-    sums = running_sums(evidence)
     all_passed, all_graded = sums[-1]
     if 0 < all_passed < all_graded:  # else no report disagrees with another
         for reports, (passed, graded) in enumerate(sums[1:-1], start=1):
@@ -175,7 +201,7 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     """How `pooled` goes about the evidence of a cell, newest first, report by report."""
     steps: list[PoolStep] = []
     known = tuple(evidence)
-    older_passed, older = running_sums(tuple((each.passed, each.graded) for each in known))[-1]
+    older_passed, older = running_sums((each.passed, each.graded) for each in known)[-1]
     passed = graded = 0
     changed = False
     for each in known:
@@ -196,20 +222,6 @@ def pool_steps(evidence: Iterable[Evidence]) -> list[PoolStep]:
     return steps
 
 
-@lru_cache(maxsize=65536)
-def running_sums(evidence: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """What none, one, two, … of the newest reports with graded runs add up to, until there are enough runs."""
-    passed = graded = 0
-    sums = [(0, 0)]
-    for more_passed, more in evidence:
-        if graded >= POOLED_RUNS:
-            break
-        if more:
-            passed, graded = passed + more_passed, graded + more
-            sums.append((passed, graded))
-    return tuple(sums)
-
-
 def joined(reports: Sequence[Baseline]) -> Baseline:
     """Several reports as one baseline: the newest, with the evidence of all the others as its history.
 
@@ -221,11 +233,16 @@ def joined(reports: Sequence[Baseline]) -> Baseline:
     order = {ref.id: ref for each in (newest, *older) for ref in each.reports}
     refs = sorted(order.values(), key=lambda ref: ref.started_at, reverse=True)
     rank = {ref.id: number for number, ref in enumerate(refs)}
+
+    @cache  # as many cells have the same history, many have the same ones
+    def history(*parts: History) -> History:
+        evidence = _once(chain.from_iterable(part.evidence for part in parts))
+        return History(tuple(sorted(evidence, key=lambda each: rank[each.report])))
+
     cells = {}
     for key, cell in newest.cells.items():
         same = [other for each in older if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint]
-        evidence = sorted(_once(chain(cell.evidence, *(other.evidence for other in same))), key=_by(rank))
-        cells[key] = BaseCell(cell.fingerprint, tuple(evidence), cell.figures)
+        cells[key] = BaseCell(cell.fingerprint, history(cell.history, *(other.history for other in same)), cell.figures)
     points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
     return msgspec.structs.replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
@@ -240,15 +257,11 @@ def _once(evidence: Iterable[Evidence]) -> Iterable[Evidence]:
     return found.values()
 
 
-def _by(rank: Mapping[str, int]) -> Callable[[Evidence], int]:
-    return lambda each: rank[each.report]
-
-
 def carried(cell: BaseCell | None, fingerprint: str | None) -> tuple[Evidence, ...]:
     """The evidence of a base cell that a new report of it hands on: of the same case, and no more than is pooled."""
     if cell is None or None in (cell.fingerprint, fingerprint) or cell.fingerprint != fingerprint:
         return ()
-    return tuple(_enough(cell.evidence))
+    return tuple(_enough(cell.history.evidence))
 
 
 def _enough(evidence: Iterable[Evidence]) -> Iterable[Evidence]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -14,11 +15,8 @@ from ci_evals.verdict.history import (
     BaseCell,
     Baseline,
     CellFigures,
-    Evidence,
-    Pool,
+    History,
     Tally,
-    pooled,
-    series_of,
 )
 
 SUSPICION = 0.30
@@ -86,7 +84,6 @@ class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 class Counted(Struct, frozen=True, eq=False):
     """The runs that decide about one cell: its own, and those of the base.
 
-    `series` are the graded runs of the base cell, report by report, newest first, and `pool` those of them that count.
     Thousands of cells share a few hundred of these. One object stands for all that are equal: it is hashed by what it
     is, not by what it holds.
     """
@@ -94,12 +91,11 @@ class Counted(Struct, frozen=True, eq=False):
     planned: Tally
     confirming: Tally
     confirmed: bool
-    series: tuple[tuple[int, int], ...]
-    pool: Pool
+    history: History
 
     @property
     def base(self) -> Tally:
-        return Tally(self.pool.passed, self.pool.graded)
+        return self.history.tally
 
     @property
     def suspicious(self) -> bool:
@@ -139,7 +135,7 @@ def paired(
     mine = _by_base_key(head, variants)
     gone = [key for key in base.cells if key not in mine]
     old_names = _renamed(mine, base, gone) if gone else {}
-    counted_once = _CountedOnce()
+    counted = cache(Counted)
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
@@ -147,33 +143,19 @@ def paired(
         found = base.cells.get(base_key if old_name is None else (old_name, *base_key[1:]))
         if found is None:
             rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))
-            continue
-        counted = counted_once[cell.planned, cell.confirming, cell.confirmed, found.evidence]
-        if found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
-            last = Tally(*found.evidence[0][1:]) if found.evidence else NO_RUNS
+        elif found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
+            evidence = found.history.evidence
+            last = Tally(*evidence[0][1:]) if evidence else NO_RUNS
             rest.append(_unpaired(cell.key, "edited", head=cell.planned, base=last, critical=cell.critical))
-        elif cell.planned.graded and counted.pool.graded:
-            pairs.append(Pair(cell, found, counted, old_name))
+        elif cell.planned.graded and found.history.pool.graded:
+            runs = counted(cell.planned, cell.confirming, cell.confirmed, found.history)
+            pairs.append(Pair(cell, found, runs, old_name))
         else:
-            rest.append(
-                _unpaired(cell.key, "not compared", head=cell.planned, base=counted.base, critical=cell.critical)
-            )
+            pooled = found.history.tally
+            rest.append(_unpaired(cell.key, "not compared", head=cell.planned, base=pooled, critical=cell.critical))
     taken = {(old, *key[1:]) for key, old in old_names.items()}
-    for key in gone:
-        if key not in taken:
-            pool = base.cells[key].pool
-            rest.append(_unpaired(key, "removed", base=Tally(pool.passed, pool.graded)))
+    rest += [_unpaired(key, "removed", base=base.cells[key].history.tally) for key in gone if key not in taken]
     return pairs, rest
-
-
-class _CountedOnce(dict[tuple[Tally, Tally, bool, tuple[Evidence, ...]], Counted]):
-    """One object for all cells with the same runs on both sides."""
-
-    def __missing__(self, runs: tuple[Tally, Tally, bool, tuple[Evidence, ...]]) -> Counted:
-        planned, confirming, confirmed, evidence = runs
-        series = series_of(evidence)
-        self[runs] = found = Counted(planned, confirming, confirmed, series, pooled(series))
-        return found
 
 
 def _by_base_key(head: Iterable[HeadCell], variants: Mapping[VariantKey, VariantKey]) -> Mapping[CellKey, HeadCell]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ci_evals.matrix import CellKey
 from ci_evals.verdict.comparison import Comparison, compare
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence, ReportRef, Tally
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History, ReportRef, Tally
 from ci_evals.verdict.pairing import HeadCell
 
 Counts = tuple[int, int]
@@ -41,7 +41,7 @@ def base_of(cells: Mapping[str, Counts | list[Counts]], provider: str = "agent",
     refs = tuple(ReportRef(f"report {n}", 1000.0 - n, "0123456789abcdef") for n in range(most))
     found = {
         key_of(case, provider): BaseCell(
-            case.partition("/")[0], tuple(Evidence(refs[n].id, *counts) for n, counts in enumerate(each))
+            case.partition("/")[0], History(tuple(Evidence(refs[n].id, *counts) for n, counts in enumerate(each)))
         )
         for case, each in evidence.items()
     }

@@ -12,12 +12,14 @@ from ci_evals.verdict.history import (
     BaseCell,
     Baseline,
     Evidence,
+    History,
     Pool,
     ReportRef,
     TrendPoint,
     carried,
     joined,
     pooled,
+    running_sums,
 )
 
 
@@ -36,12 +38,12 @@ from ci_evals.verdict.history import (
     ids=["none", "ungraded", "few", "enough", "gaps", "one-large", "too-few-to-disagree", "changed"],
 )
 def test_reports_are_pooled_newest_first_while_they_agree(evidence: tuple[tuple[int, int], ...], pool: Pool) -> None:
-    assert pooled(evidence) == pool
+    assert pooled(running_sums(evidence)) == pool
 
 
 @given(st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=20))
 def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]]) -> None:
-    pool = pooled(tuple(evidence))
+    pool = pooled(running_sums(evidence))
     assert 0 <= pool.passed <= pool.graded < POOLED_RUNS + 12
     graded = [each for each in evidence if each[1]]
     assert (pool.passed, pool.graded) == tuple(map(sum, zip((0, 0), *graded[: pool.reports], strict=True)))
@@ -49,12 +51,12 @@ def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]
 
 def report(id: str, at: float, passed: int, graded: int, *older: Evidence, fingerprint: str = "f") -> Baseline:  # noqa: A002
     refs = (ReportRef(id, at), *(ReportRef(each.report, at - 1 - n) for n, each in enumerate(older)))
-    cell = BaseCell(fingerprint, (Evidence(id, passed, graded), *older))
+    cell = BaseCell(fingerprint, History((Evidence(id, passed, graded), *older)))
     return Baseline(suite="s", reports=refs, cells={key_of("a"): cell}, trend=(TrendPoint(refs[0], "c", ()),))
 
 
 def evidence_in(baseline: Baseline) -> list[tuple[str, int, int]]:
-    return [(each.report, each.passed, each.graded) for each in baseline.cells[key_of("a")].evidence]
+    return [(each.report, each.passed, each.graded) for each in baseline.cells[key_of("a")].history.evidence]
 
 
 def test_several_files_are_one_history_whatever_their_order() -> None:

@@ -7,7 +7,7 @@ import pytest
 from verdict.sides import base_of, compared, head_of, key_of
 
 from ci_evals.model import Variant
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History
 from ci_evals.verdict.pairing import VariantKey, matched_variants
 
 A, B, C, D = ("a", None), ("b", None), ("c", None), ("a", "short")
@@ -36,7 +36,7 @@ def test_variants_are_matched_by_name_and_a_single_one_left_on_both_sides_by_tha
 
 def asked_as(fingerprint: str | None) -> Baseline:
     """A baseline whose only case has this fingerprint."""
-    cell = BaseCell(fingerprint, (Evidence("r", 30, 30),))
+    cell = BaseCell(fingerprint, History((Evidence("r", 30, 30),)))
     return msgspec.structs.replace(base_of({"a": (30, 30)}), cells={key_of("a"): cell})
 
 
