@@ -1,7 +1,10 @@
 """A report as the side that is compared with a baseline, and as one point of the trend."""
 
+from array import array
 from collections.abc import Iterator, Sequence
+from itertools import compress, filterfalse
 from math import isnan
+from operator import add, gt, mul
 from statistics import median
 
 from ci_evals.columns import STATUSES
@@ -12,7 +15,7 @@ from ci_evals.stats.pass_rate import PassRate, pass_rate
 from ci_evals.verdict.history import NO_RUNS, CellFigures, ReportRef, Tally, Totals, TrendPoint, TrendVariant
 from ci_evals.verdict.pairing import HeadCell
 
-_GRADED = (STATUSES.index("passed"), STATUSES.index("failed"))
+_GRADED = bytes(status in ("passed", "failed") for status in STATUSES).ljust(256, b"\0")  # to translate codes with
 
 
 def head_cells(report: Report, gate: Gate | None, *, everything: bool = False) -> list[HeadCell]:
@@ -47,15 +50,19 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> Head
 
 def cell_figures(report: Report, cell: int) -> CellFigures:
     """What the graded runs of a cell took; runs that repeat a record take no part."""
-    columns = report.columns
-    slots = [
-        slot for slot in report.matrix.slots(cell) if columns.status[slot] in _GRADED and not columns.repeated[slot]
-    ]
+    columns, slots = report.columns, report.matrix.slots(cell)
+    runs = slice(slots.start, slots.stop)
+    chosen = bytes(map(gt, columns.status[runs].translate(_GRADED), columns.repeated[runs]))
+
+    def of(column: "array[float] | array[int]") -> Iterator[float]:
+        return compress(column[runs], chosen)
+
+    latencies_s = sorted(of(columns.latency_s))
     return CellFigures(
-        scores=_totals([score for slot in slots if not isnan(score := columns.score[slot])]),
-        cost=_totals([cost for slot in slots if not isnan(cost := columns.cost_usd[slot])]),
-        tokens=_totals([used for slot in slots if (used := columns.input_tokens[slot] + columns.output_tokens[slot])]),
-        latency_median_s=median(columns.latency_s[slot] for slot in slots) if slots else None,
+        scores=_totals(list(filterfalse(isnan, of(columns.score)))),
+        cost=_totals(list(filterfalse(isnan, of(columns.cost_usd)))),
+        tokens=_totals(list(filter(None, map(add, of(columns.input_tokens), of(columns.output_tokens))))),
+        latency_median_s=median(latencies_s) if latencies_s else None,
     )
 
 
@@ -80,7 +87,7 @@ def fresh_rate(report: Report, variant: Variant) -> PassRate | None:
 
 
 def _totals(values: Sequence[float]) -> Totals:
-    return Totals(len(values), float(sum(values)), float(sum(value * value for value in values)))
+    return Totals(len(values), float(sum(values)), float(sum(map(mul, values, values))))
 
 
 def _trend_variant(report: Report, variant: Variant) -> TrendVariant:
