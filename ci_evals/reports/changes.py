@@ -79,13 +79,14 @@ class Told(NamedTuple):
 
 
 def told(summary: Summary, cell: ComparedCell) -> Told:
-    """In the same words everywhere; a reason is given where the cell is below its bar or worse than the baseline."""
+    """In the same words everywhere; a reason is given where the cell is below its bar, worse than the baseline, or may
+    be."""
     judged, found = cell
-    regressed = found is not None and found.kind == "regressed"
-    failed = failed_runs(summary.report, judged.cell, 1) if regressed or cell.failing else ()
+    worse = found is not None and found.kind in ("regressed", "suspect")
+    failed = failed_runs(summary.report, judged.cell, 1) if worse or cell.failing else ()
     return Told(
         finding_of(cell, summary.comparison),
-        critical=found is not None and regressed and found.critical,
+        critical=found is not None and found.kind == "regressed" and found.critical,
         reason=why(failed[0])[0] if failed else None,
     )
 
@@ -113,6 +114,10 @@ class Roster(NamedTuple):
         names = [" → ".join(map(show, name)) for name in self.names[:most]]
         left_out = len(self.names) - len(names)
         return ", ".join([*names, *([f"… and {left_out:,} more"] if left_out else [])])
+
+    def sentence(self, most: int, show: Callable[[str], str]) -> str:
+        """`3 cases edited: a, b, … and 1 more`."""
+        return f"{self.counted}: {self.shown(most, show)}"
 
 
 def rosters(comparison: Comparison) -> list[Roster]:

@@ -95,9 +95,7 @@ class Cells:
 
     def _changed(self) -> Section:
         lists = rosters(self._summary.compared) if self._summary.compared else []
-        entries = [
-            Entry(f"- {roster.counted}", f"- {roster.counted}: {roster.shown(_MOST_NAMES, code)}") for roster in lists
-        ]
+        entries = [Entry(f"- {roster.counted}", f"- {roster.sentence(_MOST_NAMES, code)}") for roster in lists]
         title = ", ".join(roster.counted for roster in lists)
         return folded(title, "list of changed cases", 9, entries, len(entries))
 

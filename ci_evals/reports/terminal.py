@@ -189,16 +189,15 @@ def _line(mark: str, style: str, summary: Summary) -> Shown:
 
 
 def _failed(mark: str, style: str, summary: Summary) -> Shown:
-    """With why, and the first wrong answer, unless it is neither surely worse nor below its bar."""
+    """With why, and the first wrong answer where it is surely worse or below its bar."""
 
     def shown(cell: ComparedCell) -> Iterator[RenderableType]:
         yield _headline(mark, style, summary, cell)
-        if cell.found is not None and cell.found.kind == "suspect" and not cell.failing:
-            return
         results = failed_runs(summary.report, cell.judged.cell)
         for line in counted_reasons(results, _MAX_REASONS):
             yield _indented(line)
-        if results and (answer := answer_text(results[0])) is not None:
+        unsure = cell.found is not None and cell.found.kind == "suspect" and not cell.failing
+        if results and not unsure and (answer := answer_text(results[0])) is not None:
             text = one_line(answer, _ANSWER_CHARACTERS) or "(empty)"
             yield _indented(f"answer of run {results[0].run}: {text}", "dim")
 
@@ -221,7 +220,7 @@ def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Re
 def _rosters(lists: Sequence[Roster]) -> Iterator[RenderableType]:
     yield _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
     for roster in lists:
-        yield Text(f"{roster.counted}: {roster.shown(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS))}")
+        yield Text(roster.sentence(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS)))
 
 
 def _over_budget(report: Report) -> Iterator[RenderableType]:

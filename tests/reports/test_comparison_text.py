@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from html import unescape
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -9,12 +10,14 @@ import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
 from ci_evals.model import Variant
-from ci_evals.reports import junit, markdown, terminal
+from ci_evals.reports import html, junit, markdown, terminal
 from ci_evals.reports.changes import rosters
+from ci_evals.reports.comment import Comment
 from ci_evals.reports.sections import Room, sections
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.sentences import cell_finding
 
 SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
 TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)
@@ -62,8 +65,8 @@ def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
 def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_failing() -> None:
     summary = compared({"old": "FFF", "new": "FFF"}, {"old": "FFF"})
     found = {section.title: section.blocks[0] for section in sections(summary, Room(100_000, 100))}
-    assert "<code>old</code>: 0 of 3 runs passed; 0 of 3 on main" in found["Still failing"]
-    assert "<code>new</code>: 0 of 3 runs passed</summary>" in found["Failing"]
+    assert "<code>old</code>: 0 of 3 runs passed; 0 of 3 on main<br>" in found["Still failing"]
+    assert "<code>new</code>: 0 of 3 runs passed<br>" in found["Failing"]
 
 
 def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
@@ -108,6 +111,26 @@ def test_suspects_that_could_not_be_confirmed_are_said() -> None:
     text = terminal_of(compared({"a": "FFF"}, {"a": "P" * 30}))
     assert "Not confirmed: 1 suspect did not run again" in text
     assert "Possible, within noise (1)" in text
+
+
+def comment_of(summary: Summary) -> str:
+    return Comment(summary).render(60_000)
+
+
+def page_of(summary: Summary) -> str:
+    return b"".join(html.render(summary)).decode()
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
+def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(text: Callable[[Summary], str]) -> None:
+    cases = {"a": {"min_pass_rate": 0.5}}
+    summary = compared({"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases)
+    assert isinstance(summary.comparison, Comparison)
+    (cell,) = summary.comparison.of("suspect")
+    shown = unescape(text(summary))
+    finding, reason = cell_finding(summary.comparison, cell), "contains: expected 'Paris' in the answer, got 'Lyon'"
+    after = " ".join(shown.split()).partition(finding)[2]
+    assert 0 <= after.find(reason) < 60, "beside what was found, not only where it unfolds"
 
 
 @pytest.mark.parametrize("text", [markdown_of, terminal_of])
