@@ -11,7 +11,8 @@ from ci_evals.verdict.pairing import CellComparison, CellKind
 from ci_evals.verdict.sentences import cell_finding, of_runs
 from ci_evals.verdict.words import number_of, percent
 
-_WORDS = ("new variant", "removed variant", "new", "edited", "renamed", "removed", "not compared")
+_CHANGED = ("new variant", "removed variant", "new", "edited", "renamed", "removed")
+_NOT_COMPARED = ("not compared variant", "not compared")
 
 
 class ComparedCell(NamedTuple):
@@ -123,17 +124,22 @@ class Roster(NamedTuple):
 def rosters(comparison: Comparison) -> list[Roster]:
     """Whole variants first, then cases; a case that several variants have alike is named once.
 
-    What the base calls a variant that was compared under another name is not removed; only a case of it may be.
+    What the base calls a variant that was compared under another name is not removed; only a case of it may be. Where
+    nothing at all was compared, that is said elsewhere.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
     here = {cell.key[1:] for cell in comparison.cells if cell.kind != "removed"}
     common = {cell.key[1:] for cell in comparison.cells if cell.kind not in ("new", "removed")}
-    found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in _WORDS}
+    compared = {cell.key[1:] for cell in comparison.cells if cell.p is not None}
+    words = (*_CHANGED, *_NOT_COMPARED) if compared else _CHANGED
+    found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in words}
     for cell in comparison.cells:
         variant = now.get(cell.key[1:], cell.key[1:]) if cell.kind == "removed" else cell.key[1:]
         if variant not in common and (cell.kind == "new" or variant not in here):
             found[f"{cell.kind} variant"][(str(Variant(*variant)),)] = None
-        elif cell.kind in _WORDS:
+        elif cell.kind == "not compared" and compared and variant not in compared:
+            found["not compared variant"][(str(Variant(*variant)),)] = None
+        elif cell.kind in found:
             found[cell.kind][(cell.case,)] = None
         if cell.renamed_from is not None:
             found["renamed"][cell.renamed_from, cell.case] = None

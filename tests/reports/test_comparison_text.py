@@ -31,6 +31,14 @@ def terminal_of(summary: Summary, width: int = 100) -> str:
     return terminal.render(summary, width=width, color=False)
 
 
+def comment_of(summary: Summary) -> str:
+    return Comment(summary).render(60_000)
+
+
+def page_of(summary: Summary) -> str:
+    return b"".join(html.render(summary)).decode()
+
+
 def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
     older = report_of(base, started_at=STARTED_AT - 3600)
     report = report_of(head, **changes)
@@ -107,18 +115,34 @@ def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_o
     assert [(each.counted, each.names) for each in rosters(summary.comparison)] == [("1 case removed", (("gone",),))]
 
 
+def test_a_variant_that_errored_throughout_is_named_as_such_and_its_cases_are_not() -> None:
+    variants = (Variant("well"), Variant("down"))
+    base = report_of({"a": "PPP", "b": "PPP"}, variants=variants, started_at=STARTED_AT - 3600)
+    for b, lists in (("EEE", ["1 variant not compared: down"]), ("PEE", ["1 case not compared: a"])):
+        report = report_of({"a": ["PPP", "EEE"], "b": ["PPP", b]}, variants=variants)
+        summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+        assert isinstance(summary.comparison, Comparison)
+        assert [roster.sentence(9, str) for roster in rosters(summary.comparison)] == lists
+
+
+def test_where_nothing_was_compared_the_cases_are_not_listed_once_more() -> None:
+    text = terminal_of(compared({"a": "EEE", "b": "EEE", "c": "EEE"}, {"a": "PPP", "b": "PPP"}))
+    assert "nothing to compare" in text
+    assert "not compared" not in text
+    assert "1 case new: c" in text
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
+def test_what_is_critical_is_said_beside_the_case(text: Callable[[Summary], str]) -> None:
+    cases = {"a": {"critical": True}}
+    shown = text(compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7}, cases=cases))
+    assert re.search(r"^.*critical(?:</?\w+[^>]*>|[\s*])+a\b", shown, re.MULTILINE)
+
+
 def test_suspects_that_could_not_be_confirmed_are_said() -> None:
     text = terminal_of(compared({"a": "FFF"}, {"a": "P" * 30}))
     assert "Not confirmed: 1 suspect did not run again" in text
     assert "Possible, within noise (1)" in text
-
-
-def comment_of(summary: Summary) -> str:
-    return Comment(summary).render(60_000)
-
-
-def page_of(summary: Summary) -> str:
-    return b"".join(html.render(summary)).decode()
 
 
 @pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
