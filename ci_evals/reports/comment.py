@@ -102,9 +102,9 @@ class Comment:
         yield self._table()
         yield self._gate()
         cells = Cells(self._summary)
-        yield cells.worse()
+        yield from cells.worse()
         yield from self._without_verdict()
-        yield cells.failing()
+        yield from cells.failing()
         yield from cells.others()
         yield self._trend()
 

@@ -214,6 +214,7 @@ def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Mark
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
             several_variants=len(report.matrix.variants) > 1,
             finding=finding_of(compared, summary.comparison),
+            reason=why(results[0])[0] if results and results[0].status != "passed" else None,
             was=compared.renamed_from,
             place=place_of(cell.case),
             input=shortened(input_text(cell.case), _INPUT_CHARACTERS),

@@ -176,6 +176,15 @@ def test_failing_cells_come_first_and_unfolded(flights: Summary) -> None:
     assert all(bool(unfolded) == (outcome in ("failed", "errored")) for outcome, unfolded in classes)
 
 
+def test_a_folded_cell_has_the_reason_beside_what_became_of_it(flights: Summary) -> None:
+    summaries = re.findall(r'<summary><span class="mark">(.)</span>(.*?)</summary>', text_of(flights), re.DOTALL)
+    reasons = [(mark, re.findall(r'<span class="why">(.*?)</span>', rest)) for mark, rest in summaries]
+    assert ("✗", ["contains: expected &#39;Paris&#39; in the answer, got &#39;Lyon&#39;"]) in reasons
+    assert ("!", ["429: slow down"]) in reasons
+    assert ("✓", []) in reasons
+    assert all(bool(reason) == (mark != "✓") for mark, reason in reasons), "nothing is said of what passed"
+
+
 def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "_CELLS_BYTES", 20_000)
     report = report_of(many((100, "PPF"), (100, "PPP")), variants=[Variant("a"), Variant("b")])
