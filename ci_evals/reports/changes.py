@@ -122,7 +122,8 @@ class Roster(NamedTuple):
 
 
 def rosters(comparison: Comparison) -> list[Roster]:
-    """Whole variants first, then cases; a case that several variants have alike is named once.
+    """Whole variants first, then cases; a case that several variants have alike is named once, and one that was not
+    compared on some of them with these.
 
     What the base calls a variant that was compared under another name is not removed; only a case of it may be. Where
     nothing at all was compared, that is said elsewhere.
@@ -131,6 +132,7 @@ def rosters(comparison: Comparison) -> list[Roster]:
     here = {cell.key[1:] for cell in comparison.cells if cell.kind != "removed"}
     common = {cell.key[1:] for cell in comparison.cells if cell.kind not in ("new", "removed")}
     compared = {cell.key[1:] for cell in comparison.cells if cell.p is not None}
+    cases = {cell.case for cell in comparison.cells if cell.p is not None}
     words = (*_CHANGED, *_NOT_COMPARED) if compared else _CHANGED
     found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in words}
     for cell in comparison.cells:
@@ -140,7 +142,8 @@ def rosters(comparison: Comparison) -> list[Roster]:
         elif cell.kind == "not compared" and compared and variant not in compared:
             found["not compared variant"][(str(Variant(*variant)),)] = None
         elif cell.kind in found:
-            found[cell.kind][(cell.case,)] = None
+            apart = cell.kind == "not compared" and cell.case in cases
+            found[cell.kind][(f"{cell.case} on {Variant(*variant)}" if apart else cell.case,)] = None
         if cell.renamed_from is not None:
             found["renamed"][cell.renamed_from, cell.case] = None
     return [Roster(word, tuple(names)) for word, names in found.items() if names]
