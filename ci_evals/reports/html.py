@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ci_evals.model import Result
+from ci_evals.model import Result, Variant
 from ci_evals.report import Report
 from ci_evals.reports import figures, templates
 from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, roster_title, rosters, told
@@ -274,6 +274,7 @@ def _environment() -> "Environment":
         "rate": figures.rate,
         "usd": figures.usd,
         "place": place_of,
+        "variant": lambda result: Variant(result.provider, result.prompt),
         "between": figures.between,
         "interval": figures.interval,
         "seconds": figures.seconds,

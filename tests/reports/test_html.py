@@ -9,6 +9,7 @@ from html import unescape as html_unescaped
 from html.parser import HTMLParser
 
 import comments
+import msgspec
 import pytest
 from browser import browser, excess_px
 from factories import STARTED_AT, baseline_of, many, report_of
@@ -183,6 +184,18 @@ def test_a_folded_cell_has_the_reason_beside_what_became_of_it(flights: Summary)
     assert ("!", ["429: slow down"]) in reasons
     assert ("✓", []) in reasons
     assert all(bool(reason) == (mark != "✓") for mark, reason in reasons), "nothing is said of what passed"
+
+
+def test_runs_over_budget_are_named_with_their_variant_and_counted_where_they_are_too_many() -> None:
+    report = report_of(
+        many((60, "P")),
+        variants=[Variant("a"), Variant("b")],
+        edit=lambda result: msgspec.structs.replace(result, budget_violations=("cost $0.02 of $0.01",)),
+    )
+    page = "".join(Page(text_of(Summary(report, decide(report, None), None))).words)
+    assert "Over budget 120" in page
+    assert "case 1 on a, run 1: cost $0.02 of $0.01\ncase 1 on b, run 1" in page
+    assert "… and 20 more runs in report.json." in page
 
 
 def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
