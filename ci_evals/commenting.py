@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ci_evals.errors import GitHubError, StorageError
+from ci_evals.files import write_whole
 from ci_evals.github.answers import Artifact, Run
 from ci_evals.github.archive import FORK_LIMITS
 from ci_evals.github.artifacts import NothingLeft, artifacts_of_run, fetch, pull_requests_of, run_of
@@ -114,10 +115,7 @@ def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
     """
     path = folder / FILE
     text = Comment(summary, Links(context.run_url)).render(MAX_BYTES)
-    try:
-        path.write_text(f"{text}\n", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    write_whole(path, [f"{text}\n".encode()])
     return path
 
 

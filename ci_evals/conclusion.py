@@ -1,13 +1,12 @@
 """What is made of a report: files, the outcome on stdout, the exit code."""
 
-import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ci_evals.actions.posting import Posting
-from ci_evals.errors import StorageError
+from ci_evals.files import write_whole
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
 from ci_evals.report import Report
@@ -96,17 +95,8 @@ def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[P
     """Write the chosen formats into `out`; each file appears whole or not at all."""
     written = []
     for name in (FILES[each] for each in formats):
-        path = out / name
-        partial = path.with_name(f".{name}.partial")
-        try:
-            with partial.open("wb") as file:
-                file.writelines(RENDERERS[name](summary))
-            partial.replace(path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-        written.append(path)
+        write_whole(out / name, RENDERERS[name](summary))
+        written.append(out / name)
     return written
 
 

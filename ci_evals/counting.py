@@ -196,6 +196,13 @@ class Counted:
         graded = map((1, 2).__contains__, self._values(self.columns.status, cells))
         return sum(map(isnan, compress(self._values(self.columns.cost_usd, cells), graded)))
 
+    @property
+    def unknown_prices(self) -> int:
+        """How many graded runs called their provider at a price that is not known."""
+        graded = map((1, 2).__contains__, self.columns.status)
+        recorded = sum(compress(graded, self.columns.repeated))  # never priced, as nobody was called
+        return self.unpriced_runs(range(len(self.matrix))) - recorded
+
     def latencies_s(self, cells: Sequence[int] | None = None) -> "array[float]":
         """How long each run of some cells took, or of all, in plan order; those that never took place left out."""
         return _known(self._values(self.columns.latency_s, cells))

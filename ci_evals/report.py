@@ -14,7 +14,7 @@ from ci_evals.counting import CellReport, Counted, Counts, Figures
 from ci_evals.matrix import Matrix
 from ci_evals.model import Judging, Result
 
-__all__ = ["CellReport", "Counts", "Figures", "Looks", "Report", "Resumption", "Spent", "SuiteInfo"]
+__all__ = ["CellReport", "Counts", "Figures", "Looks", "Report", "Resumption", "Spent", "SuiteInfo", "Unpriced"]
 
 
 class SuiteInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,6 +68,13 @@ class Spent(NamedTuple):
     def total_usd(self) -> float | None:
         known = [cost for cost in self if cost is not None]
         return fsum(known) if known else None
+
+
+class Unpriced(NamedTuple):
+    """How many calls `Spent` leaves out, as nobody knows what they cost: runs, confirm runs included, and judges."""
+
+    runs: int
+    judge_calls: int
 
 
 class Report(Counted):
@@ -148,6 +155,12 @@ class Report(Counted):
         return Spent(
             fsum(planned) if planned else None, fsum(further) if further else None, self.judging.known_cost_usd
         )
+
+    @property
+    def unpriced(self) -> Unpriced:
+        """What is missing from `spent`."""
+        reports = (self, self.confirmation) if self.confirmation else (self,)
+        return Unpriced(sum(each.unknown_prices for each in reports), self.judging.unpriced)
 
     def lines(self, slots: Iterable[int] | None = None) -> Iterator[bytes]:
         """The journal's lines of some slots, or of all, in plan order; slots that never ran are left out."""

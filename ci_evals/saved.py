@@ -240,6 +240,18 @@ def read_baseline(
     found = read_reports(paths)
     if not found:
         return NoComparison(f"no baseline: there is no report at {' or '.join(path.as_posix() for path in paths)}")
+    return baseline_of(found, suite, name, but=but, redactor=redactor)
+
+
+def baseline_of(
+    found: Sequence[SavedReport],
+    suite: str,
+    name: str | None = None,
+    *,
+    but: SavedReport | None = None,
+    redactor: Redactor | None = None,
+) -> Baseline | NoComparison:
+    """As `read_baseline`, of reports that were read already; there is at least one."""
     same = [report for report in found if report.suite.name == suite]
     if not same:
         other = found[0]

@@ -211,10 +211,9 @@ class Templates:
         if (template := self._compiled.get(source)) is not None:
             return template
         if self._environment is None:
-            from jinja2 import StrictUndefined
-            from jinja2.sandbox import SandboxedEnvironment
+            from ci_evals.templates import sandboxed
 
-            self._environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=False)
+            self._environment = sandboxed(lists_may_grow=True)
         template = self._compiled[source] = self._environment.from_string(source)
         return template
 

@@ -1,23 +1,17 @@
 """Pictures of comments for the docs: `make images`. Needs Chromium and a font with emoji."""
 
 import io
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 import comments
+from browser import open_page
 from github_markdown import page
 from PIL import Image
 
 MOST_BYTES: Final = 150_000
-_BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_FLAGS: Final = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-)  # fmt: skip
 _WIDTH, _HEIGHT = 806, 1700
 
 
@@ -34,18 +28,9 @@ def main(folder: Path) -> None:
 
 def screenshot(html: str) -> Image.Image:
     """What Chromium shows of a page."""
-    browser = next(filter(None, map(shutil.which, _BROWSERS)))
     with tempfile.TemporaryDirectory() as scratch:
-        source, target = Path(scratch, "page.html"), Path(scratch, "page.png")
-        source.write_text(html, encoding="utf-8")
-        arguments = (
-            f"--user-data-dir={scratch}/profile",
-            f"--window-size={_WIDTH},{_HEIGHT}",
-            f"--screenshot={target}",
-        )
-        subprocess.run(
-            [browser, *_FLAGS, *arguments, source.as_uri()], check=True, timeout=120, stderr=subprocess.DEVNULL
-        )
+        target = Path(scratch, "page.png")
+        open_page(html, (f"--window-size={_WIDTH},{_HEIGHT}", f"--screenshot={target}"))
         return Image.open(io.BytesIO(target.read_bytes())).convert("RGB")
 
 

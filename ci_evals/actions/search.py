@@ -1,7 +1,6 @@
 """The search for what earlier runs left behind: in named reports, on GitHub, beside the suite."""
 
 import asyncio
-import glob
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from ci_evals.github.client import GitHub, connected
 from ci_evals.github.context import Context
 from ci_evals.redaction import Redactor
 from ci_evals.reports.json_report import REPORT
-from ci_evals.saved import read_baseline, read_report
+from ci_evals.saved import SavedReport, baseline_of, read_baseline, read_report
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import Baseline
@@ -94,14 +93,23 @@ def _asked_of_github(
 
 
 async def _base_side(github: GitHub, search: base_runs.Search, suite: Suite, folder: Path) -> Earlier:
+    tried: list[SavedReport] = []
+
+    def refusal(place: Path) -> str | None:
+        try:
+            tried.append(read_report(_report_in(place)))
+        except CiEvalsError as error:
+            return str(error)
+        return unusable(tried[-1], suite.name)
+
     try:
-        found = await base_runs.find_baseline(github, search, folder, lambda place: unusable(place, suite.name))
+        found = await base_runs.find_baseline(github, search, folder, refusal)
     except StorageError as error:
         found = base_runs.NoBaseline(f"no baseline: {error}", failed=True)
     if isinstance(found, base_runs.NoBaseline):
         none, told = Earlier(NoComparison(found.reason)), (found.reason,)
         return none._replace(warnings=told) if found.failed else none._replace(said=told)
-    baseline = _read((_report_in(found.folder),), suite, found.base_ref)
+    baseline = baseline_of(tried[-1:], suite.name, found.base_ref, redactor=Redactor(suite.secrets))
     recording = next(iter(sorted(found.folder.rglob(JOURNAL))), None)
     said = found.sentence(datetime.now(UTC))
     if isinstance(baseline, Baseline):
@@ -116,7 +124,7 @@ async def _attempts(
     assert context.run_id is not None
     anew = f"attempt {context.attempt} starts anew"
     try:
-        found = await artifacts_of_run(github, context.run_id, glob.escape(artifact))
+        found = await artifacts_of_run(github, context.run_id, artifact, exact=True)
         if isinstance(found, NothingLeft):
             return (), f"{anew}: {found.reason}"
         journals = tuple(file for file in await fetch(github, found[0], folder) if file.name == JOURNAL)
@@ -125,12 +133,8 @@ async def _attempts(
     return journals, None if journals else f"{anew}: {artifact} has no {JOURNAL}"
 
 
-def unusable(folder: Path, suite: str) -> str | None:
-    """Why the report in the folder of an artifact is no baseline of a suite; None if it is one."""
-    try:
-        report = read_report(_report_in(folder))
-    except CiEvalsError as error:
-        return str(error)
+def unusable(report: SavedReport, suite: str) -> str | None:
+    """Why a report is no baseline of a suite; None if it is one."""
     if report.suite.name != suite:
         return f"its report is of another suite, {report.suite.name!r}"
     if report.interrupted:

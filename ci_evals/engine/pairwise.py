@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from ci_evals.engine.asked import Asked, ask_each
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.engine.journal_lines import scan
 from ci_evals.engine.lanes import opened_asked
+from ci_evals.engine.recorded import scan_results
 from ci_evals.engine.resources import lent
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.graders.json_text import unfenced
@@ -33,10 +33,6 @@ Results = Mapping[tuple[str, int], Response]
 Prefer = Callable[[Case, Response, Response], Awaitable[tuple[Preferred, str]]]
 
 
-class _RecordedReport(Struct):
-    results: list[Result]
-
-
 def read_results(path: Path) -> Mapping[str, Results]:
     """The answers in a report, a journal, or the folder of either, by variant.
 
@@ -48,19 +44,14 @@ def read_results(path: Path) -> Mapping[str, Results]:
     if not path.is_file():
         text = "there is no report here: run the suite, or name a report, a journal, or the folder of either"
         raise StorageError(f"{path.as_posix()}: {text}")
-    found: list[Result] = []
-    if path.suffix == ".json":
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=_RecordedReport).results
-        except (OSError, msgspec.DecodeError) as error:
-            raise StorageError(f"{path}: is no report of ci-evals: {error}") from error
-    else:
-        scan(path, lambda result, *_: found.append(result))
     variants: dict[str, dict[tuple[str, int], Response]] = {}
-    for result in found:
+
+    def note(result: Result) -> None:
         if result.response is not None:
             name = str(Variant(result.provider, result.prompt))
             variants.setdefault(name, {})[result.case, result.run] = result.response
+
+    scan_results(path, note)
     return variants
 
 

@@ -30,24 +30,26 @@ async def artifacts_named(github: GitHub, name: str) -> tuple[Artifact, ...]:
     return await github.every("actions/artifacts", Artifact, "artifact", key="artifacts", limit=MAX_LISTED, name=name)
 
 
-async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...] | NothingLeft:
+async def artifacts_of_run(
+    github: GitHub, run_id: int, name: str, *, exact: bool = False
+) -> tuple[Artifact, ...] | NothingLeft:
     """What a run has uploaded under such names, in all its attempts; of each name the newest, and the newest first.
 
     Args:
         github: with a token that has `actions: read`.
         run_id: the workflow run, of this repository.
-        pattern: of the names, as `fnmatch` has it.
+        name: a pattern as `fnmatch` has it, or just what it says if it is `exact`.
     """
     path = f"actions/runs/{run_id}/artifacts"
     every = await github.every(path, Artifact, "artifact", key="artifacts", limit=MAX_LISTED)
-    matching = [artifact for artifact in every if fnmatchcase(artifact.name, pattern)]
+    matching = [each for each in every if (each.name == name if exact else fnmatchcase(each.name, name))]
     newest: dict[str, Artifact] = {}
     for artifact in sorted(matching, key=lambda artifact: -artifact.id):
         if not artifact.expired:
             newest.setdefault(artifact.name, artifact)
     if newest:
         return tuple(newest.values())
-    return NothingLeft(f"the artifact {pattern!r} of run {run_id} {'has expired' if matching else 'is not there'}")
+    return NothingLeft(f"the artifact {name!r} of run {run_id} {'has expired' if matching else 'is not there'}")
 
 
 async def fetch(

@@ -13,6 +13,7 @@ from ci_evals.graders.base import at_once
 
 LONGEST_S: Final = 10.0
 TICK_S: Final = 0.5
+_INSTEAD: Final = "let it look at less, or give a regular expression one way to match (`a+` in place of `(a+)+`)"
 
 
 class Patience:
@@ -85,7 +86,9 @@ class Patience:
         self._taken_s += self._tick_s
         if self._hurried or self._taken_s >= self._longest_s:
             self._grade = None
-            raise GradingError(f"it was still computing after {self._longest_s:g} s, and was stopped")
+            if self._hurried:
+                raise GradingError("it was still computing when the run was ended: let the run end by itself")
+            raise GradingError(f"it was still computing after {self._longest_s:g} s, and was stopped: {_INSTEAD}")
 
 
 def _in_main_thread() -> bool:

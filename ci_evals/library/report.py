@@ -2,13 +2,13 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ci_evals import report as counted
 from ci_evals.columns import Columns
 from ci_evals.engine.journal_lines import decode
 from ci_evals.errors import StorageError
+from ci_evals.files import write_whole
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant
 from ci_evals.recalled import read_summary
@@ -99,16 +99,7 @@ class Report(counted.Report):
         """
         path = Path(path)
         path = path / "report.json" if path.is_dir() else path
-        partial = path.with_name(f".{path.name}.partial")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
-                file.writelines(json_report.render(self.judged))
-            partial.replace(path)
-        except OSError as error:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        write_whole(path, json_report.render(self.judged))
         return path
 
     @classmethod

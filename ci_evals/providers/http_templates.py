@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ci_evals.templates import sandboxed
+
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
@@ -14,11 +16,7 @@ TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 
 def request_environment() -> "SandboxedEnvironment":
     """What templates are compiled in."""
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    # The output is JSON, URLs and headers: HTML escaping would spoil it.
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
+    return sandboxed(keep_last_newline=True)
 
 
 def text_renderer(env: "SandboxedEnvironment", source: str) -> Render:

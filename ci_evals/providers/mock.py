@@ -161,10 +161,11 @@ def _echo(_: Request, text: str) -> str:
 def _template(source: str) -> _Default:
     if "{" not in source:
         return lambda *_: source
-    from jinja2 import StrictUndefined, TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2 import TemplateError
 
-    template = ImmutableSandboxedEnvironment(undefined=StrictUndefined).from_string(source)
+    from ci_evals.templates import sandboxed
+
+    template = sandboxed().from_string(source)
 
     def render(request: Request, text: str) -> str:
         given = text if request.input is None else request.input

@@ -7,9 +7,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import Request, Task
@@ -21,9 +20,7 @@ from ci_evals.providers.process import Ended
 from ci_evals.providers.sandbox import Sandbox, folder_sandbox
 from ci_evals.providers.task import BUILT_IN, TaskAgent
 from ci_evals.response import Response
-
-if TYPE_CHECKING:
-    from jinja2.sandbox import SandboxedEnvironment
+from ci_evals.templates import sandboxed
 
 MakeSandbox = Callable[[Task], AbstractAsyncContextManager[Sandbox]]
 
@@ -76,7 +73,8 @@ async def _worked(options: TaskAgent, request: Request, sandbox: Sandbox, kept: 
         ended = await sandbox.run(("sh", "-c", command), stdin=b"", env=env, timeout_s=agent_s)
         _check(ended, f"the setup command {one_line(command, 80)!r}", agent_s)
     instruction = request.input if isinstance(request.input, str) else encode_json(request.input).decode()
-    argv = [_environment().from_string(word).render(_names(request), folder=folder) for word in options.argv]
+    templates = sandboxed()
+    argv = [templates.from_string(word).render(_names(request), folder=folder) for word in options.argv]
     agent = await sandbox.run(argv, stdin=instruction.encode(), env=env, timeout_s=agent_s)
     await asyncio.to_thread(_write, kept, "agent", agent)
     _check(agent, "the agent", agent_s)
@@ -168,20 +166,12 @@ def _names(request: Request) -> Mapping[str, Any]:
     }
 
 
-@cache
-def _environment() -> "SandboxedEnvironment":
-    from jinja2 import StrictUndefined
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-
-
 def template_problem(source: str) -> str | None:
     """What is wrong with a word of a command as a template."""
     from jinja2 import TemplateSyntaxError
 
     try:
-        _environment().from_string(source)
+        sandboxed().from_string(source)
     except TemplateSyntaxError as error:
         return f"command: {one_line(source, 80)!r} is no valid template: {error.message}"
     return None

@@ -11,7 +11,8 @@ from ci_evals.verdict.pairing import CellComparison, CellKind
 from ci_evals.verdict.sentences import cell_finding, of_runs
 from ci_evals.verdict.words import number_of, percent
 
-_WORDS = ("new variant", "removed variant", "new", "edited", "renamed", "removed", "not compared")
+_CHANGED = ("new variant", "removed variant", "new", "edited", "renamed", "removed")
+_NOT_COMPARED = ("not compared variant", "not compared")
 
 
 class ComparedCell(NamedTuple):
@@ -79,13 +80,14 @@ class Told(NamedTuple):
 
 
 def told(summary: Summary, cell: ComparedCell) -> Told:
-    """In the same words everywhere; a reason is given where the cell is below its bar or worse than the baseline."""
+    """In the same words everywhere; a reason is given where the cell is below its bar, worse than the baseline, or may
+    be."""
     judged, found = cell
-    regressed = found is not None and found.kind == "regressed"
-    failed = failed_runs(summary.report, judged.cell, 1) if regressed or cell.failing else ()
+    worse = found is not None and found.kind in ("regressed", "suspect")
+    failed = failed_runs(summary.report, judged.cell, 1) if worse or cell.failing else ()
     return Told(
         finding_of(cell, summary.comparison),
-        critical=found is not None and regressed and found.critical,
+        critical=found is not None and found.kind == "regressed" and found.critical,
         reason=why(failed[0])[0] if failed else None,
     )
 
@@ -114,22 +116,34 @@ class Roster(NamedTuple):
         left_out = len(self.names) - len(names)
         return ", ".join([*names, *([f"… and {left_out:,} more"] if left_out else [])])
 
+    def sentence(self, most: int, show: Callable[[str], str]) -> str:
+        """`3 cases edited: a, b, … and 1 more`."""
+        return f"{self.counted}: {self.shown(most, show)}"
+
 
 def rosters(comparison: Comparison) -> list[Roster]:
-    """Whole variants first, then cases; a case that several variants have alike is named once.
+    """Whole variants first, then cases; a case that several variants have alike is named once, and one that was not
+    compared on some of them with these.
 
-    What the base calls a variant that was compared under another name is not removed; only a case of it may be.
+    What the base calls a variant that was compared under another name is not removed; only a case of it may be. Where
+    nothing at all was compared, that is said elsewhere.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
     here = {cell.key[1:] for cell in comparison.cells if cell.kind != "removed"}
     common = {cell.key[1:] for cell in comparison.cells if cell.kind not in ("new", "removed")}
-    found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in _WORDS}
+    compared = {cell.key[1:] for cell in comparison.cells if cell.p is not None}
+    cases = {cell.case for cell in comparison.cells if cell.p is not None}
+    words = (*_CHANGED, *_NOT_COMPARED) if compared else _CHANGED
+    found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in words}
     for cell in comparison.cells:
         variant = now.get(cell.key[1:], cell.key[1:]) if cell.kind == "removed" else cell.key[1:]
         if variant not in common and (cell.kind == "new" or variant not in here):
             found[f"{cell.kind} variant"][(str(Variant(*variant)),)] = None
-        elif cell.kind in _WORDS:
-            found[cell.kind][(cell.case,)] = None
+        elif cell.kind == "not compared" and compared and variant not in compared:
+            found["not compared variant"][(str(Variant(*variant)),)] = None
+        elif cell.kind in found:
+            apart = cell.kind == "not compared" and cell.case in cases
+            found[cell.kind][(f"{cell.case} on {Variant(*variant)}" if apart else cell.case,)] = None
         if cell.renamed_from is not None:
             found["renamed"][cell.renamed_from, cell.case] = None
     return [Roster(word, tuple(names)) for word, names in found.items() if names]

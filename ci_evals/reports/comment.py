@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 from ci_evals import __version__
 from ci_evals.report import Report
-from ci_evals.reports import figures
 from ci_evals.reports.comment_cells import MOST_ENTRIES, Cells, folded, on
 from ci_evals.reports.comment_text import write
 from ci_evals.reports.findings import MAX_CASES_OF_ERROR, ErrorGroup, error_groups
 from ci_evals.reports.fitting import Document, Entry, Section
 from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, plain, with_code
-from ci_evals.reports.notes import notes
+from ci_evals.reports.notes import notes, total_cost
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.trend import trends
 from ci_evals.reports.variants import VariantReport, variant_reports
@@ -93,8 +92,8 @@ class Comment:
         else:
             facts.append(comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing")
             facts.append(shape(report))
-        if (cost_usd := report.spent.total_usd) is not None:
-            facts.append(figures.usd(cost_usd))
+        if (cost := total_cost(report)) is not None:
+            facts.append(cost)
         return write("footer", facts=facts, links=self._links._asdict(), version=__version__)
 
     # Sections, in the order of reading.
@@ -103,9 +102,9 @@ class Comment:
         yield self._table()
         yield self._gate()
         cells = Cells(self._summary)
-        yield cells.worse()
+        yield from cells.worse()
         yield from self._without_verdict()
-        yield cells.failing()
+        yield from cells.failing()
         yield from cells.others()
         yield self._trend()
 

@@ -14,9 +14,10 @@ from ci_evals.reports.markdown_text import Markdown, code
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.stats.flips import suite_flip_rate
-from ci_evals.verdict.words import percent
+from ci_evals.verdict.words import number_of, percent
 
 MOST_ENTRIES: Final = 200  # of a section: more than that have no room anyway
+MOST_OPEN: Final = 10  # of a section, if there are others behind them
 MORE: Final = "- … and {number} more"
 
 _MOST_NAMES = 20
@@ -35,11 +36,11 @@ class Cells:
         self._report = summary.report
         self._found = changes(summary)
 
-    def worse(self) -> Section:
+    def worse(self) -> Iterator[Section]:
         """What regressed, with the reason, unfolding to the answers before and now."""
         return self._unfolding("🔴 Regressed", "regressed case", 2, self._found.regressed)
 
-    def failing(self) -> Section:
+    def failing(self) -> Iterator[Section]:
         """What is below its bar, and was not so on the base branch as far as is known."""
         return self._unfolding("❌ Failing", "failing case", 5, self._found.failing)
 
@@ -61,10 +62,15 @@ class Cells:
         rate = suite_flip_rate((cell.counts.passed, cell.counts.graded) for cell in judged_cells(self._summary))
         return None if rate is None else round(rate, 3)
 
-    def _unfolding(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Section:
+    def _unfolding(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Iterator[Section]:
+        """The first cells, and the others behind their number where they are more than a few."""
         entries = [self._entry(cell) for cell in cells[:MOST_ENTRIES]]
-        opening, apart = f"#### {title} ({len(cells)})\n\n", "\n\n"
-        return Section(noun, opening, entries, len(cells), rank, separator=apart, more=f"{apart}{MORE}")
+        opening, apart = f"#### {title} ({len(cells):,})\n\n", "\n\n"
+        some = MOST_OPEN if len(cells) > MOST_OPEN + 2 else len(cells)
+        yield Section(noun, opening, entries[:some], some, rank, separator=apart, more=f"{apart}{MORE}")
+        if rest := len(cells) - some:
+            others = folded(number_of(rest, f"more {noun}"), noun, rank, entries[some:], rest)
+            yield others._replace(separator=apart, more=f"{apart}{MORE}")
 
     def _listed(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Section:
         return Section(noun, f"#### {title} ({len(cells)})\n\n", self._lines(cells), len(cells), rank)
@@ -95,9 +101,7 @@ class Cells:
 
     def _changed(self) -> Section:
         lists = rosters(self._summary.compared) if self._summary.compared else []
-        entries = [
-            Entry(f"- {roster.counted}", f"- {roster.counted}: {roster.shown(_MOST_NAMES, code)}") for roster in lists
-        ]
+        entries = [Entry(f"- {roster.counted}", f"- {roster.sentence(_MOST_NAMES, code)}") for roster in lists]
         title = ", ".join(roster.counted for roster in lists)
         return folded(title, "list of changed cases", 9, entries, len(entries))
 

@@ -2,7 +2,7 @@
 
 from ci_evals.verdict.words import number_of, percent
 
-__all__ = ["UNKNOWN", "between", "number_of", "rate", "rate_with_interval", "seconds", "usd"]
+__all__ = ["UNKNOWN", "between", "interval", "number_of", "rate", "rate_with_interval", "seconds", "usd"]
 
 UNKNOWN = "—"
 
@@ -16,7 +16,12 @@ def rate_with_interval(value: float | None, lower: float | None, upper: float | 
     """`95 % (87.6 to 98.4 %)`, without the brackets if the interval is not known."""
     if value is None or lower is None or upper is None:
         return rate(value, *marks)
-    return f"{rate(value, *marks)} ({rate(lower).removesuffix(' %')} to {rate(upper)})"
+    return f"{rate(value, *marks)} ({interval(lower, upper)})"
+
+
+def interval(lower: float, upper: float) -> str:
+    """`87.6 to 98.4 %`."""
+    return f"{rate(lower).removesuffix(' %')} to {rate(upper)}"
 
 
 def between(lower: float, upper: float) -> str:

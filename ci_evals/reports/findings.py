@@ -60,6 +60,8 @@ class JudgedCell(Struct, frozen=True):
     def tally(self) -> str:
         """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
         counts = self.counts
+        if counts.errored and not counts.graded and not counts.missing:
+            return f"{'all ' if counts.errored > 1 else ''}{number_of(counts.errored, 'run')} errored"
         parts = [f"{counts.passed} of {counts.graded} {'run' if counts.graded == 1 else 'runs'} passed"]
         parts += [f"{counts.errored} errored"] if counts.errored else []
         parts += [f"{counts.missing} not run"] if counts.missing else []

@@ -1,5 +1,6 @@
 """Markdown in a given room: whole entries are left out, the least important first, and counted."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ class Section(NamedTuple):
     """Things of a kind. Its text is `opening`, the entries, how many more there are, `closing`.
 
     Args:
-        noun: what one of them is called where the whole section is left out: `fixed case`.
+        noun: what one of them is called where the whole section is left out: `fixed case`. Sections may share one.
         entries: those that can be shown, the most important first.
         total: how many there are.
         rank: the sections with the lowest are the last to lose entries.
@@ -85,13 +86,11 @@ class Document(NamedTuple):
 
     def _text(self, shown: Sequence[Sequence[str]]) -> str:
         parts = [section.text(entries) for section, entries in zip(self.sections, shown, strict=True) if entries]
-        left_out = [
-            number_of(section.total, section.noun)
-            for section, entries in zip(self.sections, shown, strict=True)
-            if not entries
-        ]
-        if left_out:
-            parts.append(f"*No room here for {', '.join(left_out)}.*")
+        left_out: Counter[str] = Counter()
+        for section, entries in zip(self.sections, shown, strict=True):
+            left_out[section.noun] += 0 if entries else section.total
+        if told := [number_of(count, noun) for noun, count in left_out.items() if count]:
+            parts.append(f"*No room here for {', '.join(told)}.*")
         return "\n\n".join(filter(None, (self.head, *parts, self.foot)))
 
 

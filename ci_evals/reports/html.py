@@ -8,10 +8,10 @@ from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ci_evals.model import Result
+from ci_evals.model import Result, Variant
 from ci_evals.report import Report
 from ci_evals.reports import figures, templates
-from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, told
+from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, roster_title, rosters, told
 from ci_evals.reports.findings import (
     MAX_CASES_OF_ERROR,
     JudgedCell,
@@ -44,12 +44,14 @@ MAX_BYTES = 12_000_000
 _CELLS_BYTES = 10_000_000  # the rest is for tables of at most `_MAX_ROWS` rows
 _MAX_ROWS = 100
 _MAX_RUNS = 3
+_MAX_LISTED = 10  # cells of a list that is unfolded from the start, unless they regressed
 _MAX_OPEN = 20  # cells that are unfolded from the start
 _MAX_GRADES = 50
 _INPUT_CHARACTERS = 4000
 _ANSWER_CHARACTERS = 8000
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
+_MAX_NAMES = 50  # of cases that came or went
 _MAX_FILTERED = 12  # variants that have a filter of their own
 _HEADLINES = {"pass": "Pass", "borderline": "Borderline", "fail": "Fail", "error": "No verdict"}
 _MARKS: dict[str, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
@@ -70,6 +72,7 @@ def render(summary: Summary) -> Iterator[bytes]:
         notes=(*notes(report), *comparison_notes(summary)),
         base=summary.base,
         changed=_changed(summary, found),
+        rosters=_rosters(summary),
         started=datetime.fromtimestamp(report.started_at, UTC),
         scopes=verdict.scopes if len(verdict.scopes) > 1 else (),
         variants=variant_reports(summary),
@@ -87,12 +90,16 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 
 class _Changed(NamedTuple):
-    """Cells that the comparison names, and what is told of the first ones; coloured as this verdict is."""
+    """Cells that the comparison names, and what is told of the first ones; coloured as this verdict is.
+
+    `unfolded` are those that a reader should not miss.
+    """
 
     title: str
     tone: VerdictStatus
     cells: tuple[tuple[ComparedCell, Told], ...]
     left_out: int
+    unfolded: bool
 
 
 def _changed(summary: Summary, found: Changes) -> list[_Changed]:
@@ -102,10 +109,40 @@ def _changed(summary: Summary, found: Changes) -> list[_Changed]:
         ("Fixed", "pass", found.fixed),
     )
     return [
-        _Changed(title, tone, tuple((cell, told(summary, cell)) for cell in cells[:_MAX_ROWS]), len(cells[_MAX_ROWS:]))
+        _Changed(
+            title,
+            tone,
+            tuple((cell, told(summary, cell)) for cell in cells[:_MAX_ROWS]),
+            len(cells[_MAX_ROWS:]),
+            unfolded=cells is found.regressed or (len(cells) <= _MAX_LISTED and _matters(found, cells)),
+        )
         for title, tone, cells in groups
         if cells
     ]
+
+
+def _matters(found: Changes, cells: tuple[ComparedCell, ...]) -> bool:
+    """What may be worse matters at once only if it is below its bar as well."""
+    return cells is not found.possible or any(cell.failing for cell in cells)
+
+
+class _Rosters(NamedTuple):
+    """What came, went or is not what it was, a line of names for each kind."""
+
+    title: str
+    total: int
+    lines: "tuple[Markup, ...]"
+
+
+def _rosters(summary: Summary) -> _Rosters | None:
+    lists = rosters(summary.compared) if summary.compared else []
+    if not lists:
+        return None
+    from markupsafe import Markup
+
+    name = _environment().from_string("<bdi>{{ name | name }}</bdi>")
+    lines = (Markup(roster.sentence(_MAX_NAMES, lambda text: name.render(name=text))) for roster in lists)  # noqa: S704  the template escapes
+    return _Rosters(roster_title(lists), sum(len(roster.names) for roster in lists), tuple(lines))
 
 
 class _Outcomes(NamedTuple):
@@ -177,6 +214,7 @@ def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Mark
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
             several_variants=len(report.matrix.variants) > 1,
             finding=finding_of(compared, summary.comparison),
+            reason=why(results[0])[0] if results and results[0].status != "passed" else None,
             was=compared.renamed_from,
             place=place_of(cell.case),
             input=shortened(input_text(cell.case), _INPUT_CHARACTERS),
@@ -236,7 +274,9 @@ def _environment() -> "Environment":
         "rate": figures.rate,
         "usd": figures.usd,
         "place": place_of,
+        "variant": lambda result: Variant(result.provider, result.prompt),
         "between": figures.between,
+        "interval": figures.interval,
         "seconds": figures.seconds,
         "with_interval": figures.rate_with_interval,
         "number_of": figures.number_of,

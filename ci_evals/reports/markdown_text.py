@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from ci_evals.reports.text import one_line, visible
+from ci_evals.verdict.words import in_place
 
 HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
 """How a verdict is called on GitHub."""
@@ -52,7 +53,7 @@ def code(text: str) -> Markdown:
     People, issues and commits are no links in there; e-mail addresses are.
     """
     shown = _E_MAIL.sub("@\u200b", one_line(text, NAME_CHARACTERS))
-    return Markdown(f"<code>{_SYNTAX.sub(_entity, shown)}</code>")
+    return Markdown(in_place(f"<code>{_SYNTAX.sub(_entity, shown)}</code>"))
 
 
 def with_code(text: str) -> Markdown:

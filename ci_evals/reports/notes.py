@@ -5,7 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ci_evals.model import Judging
-from ci_evals.report import Looks, Report, Spent
+from ci_evals.report import Looks, Report, Unpriced
 from ci_evals.reports.figures import number_of, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
@@ -36,7 +36,7 @@ def notes(report: Report) -> Iterator[Note]:
     if report.judging.calls:
         yield Note("Judged", _judged(report.judging))
     if report.spent.several:
-        yield Note("Spent", _spent(report.spent))
+        yield Note("Spent", _spent(report))
     if report.columns.orders_to_judges:
         yield Note("Suspicious", _orders(report.columns.orders_to_judges))
 
@@ -49,10 +49,31 @@ def _judged(judging: Judging) -> str:
     return f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}"
 
 
-def _spent(spent: Spent) -> str:
+def _spent(report: Report) -> str:
     """`$0.054 in all: $0.03 for planned runs, $0.02 for confirm runs, $0.004 for judges`."""
-    parts = zip(spent, ("planned runs", "confirm runs", "judges"), strict=True)
-    return f"{usd(spent.total_usd)} in all: {', '.join(f'{usd(cost)} for {of}' for cost, of in parts if cost)}"
+    parts = zip(report.spent, ("planned runs", "confirm runs", "judges"), strict=True)
+    told = ", ".join(f"{usd(cost)} for {of}" for cost, of in parts if cost)
+    missing = _missing(report.unpriced)
+    return f"{_total(report)} in all: {told}{f'; {missing}' if missing else ''}"
+
+
+def total_cost(report: Report) -> str | None:
+    """`$0.054`, `at least $0.054 (the price of 12 runs is not known)`, or None where no price is known."""
+    if report.spent.total_usd is None:
+        return None
+    missing = _missing(report.unpriced)
+    return f"{_total(report)} ({missing})" if missing else _total(report)
+
+
+def _total(report: Report) -> str:
+    return f"{'at least ' if any(report.unpriced) else ''}{usd(report.spent.total_usd)}"
+
+
+def _missing(unpriced: Unpriced) -> str:
+    """`the price of 12 runs and 3 calls of judges is not known`; nothing if all prices are."""
+    calls = f"{number_of(unpriced.judge_calls, 'call')} of judges" if unpriced.judge_calls else ""
+    of = " and ".join(filter(None, [number_of(unpriced.runs, "run") if unpriced.runs else "", calls]))
+    return f"the price of {of} is not known" if of else ""
 
 
 def _orders(runs: Mapping[str, int]) -> str:
@@ -113,7 +134,8 @@ def _confirmed(confirmation: Report, comparison: Comparison) -> str:
     totals, figures = confirmation.totals, confirmation.figures()
     runs = number_of(totals.planned - totals.missing, "more run")
     done = f"{totals.planned - totals.missing} of {number_of(totals.planned, 'more run')}" if totals.missing else runs
-    cost = [usd(figures.cost_usd)] if figures.priced_runs else []
+    for_some = f" for {figures.priced_runs:,} of them" if confirmation.unknown_prices else ""
+    cost = [f"{usd(figures.cost_usd)}{for_some}"] if figures.priced_runs else []
     ended = [f"{count} {word}" for count, word in ((regressed, "regressed"), (len(keys) - regressed, "within noise"))]
     told = ", ".join(part for part in ended if not part.startswith("0 "))
     did = ", ".join([f"{number_of(len(keys), 'suspect')} ran again", done, *cost])

@@ -116,14 +116,16 @@ def _headline(cell: ComparedCell, comparison: Comparison | None, *, several: boo
     """`refund on gpt: 30 of 30 on main, 4 of 10 here; …`, or what became of its runs if no change is shown."""
     of = f" on {code(str(cell.judged.variant))}" if several else ""
     was = f" (was {code(cell.renamed_from)})" if cell.renamed_from else ""
-    return Markdown(f"{code(cell.judged.case.id)}{of}{was}: {plain(finding_of(cell, comparison))}")
+    critical = cell.found is not None and cell.found.kind == "regressed" and cell.found.critical
+    name = Markdown(f"{'<b>critical</b> ' if critical else ''}{code(cell.judged.case.id)}")
+    return Markdown(f"{name}{of}{was}: {plain(finding_of(cell, comparison))}")
 
 
 def _unfolding(report: Report, cell: ComparedCell, headline: Markdown) -> Markdown:
     results = failed_runs(report, cell.judged.cell)
     reasons = counted_reasons(results, _MAX_REASONS)
     worse = cell.found is not None and cell.found.kind in ("regressed", "suspect")
-    why = fill("<br>{}", code(reasons[0])) if reasons and worse else Markdown()
+    why = fill("<br>{}", code(reasons[0])) if reasons and (worse or cell.failing) else Markdown()
     return Markdown(
         "".join(
             [
@@ -156,10 +158,6 @@ def _answered(result: Result, reasons: Sequence[str]) -> Iterator[Markdown]:
 
 
 def _rosters(lists: Sequence[Roster], room: Room) -> Section:
-    blocks = room.take(Markdown(f"- {_roster(roster)}") for roster in lists)
+    blocks = room.take(Markdown(f"- {roster.sentence(_MAX_NAMES, code)}") for roster in lists)
     total, left_out = (sum(len(roster.names) for roster in part) for part in (lists, lists[len(blocks) :]))
     return Section(roster_title(lists), blocks, total, left_out, listed=True, folded=True)
-
-
-def _roster(roster: Roster) -> str:
-    return f"{roster.counted}: {roster.shown(_MAX_NAMES, code)}"

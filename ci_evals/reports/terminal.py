@@ -31,6 +31,7 @@ from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label
+from ci_evals.verdict.words import in_place
 
 __all__ = ["render", "render_json"]
 
@@ -189,16 +190,15 @@ def _line(mark: str, style: str, summary: Summary) -> Shown:
 
 
 def _failed(mark: str, style: str, summary: Summary) -> Shown:
-    """With why, and the first wrong answer, unless it is neither surely worse nor below its bar."""
+    """With why, and the first wrong answer where it is surely worse or below its bar."""
 
     def shown(cell: ComparedCell) -> Iterator[RenderableType]:
         yield _headline(mark, style, summary, cell)
-        if cell.found is not None and cell.found.kind == "suspect" and not cell.failing:
-            return
         results = failed_runs(summary.report, cell.judged.cell)
         for line in counted_reasons(results, _MAX_REASONS):
             yield _indented(line)
-        if results and (answer := answer_text(results[0])) is not None:
+        unsure = cell.found is not None and cell.found.kind == "suspect" and not cell.failing
+        if results and not unsure and (answer := answer_text(results[0])) is not None:
             text = one_line(answer, _ANSWER_CHARACTERS) or "(empty)"
             yield _indented(f"answer of run {results[0].run}: {text}", "dim")
 
@@ -207,21 +207,21 @@ def _failed(mark: str, style: str, summary: Summary) -> Shown:
 
 def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> RenderableType:
     """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`; further lines stand below the name."""
-    case = cell.judged.case
+    case, found = cell.judged.case, cell.found
     several = len(summary.report.matrix.variants) > 1
     of = f" on {one_line(str(cell.judged.variant), _NAME_CHARACTERS)}" if several else ""
     was = f" (was {one_line(cell.renamed_from, _NAME_CHARACTERS)})" if cell.renamed_from else ""
     told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
-    name, place = one_line(case.id, _NAME_CHARACTERS), _place(case)
-    line = Table.grid(padding=(0, 1, 0, 0))
-    line.add_row(Text(mark, style=style), Text.assemble((name, "bold"), f"{of}{was}: {told}", (f"  {place}", "dim")))
-    return line
+    name, place = in_place(one_line(case.id, _NAME_CHARACTERS)), _place(case)
+    critical = ("critical ", style) if found is not None and found.critical and found.kind == "regressed" else ""
+    text = Text.assemble(critical, (name, "bold"), f"{of}{was}: {told}", (f"  {place}", "dim"))
+    return _hanging(Text(mark, style=style), text)
 
 
 def _rosters(lists: Sequence[Roster]) -> Iterator[RenderableType]:
     yield _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
     for roster in lists:
-        yield Text(f"{roster.counted}: {roster.shown(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS))}")
+        yield Text(roster.sentence(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS)))
 
 
 def _over_budget(report: Report) -> Iterator[RenderableType]:
@@ -231,7 +231,8 @@ def _over_budget(report: Report) -> Iterator[RenderableType]:
         several = len(report.matrix.variants) > 1
         of = f" on {one_line(str(Variant(result.provider, result.prompt)), _NAME_CHARACTERS)}" if several else ""
         text = f"{of}, run {result.run}: {', '.join(result.budget_violations)}"
-        yield Text.assemble(("! ", "yellow"), (one_line(result.case, _NAME_CHARACTERS), "bold"), text)
+        name = in_place(one_line(result.case, _NAME_CHARACTERS))
+        yield _hanging(Text("!", "yellow"), Text.assemble((name, "bold"), text))
     yield from _more(count - MAX_OVER_BUDGET, "run")
 
 
@@ -240,7 +241,7 @@ def _errors(report: Report) -> Iterator[RenderableType]:
     yield _heading("Errored", report.errored)
     for group in groups[:MAX_ERROR_GROUPS]:
         variant = one_line(str(group.variant), _NAME_CHARACTERS)
-        yield Text.assemble(("! ", "magenta"), f"{number_of(group.runs, 'run')}: {group.message} ({variant})")
+        yield _hanging(Text("!", "magenta"), Text(f"{number_of(group.runs, 'run')}: {group.message} ({variant})"))
         names = [f"{one_line(case.id, _NAME_CHARACTERS)} ({_place(case)})" for case in group.cases[:MAX_CASES_OF_ERROR]]
         left_out = len(group.cases) - len(names)
         more = [f"… and {number_of(left_out, 'more case')}"] if left_out else []
@@ -251,11 +252,13 @@ def _errors(report: Report) -> Iterator[RenderableType]:
 def _ending(summary: Summary) -> Iterator[RenderableType]:
     report, verdict = summary.report, summary.verdict
     for note in (*notes(report), *comparison_notes(summary)):
-        yield Text(f"{note.label}: {one_line(note.text, _SENTENCE_CHARACTERS)}")
+        yield _hanging(Text(f"{note.label}:"), Text(one_line(note.text, _SENTENCE_CHARACTERS)))
     yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
     if population := population_bounds(report, summary.gate):
         yield Text(f"would new cases like these pass? {between(*population)}", style="dim")
     sentence = Table.grid(padding=(0, 2, 0, 0))
+    sentence.add_column()
+    sentence.add_column(overflow="fold")
     for word, text in ((_word(verdict.status), verdict.reason), ("", verdict.hint)):
         if text:
             sentence.add_row(word, Text(one_line(text, _SENTENCE_CHARACTERS)))
@@ -277,6 +280,15 @@ def _heading(title: str, count: int) -> Text:
 def _more(left_out: int, noun: str) -> Iterator[Text]:
     if left_out > 0:
         yield Text(f"… and {number_of(left_out, f'more {noun}')} in summary.md", style="dim")
+
+
+def _hanging(start: Text, text: Text) -> Table:
+    """Further lines of the text stand below its first one."""
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_column(no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(start, text)
+    return line
 
 
 def _indented(text: str, style: str = "") -> Padding:

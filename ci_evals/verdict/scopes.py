@@ -106,8 +106,8 @@ def sentence(scope: ScopeVerdict, rules: Gate) -> str:
     what = "" if scope.kind == "metric" else "pass rate "
     if scope.bar >= 1 and scope.kind != "metric":
         if scope.status == "fail":
-            return f"{scope.failed} of {number_of(scope.graded, 'run')} failed, and every run must pass"
-        return f"{scope.graded} of {number_of(scope.graded, 'run')} passed"
+            return f"{scope.failed:,} of {number_of(scope.graded, 'run')} failed, and every run must pass"
+        return f"{scope.graded:,} of {number_of(scope.graded, 'run')} passed"
     rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
     sure = f"{percent(rules.confidence)} sure"
     at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"

@@ -1,11 +1,15 @@
 """The words of a verdict: percentages that do not lie, counts, names."""
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
 from math import floor, log10
 
 _LONGEST_NAME = 80
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_LEFT_TO_RIGHT = "\u200e"  # a mark that nobody sees
+_PART_OF_WORDS = "\u200c\u200d\u200e\u200f\xa0\u3000"  # joiners, marks and blanks that scripts and emoji need
 _RAREST = 1e-15
 
 
@@ -37,8 +41,13 @@ def number_of(number: int, noun: str) -> str:
 
 def name_of(name: str) -> str:
     """A name inside a sentence; names come from datasets, and may hold anything."""
-    shown = name if name.isprintable() else repr(name)
-    return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…"
+    shown = name if all(each.isprintable() or each in _PART_OF_WORDS for each in name) else repr(name)
+    return in_place(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
+
+
+def in_place(text: str) -> str:
+    """What others wrote, inside our text: from right to left, it would else reorder the numbers beside it."""
+    return f"{_LEFT_TO_RIGHT}{text}{_LEFT_TO_RIGHT}" if _RIGHT_TO_LEFT.search(text) else text
 
 
 def once_in(p: float) -> str:

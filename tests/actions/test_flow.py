@@ -128,9 +128,9 @@ async def test_a_second_attempt_that_finds_nothing_starts_anew_and_says_why(
 ) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
-    job = await repository.pull_request(RED, "--comment", "off", GITHUB_RUN_ATTEMPT="2")
+    job = await repository.pull_request(RED, "--comment", "off", "--artifact", "evals [gpt]", GITHUB_RUN_ATTEMPT="2")
     assert job.ended.code == 0
-    assert "::warning title=ci-evals::attempt 2 starts anew: the artifact" in job.ended.out
+    assert "::warning title=ci-evals::attempt 2 starts anew: the artifact 'evals [gpt]' of run" in job.ended.out
 
 
 async def test_the_comment_can_say_that_a_run_is_under_way(repository: Repository, fake: FakeGitHub) -> None:

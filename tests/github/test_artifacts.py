@@ -52,6 +52,19 @@ async def test_an_artifact_of_another_run_is_not_taken(fake: FakeGitHub, client:
     assert found == NothingLeft(f"the artifact 'evals' of run {run.id} is not there")
 
 
+async def test_a_name_with_brackets_is_itself_where_it_is_exact_and_shown_as_it_is(
+    fake: FakeGitHub, client: GitHub
+) -> None:
+    run, name = fake.state.add_run(HEAD), "evals [gpt*]"
+    fake.state.add_artifact(run, archive(), "evals g")
+    found = await artifacts_of_run(client, run.id, name, exact=True)
+    assert found == NothingLeft(f"the artifact 'evals [gpt*]' of run {run.id} is not there")
+    fake.state.add_artifact(run, archive(), name)
+    found = await artifacts_of_run(client, run.id, name, exact=True)
+    assert not isinstance(found, NothingLeft)
+    assert [artifact.name for artifact in found] == [name]
+
+
 async def test_an_expired_artifact_is_a_reason(fake: FakeGitHub, client: GitHub) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive(), expired=True)

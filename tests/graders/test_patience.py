@@ -41,7 +41,8 @@ async def test_a_grade_that_is_computed_for_too_long_is_no_judgement(
 ) -> None:
     answer = answer_of(ALMOST, turns=(Turn("Say a.", Response(ALMOST), 0.5, None),))
     judged = Expectation("regex", OfTurn(1, grader) if of_a_turn else grader)
-    with Patience(longest_s=0.1, tick_s=0.02).kept(), pytest.raises(GradingError, match=r"computing after 0\.1 s"):
+    told = r"computing after 0\.1 s, and was stopped: let it look at less"
+    with Patience(longest_s=0.1, tick_s=0.02).kept(), pytest.raises(GradingError, match=told):
         await grade(judged, answer)
 
 
@@ -63,7 +64,7 @@ async def test_many_short_grades_may_take_long_together(answer_of: AnswerOf) -> 
 async def test_in_a_hurry_it_is_ended_at_the_next_look(answer_of: AnswerOf) -> None:
     patience = Patience(longest_s=600, tick_s=0.01)
     patience.hurry()
-    with patience.kept(), pytest.raises(GradingError):
+    with patience.kept(), pytest.raises(GradingError, match="computing when the run was ended"):
         await grade(Expectation("regex", RUNAWAY), answer_of(ALMOST))
 
 

@@ -153,6 +153,21 @@ def test_what_has_no_room_is_counted() -> None:
     assert "600 regressed cases" in made.render(1_500)
 
 
+def test_of_many_regressions_the_first_are_in_the_open_and_the_others_behind_their_number() -> None:
+    for count, in_the_open in ((12, 12), (13, 10)):
+        names = [f"case {number}" for number in range(count)]
+        base = report_of(dict.fromkeys(names, "P" * 30), started_at=1.0)
+        report = report_of(dict.fromkeys(names, "FFF"), confirming=dict.fromkeys(names, "F" * 7))
+        text = text_of(summarize(report, Gate(min_pass_rate=0.5), baseline_of(base), confirm_runs=7))
+        first, _, rest = text.partition("<summary>3 more regressed cases</summary>")
+        assert f"Regressed ({count})" in first
+        assert (first.count("<summary><code>case "), rest.count("<summary><code>case ")) == (
+            in_the_open,
+            count - in_the_open,
+        )
+        assert shown(text).html.count("<details>") == count + (in_the_open < count)
+
+
 def test_what_matters_most_stays_longest() -> None:
     """Details fold away before names do, and the least important names go first."""
     made = Comment(comments.regression())

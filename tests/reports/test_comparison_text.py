@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from html import unescape
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -9,12 +10,14 @@ import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
 from ci_evals.model import Variant
-from ci_evals.reports import junit, markdown, terminal
+from ci_evals.reports import html, junit, markdown, terminal
 from ci_evals.reports.changes import rosters
+from ci_evals.reports.comment import Comment
 from ci_evals.reports.sections import Room, sections
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison
+from ci_evals.verdict.sentences import cell_finding
 
 SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
 TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)
@@ -26,6 +29,14 @@ def markdown_of(summary: Summary) -> str:
 
 def terminal_of(summary: Summary, width: int = 100) -> str:
     return terminal.render(summary, width=width, color=False)
+
+
+def comment_of(summary: Summary) -> str:
+    return Comment(summary).render(60_000)
+
+
+def page_of(summary: Summary) -> str:
+    return b"".join(html.render(summary)).decode()
 
 
 def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
@@ -62,8 +73,8 @@ def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
 def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_failing() -> None:
     summary = compared({"old": "FFF", "new": "FFF"}, {"old": "FFF"})
     found = {section.title: section.blocks[0] for section in sections(summary, Room(100_000, 100))}
-    assert "<code>old</code>: 0 of 3 runs passed; 0 of 3 on main" in found["Still failing"]
-    assert "<code>new</code>: 0 of 3 runs passed</summary>" in found["Failing"]
+    assert "<code>old</code>: 0 of 3 runs passed; 0 of 3 on main<br>" in found["Still failing"]
+    assert "<code>new</code>: 0 of 3 runs passed<br>" in found["Failing"]
 
 
 def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
@@ -104,10 +115,46 @@ def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_o
     assert [(each.counted, each.names) for each in rosters(summary.comparison)] == [("1 case removed", (("gone",),))]
 
 
+def test_a_variant_that_errored_throughout_is_named_as_such_and_its_cases_are_not() -> None:
+    variants = (Variant("well"), Variant("down"))
+    base = report_of({"a": "PPP", "b": "PPP"}, variants=variants, started_at=STARTED_AT - 3600)
+    for b, lists in (("EEE", ["1 variant not compared: down"]), ("PEE", ["1 case not compared: a on down"])):
+        report = report_of({"a": ["PPP", "EEE"], "b": ["PPP", b]}, variants=variants)
+        summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+        assert isinstance(summary.comparison, Comparison)
+        assert [roster.sentence(9, str) for roster in rosters(summary.comparison)] == lists
+
+
+def test_where_nothing_was_compared_the_cases_are_not_listed_once_more() -> None:
+    text = terminal_of(compared({"a": "EEE", "b": "EEE", "c": "EEE"}, {"a": "PPP", "b": "PPP"}))
+    assert "nothing to compare" in text
+    assert "not compared" not in text
+    assert "1 case new: c" in text
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
+def test_what_is_critical_is_said_beside_the_case(text: Callable[[Summary], str]) -> None:
+    cases = {"a": {"critical": True}}
+    shown = text(compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7}, cases=cases))
+    assert re.search(r"^.*critical(?:</?\w+[^>]*>|[\s*])+a\b", shown, re.MULTILINE)
+
+
 def test_suspects_that_could_not_be_confirmed_are_said() -> None:
     text = terminal_of(compared({"a": "FFF"}, {"a": "P" * 30}))
     assert "Not confirmed: 1 suspect did not run again" in text
     assert "Possible, within noise (1)" in text
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
+def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(text: Callable[[Summary], str]) -> None:
+    cases = {"a": {"min_pass_rate": 0.5}}
+    summary = compared({"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases)
+    assert isinstance(summary.comparison, Comparison)
+    (cell,) = summary.comparison.of("suspect")
+    shown = unescape(text(summary))
+    finding, reason = cell_finding(summary.comparison, cell), "contains: expected 'Paris' in the answer, got 'Lyon'"
+    after = " ".join(shown.split()).partition(finding)[2]
+    assert 0 <= after.find(reason) < 60, "beside what was found, not only where it unfolds"
 
 
 @pytest.mark.parametrize("text", [markdown_of, terminal_of])

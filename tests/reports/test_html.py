@@ -5,15 +5,20 @@ from base64 import b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from html import escape as html_escaped
+from html import unescape as html_unescaped
 from html.parser import HTMLParser
 
 import comments
+import msgspec
 import pytest
-from factories import many, report_of
+from browser import browser, excess_px
+from factories import STARTED_AT, baseline_of, many, report_of
+from github_markdown import shown
 
 from ci_evals.model import Variant
 from ci_evals.reports import html
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.changes import rosters
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import decide
@@ -81,6 +86,30 @@ def test_what_got_worse_is_said_in_the_words_of_the_comment() -> None:
         assert page.count(finding) >= 2, "in its list, and above what was answered"
 
 
+def test_what_came_and_went_is_said_in_the_words_of_the_comment(changed: Summary) -> None:
+    page = "".join(Page(text_of(changed)).words)
+    assert changed.compared is not None
+    comment = html_unescaped(re.sub(r"<[^>]*>", "", shown(comments.text_of(changed)).html))
+    lists = rosters(changed.compared)
+    assert [roster.word for roster in lists] == ["new", "edited", "renamed", "removed", "not compared"]
+    for roster in lists:
+        sentence = roster.sentence(10, str)
+        assert sentence in page
+        assert sentence in comment
+    assert "New, edited, renamed, removed, not compared" in page
+
+
+def test_what_may_be_noise_is_folded_unless_it_is_below_its_bar_and_a_few() -> None:
+    for cells, bar, unfolded in ((1, 0.9, True), (1, 0.5, False), (11, 0.9, False)):
+        names = many((cells, "PPF"))
+        base = report_of(dict.fromkeys(names, (28, 30)), started_at=STARTED_AT - 60)
+        report = report_of(names, cases={name: {"min_pass_rate": bar} for name in names})
+        (group,) = re.findall(
+            r'<details class="group"( open)?>', text_of(summarize(report, None, baseline_of(base), confirm_runs=0))
+        )
+        assert bool(group) == unfolded
+
+
 def test_a_regression_comes_first_and_unfolded_even_within_its_bar(regressed: Summary) -> None:
     text = text_of(regressed)
     cells = re.findall(r'<details class="cell (\w+) v0"( open)?>\n.*?<bdi class="id">(\w+)', text)
@@ -120,6 +149,12 @@ def test_hostile_text_is_shown_as_it_is(which: str, request: pytest.FixtureReque
     assert len(text) < 200_000
 
 
+@pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
+@pytest.mark.parametrize("which", ["flights", "several", "hostile_comparison", "regressed"])
+def test_nothing_has_to_be_scrolled_sideways(which: str, request: pytest.FixtureRequest) -> None:
+    assert max(excess_px(text_of(request.getfixturevalue(which)), (400, 700, 1000, 1600))) <= 0
+
+
 def test_the_policy_allows_this_style_and_nothing_else(flights: Summary) -> None:
     text = text_of(flights)
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
@@ -140,6 +175,27 @@ def test_failing_cells_come_first_and_unfolded(flights: Summary) -> None:
     order = ["failed", "errored", "flaky", "passed"]
     assert [outcome for outcome, _ in classes] == sorted((outcome for outcome, _ in classes), key=order.index)
     assert all(bool(unfolded) == (outcome in ("failed", "errored")) for outcome, unfolded in classes)
+
+
+def test_a_folded_cell_has_the_reason_beside_what_became_of_it(flights: Summary) -> None:
+    summaries = re.findall(r'<summary><span class="mark">(.)</span>(.*?)</summary>', text_of(flights), re.DOTALL)
+    reasons = [(mark, re.findall(r'<span class="why">(.*?)</span>', rest)) for mark, rest in summaries]
+    assert ("✗", ["contains: expected &#39;Paris&#39; in the answer, got &#39;Lyon&#39;"]) in reasons
+    assert ("!", ["429: slow down"]) in reasons
+    assert ("✓", []) in reasons
+    assert all(bool(reason) == (mark != "✓") for mark, reason in reasons), "nothing is said of what passed"
+
+
+def test_runs_over_budget_are_named_with_their_variant_and_counted_where_they_are_too_many() -> None:
+    report = report_of(
+        many((60, "P")),
+        variants=[Variant("a"), Variant("b")],
+        edit=lambda result: msgspec.structs.replace(result, budget_violations=("cost $0.02 of $0.01",)),
+    )
+    page = "".join(Page(text_of(Summary(report, decide(report, None), None))).words)
+    assert "Over budget 120" in page
+    assert "case 1 on a, run 1: cost $0.02 of $0.01\ncase 1 on b, run 1" in page
+    assert "… and 20 more runs in report.json." in page
 
 
 def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

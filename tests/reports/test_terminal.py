@@ -96,6 +96,25 @@ def test_labels_of_rows_are_not_folded(width: int) -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["x" * 95, "\u822a\u7a7a\u5238" * 20, "many words " * 8])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_long_name_is_folded_and_what_follows_it_is_not_lost(name: str, width: int) -> None:
+    text = text_of(summary_of({name: "FFF"}), width)
+    assert f"{name.strip()}:0of3runspassed".replace(" ", "") in "".join(text.split())
+    assert max(map(cell_len, text.splitlines())) <= width
+
+
+def test_further_lines_stand_below_the_first_one() -> None:
+    text = text_of(summary_of({"capital": "E"}, edit=_refused), 60)
+    assert re.search(r"^! 1 run: 503: upstream .*\n  \S.*\n    in capital", text, re.MULTILINE)
+
+
+def _refused(result: Result) -> Result:
+    return msgspec.structs.replace(
+        result, error=RunError("server", "503: upstream connect error, reset before headers")
+    )
+
+
 def test_errors_name_the_first_cases_and_where_they_are() -> None:
     text = text_of(summary_of(dict.fromkeys("abcde", "EE")), 120)
     assert "! 10 runs: 429: slow down (agent)\n" in text
