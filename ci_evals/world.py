@@ -5,12 +5,10 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
-
-from msgspec import Struct
+from typing import NamedTuple, TextIO
 
 
-class World(Struct, frozen=True):
+class World(NamedTuple):
     """Every handle on what is outside, made once by a command."""
 
     environ: Mapping[str, str]
@@ -19,7 +17,7 @@ class World(Struct, frozen=True):
     stderr: TextIO
 
 
-class Appearance(Struct, frozen=True):
+class Appearance(NamedTuple):
     """What is printed: `output` is `table` or `json`; `quiet` shows no progress."""
 
     output: str = "table"
