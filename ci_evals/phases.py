@@ -12,7 +12,7 @@ from ci_evals.order import Order
 from ci_evals.report import Looks
 from ci_evals.verdict.comparison import suspects
 from ci_evals.verdict.gate import missed, proven, settled
-from ci_evals.verdict.head import head_cells
+from ci_evals.verdict.head import counted_cells
 from ci_evals.verdict.history import Baseline
 from ci_evals.verdict.words import name_of, number_of
 
@@ -146,7 +146,7 @@ class Phases:
         So a shard has the same suspects as one run of everything.
         """
         report = self._ledger.report(None)
-        keys = suspects(head_cells(report, self._order.suite.gate, everything=True), baseline)
+        keys = suspects(counted_cells(report, self._order.suite.gate), baseline)
         matrix = report.matrix  # by the names that it is known by in the baseline, which has no secrets
         return [cell for cell in range(len(matrix)) if matrix.runs(cell) and matrix.key(cell) in keys]
 

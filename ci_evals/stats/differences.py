@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum, hypot, sqrt
-from operator import mul
 
 from ci_evals.stats.intervals import Estimate, Interval, t_quantile
 from ci_evals.stats.pass_rate import pass_rate
@@ -24,8 +23,8 @@ def ratio_of_totals(head: Sequence[float], base: Sequence[float], confidence: fl
     ratio = fsum(head) / base_total
     if size < 2:
         return Estimate(ratio, None)
-    residuals = [mine - ratio * theirs for mine, theirs in zip(head, base, strict=True)]
-    error = sqrt(fsum(map(mul, residuals, residuals)) * size / (size - 1)) / base_total
+    squares = [(residual := mine - ratio * theirs) * residual for mine, theirs in zip(head, base, strict=True)]
+    error = sqrt(fsum(squares) * size / (size - 1)) / base_total
     half = t_quantile((1 + confidence) / 2, size - 1) * error
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
 

@@ -43,7 +43,7 @@ def fisher_two_sided(k_head: int, n_head: int, k_base: int, n_base: int) -> floa
     """
     margins = _margins(k_head, n_head, k_base, n_base)
     observed = margins.exactly(k_head) * _SAME
-    return min(1.0, fsum(p for p in margins.probabilities if p <= observed))
+    return min(1.0, fsum([p for p in margins.probabilities if p <= observed]))
 
 
 def _margins(k_head: int, n_head: int, k_base: int, n_base: int) -> Hypergeometric:

@@ -70,14 +70,15 @@ def stratified_two_sided(strata: Strata, *, largest_support: int = _LARGEST_SUPP
 
 def _grouped(strata: Strata) -> tuple[Counter[_Margins], int]:
     """How many informative cells have the same margins, and the passes of the head in all of these."""
-    groups: Counter[_Margins] = Counter()
+    groups: dict[tuple[int, int, int], int] = {}  # a Counter is slow where most are new
     passed = 0
     cells = strata if isinstance(strata, Mapping) else Counter(strata)
     for (kh, nh, kb, nb), count in cells.items():
         if nh and nb and 0 < kh + kb < nh + nb:
-            groups[_Margins(nh, nb, kh + kb)] += count
+            margins = nh, nb, kh + kb
+            groups[margins] = groups.get(margins, 0) + count
             passed += kh * count
-    return groups, passed
+    return Counter({_Margins(*margins): count for margins, count in groups.items()}), passed
 
 
 def _exchanged(groups: Counter[_Margins], passed: int) -> tuple[Counter[_Margins], int]:

@@ -23,6 +23,7 @@ from ci_evals.verdict.pairing import (
     VariantKey,
     matched_variants,
     paired,
+    variant_of,
 )
 from ci_evals.verdict.whole import Fall, fall
 
@@ -136,7 +137,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
             runs decide.
         alpha: the chance of a false alarm that is accepted, in (0, 1).
     """
-    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
+    variants = matched_variants(map(variant_of, [cell.key for cell in head]), base.variants)
     pairs, rest = paired(head, base, variants)
     cells = Counter([pair.counted for pair in pairs])
     found = _findings(cells, confirm_runs, alpha)
@@ -165,7 +166,7 @@ def usual(numbers: Iterable[int] | Mapping[int, int]) -> int:
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """The cells that are to be run again before anything is said of them."""
-    pairs, _ = paired(head, base, matched_variants((cell.key[1:] for cell in head), base.variants))
+    pairs, _ = paired(head, base, matched_variants(map(variant_of, [cell.key for cell in head]), base.variants))
     suspicious = {counted for counted in {pair.counted for pair in pairs} if counted.suspicious}
     return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
 
@@ -257,7 +258,7 @@ def _variant_comparisons(
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
     by_variant: dict[VariantKey, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        by_variant[pair.head.key[1:]].append(pair)
+        by_variant[variant_of(pair.head.key)].append(pair)
     columns = {variant: _column(chosen) for variant, chosen in by_variant.items()}
     adjusted = holm([column.fall.p for column in columns.values()])
     rests = holm([_p_of_rest(column, found) for column in columns.values()])

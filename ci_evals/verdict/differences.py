@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
+from typing import TypeGuard
 
 from msgspec import Struct
 
@@ -55,8 +56,8 @@ def differences(
     return Differences(
         pass_rate=_difference(rate_difference(tables, confidence)),
         score=_difference(score_difference(_score_sums(both_scores), confidence)),
-        cost=_ratio(costs, base_costs, confidence),
-        tokens=_ratio(tokens, base_tokens, confidence),
+        cost=_ratio(_means(costs), _means(base_costs), confidence),
+        tokens=_ratio(_means(tokens), _means(base_tokens), confidence),
         latency=_latency(latencies, base_latencies, confidence),
     )
 
@@ -65,27 +66,36 @@ def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[Sc
     return {(ScoreSums(*head), ScoreSums(*base)): count for (head, base), count in scores.items()}
 
 
-def _ratio(head: Iterable[Totals], base: Iterable[Totals], confidence: float) -> Difference | None:
-    """Of what one run took on average, over the cells where both sides know it."""
-    return _difference(ratio_of_totals(_means(head, base), _means(base, head), confidence))
+def _means(cells: Iterable[Totals]) -> list[float | None]:
+    """What one run took on average in each cell; None where it is not known."""
+    return [total / runs if runs else None for runs, total, _ in cells]
 
 
-def _means(side: Iterable[Totals], other: Iterable[Totals]) -> list[float]:
-    """What one run took on average in each cell of a side that the other knows, too."""
-    return [total / runs for (runs, total, _), (others, _, _) in zip(side, other, strict=True) if runs and others]
+def _ratio(head: Sequence[float | None], base: Sequence[float | None], confidence: float) -> Difference | None:
+    """Of the cells that both sides know."""
+    return _difference(ratio_of_totals(*_known(head, base), confidence))
 
 
-def _latency(head: Iterable[float | None], base: Iterable[float | None], confidence: float) -> Difference | None:
+def _latency(head: Sequence[float | None], base: Sequence[float | None], confidence: float) -> Difference | None:
     """Of the cells' medians in seconds; None where both sides come to 0 ms, of which a ratio would be noise."""
-    medians, base_medians = _known(head, base), _known(base, head)
+    medians, base_medians = _known(head, base)
     if max(fsum(medians), fsum(base_medians)) < _LEAST_LATENCY_S * len(medians):
         return None
     return _difference(ratio_of_totals(medians, base_medians, confidence))
 
 
-def _known(side: Iterable[float | None], other: Iterable[float | None]) -> list[float]:
-    """What a side knows of the cells that the other knows, too."""
-    return [mine for mine, theirs in zip(side, other, strict=True) if mine is not None and theirs is not None]
+def _known(head: Sequence[float | None], base: Sequence[float | None]) -> tuple[Sequence[float], Sequence[float]]:
+    """The cells that both sides know."""
+    if _complete(head) and _complete(base):
+        return head, base
+    pairs = zip(head, base, strict=True)
+    known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    return [mine for mine, _ in known], [theirs for _, theirs in known]
+
+
+def _complete(side: Sequence[float | None]) -> TypeGuard[Sequence[float]]:
+    """Whether it knows every cell, and has none of 0."""
+    return all(side)
 
 
 def _difference(estimate: Estimate | None) -> Difference | None:

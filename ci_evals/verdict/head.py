@@ -1,42 +1,56 @@
 """A report as the side that is compared with a baseline, and as one point of the trend."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, filterfalse
 from math import isnan
-from operator import add, gt, mul
-from statistics import median
+from operator import add, mul
 
 from ci_evals.columns import STATUSES
 from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.rules import Gate
 from ci_evals.stats.pass_rate import PassRate, pass_rate
-from ci_evals.verdict.history import NO_RUNS, CellFigures, ReportRef, Tally, Totals, TrendPoint, TrendVariant
+from ci_evals.verdict.history import (
+    NO_FIGURES,
+    NO_RUNS,
+    CellFigures,
+    ReportRef,
+    Tally,
+    Totals,
+    TrendPoint,
+    TrendVariant,
+)
 from ci_evals.verdict.pairing import HeadCell
 
-_GRADED = bytes(status in ("passed", "failed") for status in STATUSES).ljust(256, b"\0")  # to translate codes with
+_GRADED = bytes((STATUSES.index("passed"), STATUSES.index("failed")))
 
 
-def head_cells(report: Report, gate: Gate | None, *, everything: bool = False) -> list[HeadCell]:
-    """Every cell of a report that has runs, in plan order; or `everything` that its suite has."""
-    return list(stream_head_cells(report, gate, everything=everything))
+def head_cells(report: Report, gate: Gate | None) -> list[HeadCell]:
+    """Every cell of a report that has runs, in plan order."""
+    return list(stream_head_cells(report, gate))
 
 
-def stream_head_cells(report: Report, gate: Gate | None, *, everything: bool = False) -> Iterator[HeadCell]:
+def stream_head_cells(report: Report, gate: Gate | None) -> Iterator[HeadCell]:
     """The same, none of which is made before it is asked for."""
     critical_tags = gate.critical_tags if gate else frozenset()
     for cell in range(len(report.matrix)):
-        if everything or report.matrix.runs(cell):
-            yield _head_cell(report, cell, critical_tags)
+        if report.matrix.runs(cell):
+            yield _head_cell(report, cell, critical_tags, cell_figures(report, cell))
 
 
-def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> HeadCell:
+def counted_cells(report: Report, gate: Gate | None) -> list[HeadCell]:
+    """Every cell that the suite of a report has, without what its runs took."""
+    critical_tags = gate.critical_tags if gate else frozenset()
+    return [_head_cell(report, cell, critical_tags, NO_FIGURES) for cell in range(len(report.matrix))]
+
+
+def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], figures: CellFigures) -> HeadCell:
     case = report.matrix.case(cell)
     more, confirmed = NO_RUNS, False
     if (confirmation := report.confirmation) is not None and confirmation.matrix.runs(cell):
         more = Tally(*confirmation.fresh(cell))
-        confirmed = bool(more.graded) and not confirmation.by_cell[cell].missing
+        confirmed = bool(more.graded) and not confirmation.counts((cell,)).missing
     return HeadCell(
         key=report.matrix.key(cell),
         fingerprint=report.fingerprints[cell // len(report.matrix.variants)],
@@ -44,26 +58,24 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str]) -> Head
         confirming=more,
         confirmed=confirmed,
         critical=case.critical or not critical_tags.isdisjoint(case.tags),
-        figures=cell_figures(report, cell),
+        figures=figures,
     )
 
 
 def cell_figures(report: Report, cell: int) -> CellFigures:
     """What the graded runs of a cell took; runs that repeat a record take no part."""
-    columns, slots = report.columns, report.matrix.slots(cell)
-    runs = slice(slots.start, slots.stop)
-    chosen = bytes(map(gt, columns.status[runs].translate(_GRADED), columns.repeated[runs]))
-
-    def of(column: "array[float] | array[int]") -> Iterator[float]:
-        return compress(column[runs], chosen)
-
-    latencies_s = sorted(of(columns.latency_s))
-    return CellFigures(
-        scores=_totals(list(filterfalse(isnan, of(columns.score)))),
-        cost=_totals(list(filterfalse(isnan, of(columns.cost_usd)))),
-        tokens=_totals(list(filter(None, map(add, of(columns.input_tokens), of(columns.output_tokens))))),
-        latency_median_s=median(latencies_s) if latencies_s else None,
-    )
+    columns, first_slots = report.columns, report.matrix.first_slots
+    slots = slice(first_slots[cell], first_slots[cell + 1])
+    scores, costs, latencies = columns.score[slots], columns.cost_usd[slots], columns.latency_s[slots]
+    tokens = list(map(add, columns.input_tokens[slots], columns.output_tokens[slots]))
+    status, repeated = columns.status[slots], columns.repeated[slots]
+    if status.translate(None, _GRADED) or 1 in repeated:
+        counted = [code in _GRADED and not again for code, again in zip(status, repeated, strict=True)]
+        scores, costs, latencies = (array("d", compress(each, counted)) for each in (scores, costs, latencies))
+        tokens = list(compress(tokens, counted))
+    if 0 in tokens:  # not known
+        tokens = list(filter(None, tokens))
+    return CellFigures(_known_totals(scores), _known_totals(costs), _totals(tokens), _median(latencies))
 
 
 def trend_point(report: Report) -> TrendPoint:
@@ -86,8 +98,23 @@ def fresh_rate(report: Report, variant: Variant) -> PassRate | None:
     return pass_rate(report.fresh(cell) for cell in report.cells_of(variant))
 
 
+def _known_totals(values: Sequence[float]) -> Totals:
+    """Of those that are numbers."""
+    found = _totals(values)
+    return _totals(list(filterfalse(isnan, values))) if isnan(found.total) else found
+
+
 def _totals(values: Sequence[float]) -> Totals:
     return Totals(len(values), float(sum(values)), float(sum(map(mul, values, values))))
+
+
+def _median(values: Iterable[float]) -> float | None:
+    """As `statistics.median`, which takes ten times as long; None of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def _trend_variant(report: Report, variant: Variant) -> TrendVariant:

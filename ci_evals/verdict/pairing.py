@@ -1,8 +1,10 @@
 """Which cell of a baseline each cell of a report is compared with, and what is said of those that have none."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import filterfalse
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -114,6 +116,10 @@ class Pair(Struct, frozen=True, gc=False):
     renamed_from: str | None
 
 
+variant_of: Callable[[CellKey], VariantKey] = itemgetter(1, 2)
+"""The variant of a cell."""
+
+
 def matched_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
     """Which variant of the base each one is compared with.
 
@@ -133,13 +139,13 @@ def paired(
 ) -> tuple[list[Pair], list[CellComparison]]:
     """The cells that can be compared, and what is to be said of all others."""
     mine = _by_base_key(head, variants)
-    gone = [key for key in base.cells if key not in mine]
+    gone = list(filterfalse(mine.__contains__, base.cells))
     old_names = _renamed(mine, base, gone) if gone else {}
     counted = cache(Counted)
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
-        old_name = old_names.get(base_key)
+        old_name = old_names.get(base_key) if gone else None
         found = base.cells.get(base_key if old_name is None else (old_name, *base_key[1:]))
         if found is None:
             rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))

@@ -55,10 +55,13 @@ def _agreeing(cells: Mapping[Counted, int]) -> int:
 
 def _disagree(mixed: Iterable[tuple[Sequence[tuple[int, int]], int]], age: int) -> bool:
     """Whether the `age` newest reports are unlike the older ones, from sums and how many cells have them."""
-    tables: dict[Counts, int] = {}  # a Counter is slow where most are new
+    alike: dict[tuple[tuple[int, int], tuple[int, int]], int] = {}  # a Counter is slow where most are new
     for sums, count in mixed:
-        passed, graded = sums[age] if age < len(sums) else sums[-1]
-        all_passed, all_graded = sums[-1]
-        table = (all_passed - passed, all_graded - graded, passed, graded)
-        tables[table] = tables.get(table, 0) + count
+        if age < len(sums):
+            kind = sums[age], sums[-1]
+            alike[kind] = alike.get(kind, 0) + count
+    tables = {
+        (all_passed - passed, all_graded - graded, passed, graded): count
+        for ((passed, graded), (all_passed, all_graded)), count in alike.items()
+    }
     return stratified_two_sided(tables, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT
