@@ -145,8 +145,9 @@ def paired(
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
-        old_name = old_names.get(base_key) if gone else None
-        found = base.cells.get(base_key if old_name is None else (old_name, *base_key[1:]))
+        found, old_name = base.cells.get(base_key), None
+        if found is None and (old_name := old_names.get(base_key)) is not None:
+            found = base.cells[(old_name, *base_key[1:])]
         if found is None:
             rest.append(_unpaired(cell.key, "new", head=cell.planned, critical=cell.critical))
         elif found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
