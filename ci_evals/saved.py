@@ -38,7 +38,7 @@ class _Version(Struct, frozen=True):
     suite: Mapping[str, Any] = {}
 
 
-class _Cell(Struct, frozen=True):
+class _Cell(Struct, frozen=True, gc=False):
     """What is needed of a cell; version 1 has only its name and its counts."""
 
     case: str

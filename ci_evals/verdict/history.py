@@ -106,7 +106,7 @@ class History(Struct, frozen=True, cache_hash=True, dict=True):
         return Tally(self.pool.passed, self.pool.graded)
 
 
-class BaseCell(Struct, frozen=True):
+class BaseCell(Struct, frozen=True, gc=False):
     """One cell of a baseline. `figures` are those of the newest report.
 
     `fingerprint` identifies what was asked and how it was judged; None where an old report does not say.
