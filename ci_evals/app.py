@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, TextIO
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals import progress
 from ci_evals.actions.earlier import Artifacts, Earlier, Wanted, earlier
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ci_evals.actions.job import Job
 
 
-class Continuation(NamedTuple):
+class Continuation(Struct, frozen=True):
     """How a run relates to earlier ones: see `ci-evals run --help`.
 
     `without_secrets`: keys are missing because GitHub gives none to this job, so that only what is recorded answers.
@@ -54,7 +55,7 @@ class Continuation(NamedTuple):
     baseline: Wanted = "none"
 
 
-class Shards(NamedTuple):
+class Shards(Struct, frozen=True):
     """What is put together: folders with a journal each, or journals; whether to run what none has a result of."""
 
     folders: tuple[Path, ...]

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_evals.actions.posting import Posting
 from ci_evals.files import write_whole
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 FILES = {"json": "report.json", "junit": "junit.xml", "markdown": "summary.md", "html": "report.html"}
 
 
-class Conclusion(NamedTuple):
+class Conclusion(Struct, frozen=True):
     """What is made of a report. `out` is where the suite's results go, wherever the code under test went."""
 
     order: Order

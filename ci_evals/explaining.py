@@ -4,7 +4,8 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.comparing import ReportFormat, compared
 from ci_evals.errors import UsageError
@@ -30,7 +31,7 @@ _MAX_NAMES = 10
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 
 
-class Wanted(NamedTuple):
+class Wanted(Struct, frozen=True):
     """Which cells are to be explained: of a case, on some provider, with some prompt."""
 
     case: str

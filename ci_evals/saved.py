@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -105,7 +105,7 @@ class _Document(Struct, frozen=True):
                 raise ValueError(f"the counts in the history of the case {case!r} are impossible")
 
 
-class SavedReport(NamedTuple):
+class SavedReport(Struct, frozen=True):
     """A report.json that was read back."""
 
     path: Path

@@ -1,7 +1,9 @@
 """What earlier runs left behind for this one: the base side of the comparison, a recording, earlier attempts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from ci_evals.suite import Suite
 from ci_evals.verdict.comparison import NoComparison
@@ -14,7 +16,7 @@ Wanted = Literal["auto", "none"] | tuple[Path, ...]
 """What to compare with: whatever can be found, nothing, or these reports."""
 
 
-class Earlier(NamedTuple):
+class Earlier(Struct, frozen=True):
     """What was found.
 
     Args:
@@ -32,7 +34,7 @@ class Earlier(NamedTuple):
     recording: Path | None = None
 
 
-class Artifacts(NamedTuple):
+class Artifacts(Struct, frozen=True):
     """Where to look on GitHub: what the base branch's results are uploaded as, and what those of earlier attempts.
 
     `attempts` is None where none is gone on with.

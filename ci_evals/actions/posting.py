@@ -1,6 +1,8 @@
 """How a verdict is made known in GitHub Actions."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from ci_evals.github.names import RESULTS
 from ci_evals.verdict.gate import FailOn
@@ -8,7 +10,7 @@ from ci_evals.verdict.gate import FailOn
 CommentMode = Literal["auto", "off", "new"]
 
 
-class Posting(NamedTuple):
+class Posting(Struct, frozen=True):
     """What becomes of a verdict outside of the results folder.
 
     Args:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from ci_evals.actions.earlier import Artifacts, Earlier, Wanted
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import CiEvalsError, GitHubError, StorageError
@@ -30,8 +32,8 @@ def search(wanted: Wanted, suite: Suite, context: Context | None, artifacts: Art
         baseline = _read(wanted, suite)
         asked = _asked_of_github(None, suite, context, artifacts.attempts, folder)
         if isinstance(baseline, NoComparison):
-            return asked._replace(baseline=baseline, warnings=(baseline.reason, *asked.warnings))
-        return asked._replace(baseline=baseline, said=(*asked.said, *_said_of(baseline)))
+            return msgspec.structs.replace(asked, baseline=baseline, warnings=(baseline.reason, *asked.warnings))
+        return msgspec.structs.replace(asked, baseline=baseline, said=(*asked.said, *_said_of(baseline)))
     base = search_for(context, artifacts.base) if context and wanted == "auto" else None
     asked = _asked_of_github(base, suite, context, artifacts.attempts, folder)
     if wanted == "none" or isinstance(asked.baseline, Baseline):
@@ -40,10 +42,10 @@ def search(wanted: Wanted, suite: Suite, context: Context | None, artifacts: Art
     if not committed.is_file():
         if context is None:
             reason = f"no baseline: there is no {committed.as_posix()}, and no artifacts outside of GitHub Actions"
-            return asked._replace(baseline=NoComparison(reason), said=(*asked.said, reason))
+            return msgspec.structs.replace(asked, baseline=NoComparison(reason), said=(*asked.said, reason))
         return asked
     baseline = _read((committed,), suite, committed.name)
-    return asked._replace(baseline=baseline, said=(*asked.said, *_said_of(baseline)))
+    return msgspec.structs.replace(asked, baseline=baseline, said=(*asked.said, *_said_of(baseline)))
 
 
 def committed_baseline(suite: Suite) -> Path:
@@ -87,7 +89,9 @@ def _asked_of_github(
             if attempts is None:
                 return found
             journals, why = await _attempts(github, context, attempts, folder / "attempts")
-            return found._replace(journals=journals, warnings=(*found.warnings, *([why] if why else [])))
+            return msgspec.structs.replace(
+                found, journals=journals, warnings=(*found.warnings, *([why] if why else []))
+            )
 
     return asyncio.run(ask())
 
@@ -108,7 +112,9 @@ async def _base_side(github: GitHub, search: base_runs.Search, suite: Suite, fol
         found = base_runs.NoBaseline(f"no baseline: {error}", failed=True)
     if isinstance(found, base_runs.NoBaseline):
         none, told = Earlier(NoComparison(found.reason)), (found.reason,)
-        return none._replace(warnings=told) if found.failed else none._replace(said=told)
+        return (
+            msgspec.structs.replace(none, warnings=told) if found.failed else msgspec.structs.replace(none, said=told)
+        )
     baseline = baseline_of(tried[-1:], suite.name, found.base_ref, redactor=Redactor(suite.secrets))
     recording = next(iter(sorted(found.folder.rglob(JOURNAL))), None)
     said = found.sentence(datetime.now(UTC))

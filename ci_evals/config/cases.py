@@ -3,9 +3,10 @@
 import marshal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.config.case_files import EntryReader
 from ci_evals.config.case_overrides import CassetteReader
@@ -24,7 +25,7 @@ _SHORT_BYTES = 64  # no more than a digest takes, with what Python adds to each
 _WITHOUT_REFERENCES = 2  # as a version of marshal: the same bytes for all that is equal
 
 
-class _Template(NamedTuple):
+class _Template(Struct, frozen=True):
     """An expectation of the suite that is filled in for each case."""
 
     entry: Any

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ci_evals.model import Variant
 from ci_evals.reports.findings import JudgedCell, failed_runs, findings, judged_cells, why
 from ci_evals.reports.summary import Summary
@@ -30,7 +32,7 @@ class ComparedCell(NamedTuple):
         return self.judged.outcome == "failed"
 
 
-class Changes(NamedTuple):
+class Changes(Struct, frozen=True):
     """The cells that a reviewer looks at.
 
     `regressed`, `possible` and `fixed` are what the comparison found, the surest first. `failing` and `still_failing`
@@ -71,7 +73,7 @@ def changes(summary: Summary) -> Changes:
     )
 
 
-class Told(NamedTuple):
+class Told(Struct, frozen=True):
     """What is said of a cell: what became of it, whether its regression alone is red, and why its first run failed."""
 
     finding: str
@@ -98,7 +100,7 @@ def _was_failing(cell: ComparedCell) -> bool:
     return found is not None and found.p is not None and found.base.rate < cell.judged.bar
 
 
-class Roster(NamedTuple):
+class Roster(Struct, frozen=True):
     """What came, went or is not what it was: `3 edited`. A name is one text, or an old and a new one."""
 
     word: str

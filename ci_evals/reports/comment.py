@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from ci_evals import __version__
 from ci_evals.report import Report
@@ -26,7 +28,7 @@ _REASON_CHARACTERS = (1000, 300, 100, 30)
 _NAME_CHARACTERS = (80, 30)
 
 
-class Links(NamedTuple):
+class Links(Struct, frozen=True):
     """Where more is to be found, as URLs; None where there is nothing."""
 
     run: str | None = None
@@ -94,7 +96,7 @@ class Comment:
             facts.append(shape(report))
         if (cost := total_cost(report)) is not None:
             facts.append(cost)
-        return write("footer", facts=facts, links=self._links._asdict(), version=__version__)
+        return write("footer", facts=facts, links=msgspec.structs.asdict(self._links), version=__version__)
 
     # Sections, in the order of reading.
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
+
 from ci_evals.model import Variant
 from ci_evals.reports.changes import ComparedCell, changes, rosters, told
 from ci_evals.reports.comment_diff import difference
@@ -70,7 +72,7 @@ class Cells:
         yield Section(noun, opening, entries[:some], some, rank, separator=apart, more=f"{apart}{MORE}")
         if rest := len(cells) - some:
             others = folded(number_of(rest, f"more {noun}"), noun, rank, entries[some:], rest)
-            yield others._replace(separator=apart, more=f"{apart}{MORE}")
+            yield msgspec.structs.replace(others, separator=apart, more=f"{apart}{MORE}")
 
     def _listed(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Section:
         return Section(noun, f"#### {title} ({len(cells)})\n\n", self._lines(cells), len(cells), rank)
@@ -93,7 +95,7 @@ class Cells:
         return Entry(write("bullet", **facts), full)
 
     def _facts(self, cell: ComparedCell) -> dict[str, Any]:
-        return {"name": self._name(cell.judged, cell.renamed_from), **told(self._summary, cell)._asdict()}
+        return {"name": self._name(cell.judged, cell.renamed_from), **msgspec.structs.asdict(told(self._summary, cell))}
 
     def _name(self, cell: JudgedCell, renamed_from: str | None) -> Markdown:
         was = f" (was {code(renamed_from)})" if renamed_from else ""

@@ -1,7 +1,7 @@
 """All that is known of one cell, for whoever asks why: its runs, its base, the test; as text, Markdown and JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -72,7 +72,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     base_runs: tuple[RunEntry, ...]
 
 
-class Told(NamedTuple):
+class Told(Struct, frozen=True):
     """What a comparison says of a cell: with what it was compared, what was found, in words, from which evidence."""
 
     compared_with: str

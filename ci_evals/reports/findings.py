@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -68,7 +68,7 @@ class JudgedCell(Struct, frozen=True):
         return ", ".join(parts)
 
 
-class Findings(NamedTuple):
+class Findings(Struct, frozen=True):
     """The cells that need a look. `failed` and `flaky` have the lowest share of passed runs first."""
 
     failed: tuple[JudgedCell, ...]
@@ -76,7 +76,7 @@ class Findings(NamedTuple):
     errored: tuple[JudgedCell, ...]
 
 
-class ErrorGroup(NamedTuple):
+class ErrorGroup(Struct, frozen=True):
     """Errored runs of one variant that ended for the same reason, in the words of the first.
 
     `cases` are those that they are runs of, in plan order; `kind` is None where no error was noted.

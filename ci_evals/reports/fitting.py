@@ -2,19 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.verdict.words import number_of
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One thing to be told: briefly, and with all that unfolds, where there is more and room for it."""
 
     brief: str
     full: str = ""
 
 
-class Section(NamedTuple):
+class Section(Struct, frozen=True):
     """Things of a kind. Its text is `opening`, the entries, how many more there are, `closing`.
 
     Args:
@@ -42,7 +43,7 @@ class Section(NamedTuple):
         return f"{self.opening}{self.separator.join(shown)}{more}{self.closing}"
 
 
-class Document(NamedTuple):
+class Document(Struct, frozen=True):
     """Paragraphs and sections in the order of reading.
 
     Args:

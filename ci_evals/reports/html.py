@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_evals.model import Result, Variant
 from ci_evals.report import Report
@@ -89,7 +91,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     return (part.encode("utf-8", "replace") for part in parts)
 
 
-class _Changed(NamedTuple):
+class _Changed(Struct, frozen=True):
     """Cells that the comparison names, and what is told of the first ones; coloured as this verdict is.
 
     `unfolded` are those that a reader should not miss.
@@ -126,7 +128,7 @@ def _matters(found: Changes, cells: tuple[ComparedCell, ...]) -> bool:
     return cells is not found.possible or any(cell.failing for cell in cells)
 
 
-class _Rosters(NamedTuple):
+class _Rosters(Struct, frozen=True):
     """What came, went or is not what it was, a line of names for each kind."""
 
     title: str
@@ -145,7 +147,7 @@ def _rosters(summary: Summary) -> _Rosters | None:
     return _Rosters(roster_title(lists), sum(len(roster.names) for roster in lists), tuple(lines))
 
 
-class _Outcomes(NamedTuple):
+class _Outcomes(Struct, frozen=True):
     outcome: Outcome
     cells: int
 
@@ -189,7 +191,7 @@ class _Cells:
         return (ComparedCell(cell, known.get(cell.key)) for cell in cells)
 
 
-class _Shown(NamedTuple):
+class _Shown(Struct, frozen=True):
     """One run that a cell shows."""
 
     result: Result

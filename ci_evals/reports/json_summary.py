@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ci_evals.columns import Columns
 from ci_evals.matrix import CellKey, Matrix
@@ -29,7 +29,7 @@ from ci_evals.verdict.pairing import CellComparison
 _DECODER: Final = msgspec.json.Decoder(Result)
 
 
-class _Line(NamedTuple):
+class _Line(Struct, frozen=True):
     """A run of a cell, decoded and as it is written."""
 
     cell: int

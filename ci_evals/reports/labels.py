@@ -1,7 +1,8 @@
 """What a report says of labels: figures of each task, and how often which label was taken for which."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.model import Variant
 from ci_evals.report import Report
@@ -12,7 +13,7 @@ from ci_evals.verdict.metrics import figures_of, table_of, tasks_of
 MAX_LABELS_SHOWN = 20
 
 
-class LabelReport(NamedTuple):
+class LabelReport(Struct, frozen=True):
     """One label: its figures in the order of `BY_LABEL`, None where one is not defined."""
 
     label: str
@@ -23,7 +24,7 @@ class LabelReport(NamedTuple):
     roc_auc: float | None
 
 
-class TaskReport(NamedTuple):
+class TaskReport(Struct, frozen=True):
     """One task on one variant."""
 
     variant: Variant

@@ -1,7 +1,8 @@
 """Variants in the order of how well they did, with ties where their intervals cannot tell them apart."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.reports.variants import VariantReport
 
@@ -9,7 +10,7 @@ FEWEST = 3  # two variants are compared at a glance in the table of figures
 TIES = "= tied: the intervals overlap, so these runs cannot tell them apart"
 
 
-class Standing(NamedTuple):
+class Standing(Struct, frozen=True):
     """One line of the board; `rank` is None where nothing was graded."""
 
     rank: int | None

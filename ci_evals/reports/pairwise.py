@@ -1,9 +1,9 @@
 """Which of two variants is preferred, as text for a terminal, for GitHub, and for machines."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.reports.figures import number_of, rate_with_interval
 from ci_evals.reports.json_text import printed
@@ -17,7 +17,7 @@ _NAME_CHARACTERS = 100
 _REASON_CHARACTERS = 200
 
 
-class Comparison(NamedTuple):
+class Comparison(Struct, frozen=True):
     """A preference with the names of the two."""
 
     a: str

@@ -4,7 +4,8 @@ A page takes from them what fits: blocks come whole or not at all, the most impo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.model import Result
 from ci_evals.report import Report
@@ -32,7 +33,7 @@ _ANSWER_CHARACTERS = 2000
 Block = Callable[[ComparedCell], Markdown]
 
 
-class Section(NamedTuple):
+class Section(Struct, frozen=True):
     """Cells of which there is the same to say: the blocks that are shown, and how many cells there are.
 
     `left_out` are cells that are not shown. `listed` blocks are items of one list; the others stand by themselves. A

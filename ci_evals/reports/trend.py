@@ -1,7 +1,9 @@
 """The pass rates of the last reports as a line of bars: plain characters, which show in e-mails as well."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from ci_evals.reports.figures import rate
 from ci_evals.reports.variants import VariantReport
@@ -14,7 +16,7 @@ _LEAST_SPAN: Final = 0.1
 """A tenth is the least that the height of a bar stands for, so that noise does not look like mountains."""
 
 
-class Trend(NamedTuple):
+class Trend(Struct, frozen=True):
     """One variant's way: bars from the oldest report to this one, and the range that they span."""
 
     bars: str

@@ -3,7 +3,8 @@
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.model import Variant
 from ci_evals.report import Counts, Figures
@@ -15,7 +16,7 @@ from ci_evals.stats.pass_rate import pass_rate
 from ci_evals.verdict.sentences import rate_change, ratio_change
 
 
-class VariantChange(NamedTuple):
+class VariantChange(Struct, frozen=True):
     """A variant beside its base, in words: pass rate, cost of a run, latency. Empty where a side does not know it.
 
     `compared_with` is the variant of another name that it was compared with, if so.
@@ -27,7 +28,7 @@ class VariantChange(NamedTuple):
     compared_with: Variant | None = None
 
 
-class VariantReport(NamedTuple):
+class VariantReport(Struct, frozen=True):
     """One column of the matrix. Rates and scores are fractions in [0, 1]; None where no run was graded.
 
     `pass_rate` is the mean over cells of their share of passed runs, as the gate sees it; `lower` and `upper` bound

@@ -118,7 +118,7 @@ class Comparison(Struct, frozen=True, kw_only=True, dict=True):
                 yield variant
 
 
-class NoComparison(NamedTuple):
+class NoComparison(Struct, frozen=True):
     """Why a report could not be compared, in a sentence."""
 
     reason: str
@@ -171,7 +171,7 @@ def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
 
 
-class _Tested(NamedTuple):
+class _Tested(Struct, frozen=True):
     """One cell's own tests: on all its runs if it was a suspect, else on the planned ones."""
 
     head: Tally
@@ -285,7 +285,7 @@ def _variant_comparisons(
     )
 
 
-class _Column(NamedTuple):
+class _Column(Struct, frozen=True):
     """One variant: how many cells have the same runs, the means of their pass rates, and the test of these."""
 
     cells: Counter[Counted]

@@ -1,13 +1,13 @@
 """The names that metrics have in a gate."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 WHOLE = ("accuracy", "macro_f1")
 BY_LABEL = ("precision", "recall", "f1", "roc_auc")
 USUAL_TASK = "classify"
 
 
-class Metric(NamedTuple):
+class Metric(Struct, frozen=True):
     """One figure of one task: `macro_f1`, `recall.refund`, `language/accuracy`."""
 
     name: str

@@ -1,7 +1,9 @@
 """Which of two variants is preferred: preferences in both orders into a share with its interval."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from ci_evals.stats.intervals import Interval, wilson
 
@@ -13,7 +15,7 @@ MOST_UNJUDGED = 0.05
 """The share of pairs that may go without a judgement; with more of them nothing is concluded from the others."""
 
 
-class Pair(NamedTuple):
+class Pair(Struct, frozen=True):
     """One run of each variant, shown in both orders; None where that order has no preference to be had."""
 
     case: str
@@ -39,7 +41,7 @@ class Pair(NamedTuple):
         return "b" if (self.a_first, self.b_first) == ("second", "first") else "tie"
 
 
-class CasePreference(NamedTuple):
+class CasePreference(Struct, frozen=True):
     """The pairs of one case; who is preferred in more of them."""
 
     case: str
@@ -51,7 +53,7 @@ class CasePreference(NamedTuple):
         return "b" if lead > 0 else "a" if lead < 0 else "tie"
 
 
-class Preference(NamedTuple):
+class Preference(Struct, frozen=True):
     """Cases in which A, B or neither is preferred, pairs whose order decided, and pairs without a judgement.
 
     `share` is that of B among the cases that prefer one, `interval` Wilson's for it; None without such a case.

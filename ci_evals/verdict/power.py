@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from math import ceil
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -19,7 +18,7 @@ _RUNS = (1, 2, 3, 5, 10)
 _MORE_CASES = (2, 4)
 
 
-class Size(NamedTuple):
+class Size(Struct, frozen=True):
     """So many cases with so many runs each, on one variant."""
 
     cases: int

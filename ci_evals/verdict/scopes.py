@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -56,7 +56,7 @@ class ScopeVerdict(Struct, frozen=True, kw_only=True):
     critical: bool = False
 
 
-class Scope(NamedTuple):
+class Scope(Struct, frozen=True):
     """A part of the matrix that is judged by itself, its cells in plan order; a `bar` of None asks for nothing."""
 
     kind: ScopeKind
