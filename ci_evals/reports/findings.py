@@ -15,7 +15,7 @@ from ci_evals.columns import STATUSES
 from ci_evals.errors import ErrorKind
 from ci_evals.matrix import CellKey
 from ci_evals.model import Case, Result, Status, Variant
-from ci_evals.report import Counts, Report
+from ci_evals.report import CellReport, Counts, Report
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import one_line
@@ -91,15 +91,23 @@ class ErrorGroup(Struct, frozen=True):
 
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
     """Every cell in plan order, or those of one variant, with its bar."""
-    report, gate = summary.report, summary.gate
-    for cell in report.cells if variant is None else report.cells_among(report.cells_of(variant)):
-        yield JudgedCell(cell.cell, cell.case, cell.variant, cell.counts, bar_of(cell.case, cell.variant, gate))
+    report = summary.report
+    cells = report.cells if variant is None else report.cells_among(report.cells_of(variant))
+    return _judged(cells, summary.gate)
+
+
+def troubled_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
+    """Those of `judged_cells` of which a run failed, or none was graded: all others passed, whatever their bar."""
+    report = summary.report
+    cells = range(len(report.matrix)) if variant is None else report.cells_of(variant)
+    chosen = [cell for cell in cells if (counts := report.by_cell[cell]).failed or not counts.passed]
+    return _judged(report.cells_among(chosen), summary.gate)
 
 
 def findings(summary: Summary) -> Findings:
     """The cells that did not simply pass, by what became of them."""
     by_outcome: dict[Outcome, list[JudgedCell]] = {"failed": [], "flaky": [], "errored": []}
-    for cell in judged_cells(summary):
+    for cell in troubled_cells(summary):
         if (named := by_outcome.get(cell.outcome)) is not None:
             named.append(cell)
     for outcome in ("failed", "flaky"):
@@ -237,6 +245,11 @@ def _outcome(counts: Counts, bar: float) -> Outcome:
     if share < bar:
         return "failed"
     return "flaky" if counts.failed else "passed"
+
+
+def _judged(cells: Iterable[CellReport], gate: Gate | None) -> Iterator[JudgedCell]:
+    for cell in cells:
+        yield JudgedCell(cell.cell, cell.case, cell.variant, cell.counts, bar_of(cell.case, cell.variant, gate))
 
 
 def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ci_evals.report import SuiteInfo
 from ci_evals.reports.comparison_entries import ComparisonEntry, comparison_entry
-from ci_evals.reports.findings import JudgedCell, error_groups, judged_cells, reasons, results_of
+from ci_evals.reports.findings import JudgedCell, error_groups, reasons, results_of, troubled_cells
 from ci_evals.reports.json_entries import (
     SCHEMA_VERSION,
     CellEntry,
@@ -69,7 +69,7 @@ def render_json(summary: Summary) -> str:
         comparison=comparison_entry(summary),
         totals=totals_entry(report),
         variants=variant_entries(summary),
-        failing=tuple(_failing(summary, cell) for cell in judged_cells(summary) if cell.outcome != "passed"),
+        failing=tuple(_failing(summary, cell) for cell in troubled_cells(summary)),
         errors=tuple(
             ErrorEntry(group.variant.provider, group.variant.prompt, group.runs, group.message)
             for group in error_groups(report)
