@@ -20,7 +20,6 @@ from ci_evals.model import Case
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
 from ci_evals.report import Looks, Report, Resumption, SuiteInfo
-from ci_evals.suite import case_fingerprint
 
 
 class Part(NamedTuple):
@@ -108,7 +107,6 @@ class Ledger:
 
     def _report_of(self, part: Part, interrupted: str | None, confirmation: Report | None = None) -> Report:
         order, columns = self._order, part.columns
-        cases, judges = order.suite.cases, order.suite.judge_identities
         started_at, duration_s = self._span()
         return Report(
             self._redactor.clean(describe(order)),
@@ -120,7 +118,7 @@ class Ledger:
             duration_s=duration_s,
             interrupted=interrupted,
             resumption=self._resumption(part) if self._continued or order.sources else None,
-            fingerprint_of=lambda row: case_fingerprint(cases[row], judges),
+            fingerprint_of=order.suite.case_fingerprint,
             looks=self.looks,
             settled=self.settled,
             confirmation=confirmation,

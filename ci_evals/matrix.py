@@ -54,6 +54,10 @@ class Matrix:
         """The number of planned runs."""
         return self.first_slots[-1]
 
+    def row(self, cell: int) -> int:
+        """The number of a cell's case."""
+        return cell // len(self.variants)
+
     def case(self, cell: int) -> Case:
         return self.cases[cell // len(self.variants)]
 

@@ -76,14 +76,41 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
         prompts: tuple[str | None, ...] = tuple(prompt.name for prompt in self.prompts) or (None,)
         return tuple(Variant(str(provider.name), prompt) for prompt in prompts for provider in self.providers)
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
+        return self._identified.suite
+
+    def judged_fingerprint(self, row: int) -> str:
+        """Identifies how answers to a case, by its number, are judged, and by which models."""
+        return self._identified.judgements[8 * row : 8 * row + 8].hex()
+
+    def case_fingerprint(self, row: int) -> str:
+        """Identifies what a case, by its number, asks, and how and by which models it is judged.
+
+        Whatever it is called, and whoever is asked.
+        """
+        return self._identified.cases[8 * row : 8 * row + 8].hex()
+
+    @cached_property
+    def _identified(self) -> "_Identified":
         providers = [provider_identity(provider) for provider in self.providers]
-        hashed = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
-        for case in self.cases:  # one at a time: all of them at once are as large as the suite
-            hashed.update(_ENCODER.encode([_question(case), _judgement(case, self.judge_identities), case.runs]))
-        return hashed.hexdigest()
+        suite = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
+        judgements, cases = bytearray(), bytearray()
+        for case in self.cases:
+            question, judgement = _question(case), _judgement(case, self.judge_identities)
+            suite.update(_ENCODER.encode([question, judgement, case.runs]))
+            judgements += _hash(_ENCODER.encode(judgement)).digest()[:8]
+            cases += _hash(_ENCODER.encode([question[1:], judgement])).digest()[:8]
+        return _Identified(suite.hexdigest(), bytes(judgements), bytes(cases))
+
+
+class _Identified(Struct, frozen=True):
+    """What identifies a suite, and with 8 bytes each the judgements of its cases, and its cases."""
+
+    suite: str
+    judgements: bytes
+    cases: bytes
 
 
 def provider_identity(options: ProviderOptions) -> list[Any]:
@@ -111,16 +138,6 @@ def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> Pr
 def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
     """Identifies what is asked of whom: rendered input and provider settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
-
-
-def case_fingerprint(case: Case, judges: Mapping[str | None, list[Any]]) -> str:
-    """Identifies what a case asks, how and by which models it is judged, whatever it is called and whoever is asked."""
-    return digest([_question(case)[1:], _judgement(case, judges)])[:16]
-
-
-def judged_fingerprint(case: Case, judges: Mapping[str | None, list[Any]]) -> str:
-    """Identifies how answers to a case are judged, and by which models."""
-    return digest(_judgement(case, judges))[:16]
 
 
 def digest(value: Any) -> str:

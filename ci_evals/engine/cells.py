@@ -9,7 +9,6 @@ from ci_evals.suite import (
     Suite,
     Templates,
     asked_fingerprint,
-    judged_fingerprint,
     provider_identity,
 )
 
@@ -44,12 +43,12 @@ class Cells:
     """Prepares cells of a suite and keeps the first ones."""
 
     def __init__(self, suite: Suite, matrix: Matrix) -> None:
+        self._suite = suite
         self._matrix = matrix
         self._templates = Templates()
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
         self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
         self._timeouts_s = {str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers}
-        self._judges = suite.judge_identities
         self._kept: dict[int, PreparedCell] = {}
 
     def of_slot(self, slot: int) -> PreparedCell:
@@ -70,7 +69,7 @@ class Cells:
         case, variant = self._matrix.case(number), self._matrix.variant(number)
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
         asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
-        fingerprint = f"{asked}.{judged_fingerprint(case, self._judges)}"
+        fingerprint = f"{asked}.{self._suite.judged_fingerprint(self._matrix.row(number))}"
         first_slot = self._matrix.first_slots[number] - (self._matrix.first_run(number) - 1)
         timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
         return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s, case.is_conversation)
