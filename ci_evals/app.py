@@ -198,7 +198,7 @@ def carry_out(order: Order, world: World, appearance: Appearance, posting: Posti
 
     def watch(run: Run) -> contextlib.AbstractAsyncContextManager[None]:
         loaded()
-        return contextlib.nullcontext() if appearance.quiet else progress.shown(run, world.stderr)
+        return contextlib.nullcontext() if appearance.quiet else progress.shown(run, world.stderr, live=world.redraws)
 
     async def phase(stop: Stop) -> Report:
         tell = (lambda _: None) if appearance.quiet else conclusion.tell
@@ -207,7 +207,7 @@ def carry_out(order: Order, world: World, appearance: Appearance, posting: Posti
     if job and not order.shard:
         job.announce()
     with job.working() if job else contextlib.nullcontext():
-        around = functools.partial(prints_go_to, world.stderr, clean)
+        around = functools.partial(prints_go_to, world.stderr, clean, start=world.over_the_bar)
         code = until_stopped(phase, conclusion.draw, conclusion.salvage, around)
     if job:
         job.finish()

@@ -90,7 +90,8 @@ class Conclusion(Struct, frozen=True):
         self._tell([sentence])
 
     def _tell(self, lines: Iterable[str]) -> None:
-        say(self.world.stderr, self.redactor.clean_text("".join(f"{line}\n" for line in lines)))
+        text = self.redactor.clean_text("".join(f"{line}\n" for line in lines))
+        say(self.world.stderr, self.world.over_the_bar + text)
 
 
 def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[Path]:

@@ -1,16 +1,25 @@
 """What a person sees on stderr while a suite runs: a live bar in a terminal, a line every few seconds in a log."""
 
 import asyncio
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
+
+from ci_evals.streams import say
 
 if TYPE_CHECKING:
     from ci_evals.columns import Columns
 
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0
+
+_COLUMNS = 80  # of a terminal that does not know it
+_WIDEST_BAR = 40
+_NARROWEST_BAR = 10
+BLOCKS = ("█", "░")  # of what a bar is full, and of what it is empty
+ASCII_BLOCKS = ("#", "-")
 
 
 class Watched(Protocol):
@@ -37,9 +46,11 @@ class Spending(Protocol):
 
 
 @asynccontextmanager
-async def shown(run: Watched, stream: TextIO, *, line_every_s: float = LINE_INTERVAL_S) -> AsyncIterator[None]:
-    """Show the progress of `run` on `stream` until the block ends."""
-    task = asyncio.create_task(_bar(run, stream) if stream.isatty() else _lines(run, stream, line_every_s))
+async def shown(
+    run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
+) -> AsyncIterator[None]:
+    """Show the progress of `run` on `stream` until the block ends: as a bar if `live`, else as lines."""
+    task = asyncio.create_task(_bar(run, stream) if live else _lines(run, stream, line_every_s))
     try:
         yield
     finally:
@@ -78,36 +89,59 @@ async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
 
 
 async def _bar(run: Watched, stream: TextIO) -> None:
-    with _live(run, stream) as refresh:
+    """In one line that is written over again and again, and blank in the end.
+
+    Blanks are what every terminal can erase with. The last column stays free: some terminals go on to the next line
+    as soon as it is written.
+    """
+    watch, blocks = Watch(run), _blocks(stream.encoding)
+    before = ""
+
+    def draw(line: str) -> None:
+        say(stream, "\r" + line.ljust(len(before))[: _columns(stream) - 1])
+
+    try:
         while True:
+            total = len(run.columns.status)
+            share = done(run) / total if total else 0.0
+            line = with_bar(watch.describe(), share, _columns(stream) - 1, blocks)
+            draw(line)
+            before = line
             await asyncio.sleep(BAR_INTERVAL_S)
-            refresh()
+    finally:
+        draw("")
+        say(stream, "\r")
 
 
-@contextmanager
-def _live(run: Watched, stream: TextIO) -> Iterator[Callable[[], None]]:
-    """A bar while the block lasts, and a function that draws it anew."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+def with_bar(text: str, share: float, room: int, blocks: tuple[str, str] = BLOCKS) -> str:
+    """`██████░░░░░░ 120/240 runs`, of at most `room` characters.
 
-    progress = Progress(
-        BarColumn(),
-        TextColumn("{task.description}"),
-        console=Console(file=stream),
-        transient=True,
-        redirect_stdout=False,  # what the code under test prints has a way of its own
-        redirect_stderr=False,
-    )
-    watch = Watch(run)
-    with progress:
-        task = progress.add_task("", total=len(run.columns.status), auto_refresh=False)
+    Args:
+        text: what stands beside the bar; alone where there is no room for both.
+        share: how much of the bar is full, from 0 to 1.
+        room: characters of one cell each.
+        blocks: of what it is full, and of what it is empty.
+    """
+    width = min(_WIDEST_BAR, room - len(text) - 1)
+    if width < _NARROWEST_BAR:
+        return text[:room]
+    full, empty = blocks
+    return f"{full * int(share * width):{empty}<{width}} {text}"
 
-        def refresh() -> None:
-            text = watch.describe()
-            progress.update(task, total=len(run.columns.status), completed=done(run), description=text)
 
-        refresh()
-        yield refresh
+def _blocks(encoding: str) -> tuple[str, str]:
+    try:
+        "".join(BLOCKS).encode(encoding)
+    except UnicodeEncodeError:
+        return ASCII_BLOCKS
+    return BLOCKS
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
+    except OSError:
+        return _COLUMNS
 
 
 def done(run: Watched) -> int:

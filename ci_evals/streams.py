@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _LONGEST_LINE = 1024 * 1024
-_OVER_THE_BAR = "\r\x1b[2K"
 
 
 def prepare() -> None:
@@ -53,12 +52,12 @@ def let_go() -> None:
 
 
 @contextmanager
-def prints_go_to(stderr: TextIO, clean: Callable[[str], str]) -> Iterator[None]:
-    """Send what code under test prints to `stderr`, a line at a time, each through `clean`.
+def prints_go_to(stderr: TextIO, clean: Callable[[str], str], *, start: str = "") -> Iterator[None]:
+    """Send what code under test prints to `stderr`, a line at a time, each through `clean` and after `start`.
 
     Stdout has the outcome and nothing else. Programs that the code starts inherit stderr as their stdout, too.
     """
-    lines = _Lines(stderr, clean)
+    lines = _Lines(stderr, clean, start)
     printed = io.TextIOWrapper(io.BufferedWriter(lines), "utf-8", "backslashreplace", line_buffering=True)
     with ExitStack() as stack:
         stack.callback(lines.finish)
@@ -72,11 +71,11 @@ def prints_go_to(stderr: TextIO, clean: Callable[[str], str]) -> Iterator[None]:
 class _Lines(io.RawIOBase):
     """Passes on whole lines. It stays usable afterwards: loggers may keep it."""
 
-    def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
+    def __init__(self, stream: TextIO, clean: Callable[[str], str], start: str) -> None:
         self._stream = stream
         self._clean = clean
         self._rest = b""
-        self._start = _OVER_THE_BAR if stream.isatty() else ""
+        self._start = start
 
     def writable(self) -> bool:
         return True

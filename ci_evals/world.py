@@ -16,6 +16,16 @@ class World(NamedTuple):
     stdout: TextIO
     stderr: TextIO
 
+    @property
+    def redraws(self) -> bool:
+        """Whether stderr is a terminal on which a line can be drawn anew."""
+        return self.stderr.isatty() and self.environ.get("TERM") != "dumb"
+
+    @property
+    def over_the_bar(self) -> str:
+        """What goes before a line on stderr, where a progress bar may stand."""
+        return "\r\x1b[2K" if self.redraws else ""
+
 
 class Appearance(NamedTuple):
     """What is printed: `output` is `table` or `json`; `quiet` shows no progress."""

@@ -419,11 +419,11 @@ async def test_a_function_may_go_elsewhere_and_its_results_stay_here(tmp_path: P
 RUNNING = {"aiohttp", "asyncio", "ssl", "subprocess", "ci_evals.app", "ci_evals.execution", "ci_evals.interruption"}
 REPORTING = {
     "jinja2",
-    "rich",
     "xml",
     "statistics",
     "ci_evals.report",
     "ci_evals.reports.renderers",
+    "ci_evals.reports.terminal_layout",
     "ci_evals.verdict.gate",
 }
 READING = {"msgspec", "yaml", "ci_evals.config.load"}
@@ -439,7 +439,7 @@ IN_A_JOB = {"ci_evals.github.context", "ci_evals.github.client", "ci_evals.actio
 ELSEWHERE = {"gidgethub", "ci_evals.commenting"}
 OTHER_FILES = {"jinja2", "ci_evals.reports.html", "ci_evals.engine.cassettes", "ci_evals.engine.traces"}
 EARLIER = {"ci_evals.saved", "ci_evals.recalled", "ci_evals.durations", "ci_evals.reports.json_summary"}
-UNCALLED = {"xml", "zipfile", "rich.progress", "ci_evals.verdict.power", "ci_evals.reports.comment"}
+UNCALLED = {"xml", "zipfile", "rich", "unicodedata", "ci_evals.verdict.power", "ci_evals.reports.comment"}
 MODULES_AT_THE_END = (
     "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
 )

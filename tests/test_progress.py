@@ -3,10 +3,11 @@
 import asyncio
 import os
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import pytest
 from factories import result_of
@@ -17,6 +18,8 @@ from ci_evals import progress
 from ci_evals.columns import Columns
 from ci_evals.model import Status
 from ci_evals.progress import describe, duration, shown
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
 
 
 class Spent(NamedTuple):
@@ -37,6 +40,52 @@ def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 
     for slot, status in enumerate(statuses):
         columns.record(slot, result_of(status=status), offset=slot)
     return Watched(columns, retrying, Spent(cost_usd))
+
+
+class Screen(NamedTuple):
+    """A terminal, and what is seen on it."""
+
+    terminal: TextIO
+    reader: asyncio.StreamReader
+
+    async def rest(self) -> bytes:
+        """All that is seen until nobody has the terminal any more."""
+        self.terminal.close()
+        seen = b""
+        with suppress(OSError):  # how Linux says that nobody holds the other end any more
+            while chunk := await self.reader.read(4096):
+                seen += chunk
+        return seen
+
+
+@asynccontextmanager
+async def screen(columns: int = 0, encoding: str = "utf-8") -> AsyncIterator[Screen]:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(controller, "rb", 0)
+    )
+    with os.fdopen(terminal, "w", encoding=encoding) as stream:
+        yield Screen(stream, reader)
+    transport.close()
+    await asyncio.sleep(0)  # in which it does so
+
+
+async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ci_evals", "run"),
+        cwd=folder,
+        env=environment(environ),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=terminal,
+    )
 
 
 def test_counts_are_told() -> None:
@@ -76,6 +125,46 @@ async def test_a_log_gets_plain_lines_now_and_then() -> None:
     assert "\x1b" not in log.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("share", "room", "line"),
+    [
+        (0.0, 19, "░░░░░░░░░░ 1/8 runs"),
+        (0.55, 19, "█████░░░░░ 1/8 runs"),
+        (1.0, 20, "███████████ 1/8 runs"),
+        (0.5, 18, "1/8 runs"),
+        (0.5, 5, "1/8 r"),
+        (0.5, 200, f"{'█' * 20}{'░' * 20} 1/8 runs"),
+    ],
+)
+def test_a_bar_has_the_room_that_its_text_leaves(share: float, room: int, line: str) -> None:
+    assert progress.with_bar("1/8 runs", share, room) == line
+
+
+def test_a_bar_is_full_when_all_is_done_and_no_sooner() -> None:
+    assert "░" in progress.with_bar("", 0.9999, 80)
+    assert "░" not in progress.with_bar("", 1.0, 80)
+
+
+@posix
+@pytest.mark.parametrize(("columns", "longest"), [(12, 11), (30, 28), (50, 49), (200, 69), (0, 69)])
+async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int, longest: int) -> None:
+    async with screen(columns) as seen_on:
+        async with shown(watched("passed", total=2), seen_on.terminal, live=True):
+            seen = await seen_on.reader.readuntil(b"1/2 runs")
+        seen += await seen_on.rest()
+    drawn = seen.decode().split("\r")
+    assert "\n" not in seen.decode()
+    assert max(map(len, drawn)) == longest
+    assert drawn[-2:] == [" " * len(drawn[1]), ""]
+
+
+@posix
+async def test_a_terminal_without_block_characters_gets_a_bar_of_ascii() -> None:
+    async with screen(80, "latin-1") as seen_on, shown(watched("passed", total=2), seen_on.terminal, live=True):
+        seen = await seen_on.reader.readuntil(b"1/2 runs")
+    assert b"\r" + b"#" * 20 + b"-" * 20 + b" 1/2 runs" in seen
+
+
 async def test_a_quick_run_leaves_no_line() -> None:
     log = StringIO()
     async with shown(watched(total=1), log):
@@ -95,38 +184,37 @@ async def test_a_log_that_is_gone_does_not_end_the_run() -> None:
         await asked.wait()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
+@posix
 async def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(tmp_path: Path) -> None:
     """What the function prints meanwhile stands above it, whole."""
-    import pty
-
     (tmp_path / "agent.py").write_text(
         "import pathlib, time\n\ndef answer(text):\n    print('printed by the agent')\n"
         "    while not pathlib.Path('seen').exists():\n        time.sleep(0.01)\n    return text\n"
     )
     write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
-    controller, terminal = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ci_evals", "run"),
-        cwd=tmp_path,
-        env=environment({"TERM": "xterm", "COLUMNS": "100"}),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    reader = asyncio.StreamReader()
-    with os.fdopen(controller, "rb", 0) as file:
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-        seen = await reader.readuntil(b"printed by the agent\r\n")
-        seen += await reader.readuntil(b"0/1 runs")
+    async with screen() as seen_on:
+        process = await run_on(seen_on.terminal, tmp_path, {"TERM": "xterm", "COLUMNS": "100"})
+        seen = await seen_on.reader.readuntil(b"printed by the agent\r\n")
+        seen += await seen_on.reader.readuntil(b"0/1 runs")
         (tmp_path / "seen").touch()
-        with suppress(OSError):  # how Linux says that nobody holds the other end any more
-            while chunk := await reader.read(4096):
-                seen += chunk
+        seen += await seen_on.rest()
     assert await process.wait() == 0
     assert b"\x1b[2Kprinted by the agent\r\n" in seen
     assert b"written: ci-evals-results/report.json" in seen
+
+
+@posix
+async def test_a_dumb_terminal_gets_lines_alone(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("def answer(text):\n    print('printed by the agent')\n    return text\n")
+    write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    async with screen() as seen_on:
+        process = await run_on(seen_on.terminal, tmp_path, {"TERM": "dumb"})
+        seen = await seen_on.rest()
+    assert await process.wait() == 0
+    printed, written, rest = seen.split(b"\r\n")
+    assert printed == b"printed by the agent"
+    assert written.startswith(b"written: ci-evals-results/report.json")
+    assert rest == b""
 
 
 def test_what_is_left_is_judged_by_the_pace_since_a_phase_began() -> None:

@@ -1,12 +1,6 @@
 """What is printed on stdout when a run has ended: figures, failing cases with why, and the verdict last."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import StringIO
-
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from ci_evals.model import Case, Variant
 from ci_evals.report import Report
@@ -26,6 +20,7 @@ from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport, task_reports
 from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.terminal_layout import Paragraph, Part, Table, Text, drawn, plain, styled
 from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
@@ -52,7 +47,8 @@ _STYLES: Mapping[VerdictStatus, str] = {
     "fail": "bold red",
     "error": "bold magenta",
 }
-Shown = Callable[[ComparedCell], Iterator[RenderableType]]
+_BLANK = Paragraph(())
+Shown = Callable[[ComparedCell], Iterator[Part]]
 
 _WORST_FIRST: Sequence[VerdictStatus] = ("error", "fail", "borderline", "pass")
 
@@ -62,26 +58,11 @@ def render(summary: Summary, *, width: int, color: bool) -> str:
 
     Either way no name and no answer can move the cursor or command a CI runner.
     """
-    console = Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=color,
-        no_color=not color,
-        color_system="standard" if color else None,
-        force_jupyter=False,
-        legacy_windows=False,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
-    with console.capture() as capture:
-        for part in _parts(summary, width):
-            console.print(part)
-    lines = without_commands(capture.get()).split("\n")
-    return "\n".join(line.rstrip() for line in lines).strip("\n") + "\n"
+    lines = (drawn(line, color=color) for part in _parts(summary, width) for line in part.lines(width))
+    return without_commands("\n".join(lines)).strip("\n") + "\n"
 
 
-def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
+def _parts(summary: Summary, width: int) -> Iterator[Part]:
     report, verdict = summary.report, summary.verdict
     variants = variant_reports(summary)
     yield from _figures(variants, width)
@@ -96,72 +77,67 @@ def _parts(summary: Summary, width: int) -> Iterator[RenderableType]:
         yield from _over_budget(report)
     if report.errored:
         yield from _errors(report)
-    yield ""
+    yield _BLANK
     yield from _ending(summary)
 
 
-def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[RenderableType]:
+def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[Part]:
     for number, table in enumerate(figure_tables(variants, width)):
-        yield from ("", table) if number else (table,)
+        yield from (_BLANK, table) if number else (table,)
     if has_marks(variants):
-        yield Text(LEGEND, style="dim")
+        yield _remark(LEGEND)
 
 
-def _labels(report: Report, task: TaskReport) -> Iterator[RenderableType]:
+def _labels(report: Report, task: TaskReport) -> Iterator[Part]:
     """The figures of a classification, and which label was taken for which."""
     of = f" on {one_line(str(task.variant), _NAME_CHARACTERS)}" if len(report.matrix.variants) > 1 else ""
     title = f"{one_line(task.name, _NAME_CHARACTERS).capitalize()}{of}"
-    yield Text.assemble("\n", (title, "bold"), f": accuracy {rate(task.accuracy)}, macro F1 {rate(task.macro_f1)}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for"):
-        table.add_column(heading, header_style="dim")
+    figures = plain(f": accuracy {rate(task.accuracy)}, macro F1 {rate(task.macro_f1)}")
+    yield _BLANK
+    yield Paragraph(styled(title, "bold") + figures)
+    headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
+    rows = []
     for row, label in enumerate(task.labels[:MAX_LABELS_SHOWN]):
         taken = sorted(zip(task.table.counts[row], task.table.labels, strict=True), reverse=True)
         shown = ", ".join(f"{count} × {one_line(other, 40)}" for count, other in taken[:4] if count)
         found = (rate(each) for each in (label.precision, label.recall, label.f1, label.roc_auc))
-        table.add_row(Text(one_line(label.label, 40)), *found, Text(shown))
-    yield table
+        rows.append([plain(text) for text in (one_line(label.label, 40), *found, shown)])
+    yield Table(rows, header=[styled(heading, "bold dim") for heading in headings])
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
 
-def _leaderboard(standings: Sequence[Standing]) -> Iterator[RenderableType]:
+def _leaderboard(standings: Sequence[Standing]) -> Iterator[Part]:
     """The variants, the best first."""
-    yield _heading("Leaderboard", len(standings))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    yield from _heading("Leaderboard", len(standings))
+    rows = []
     for standing in standings[:MAX_STANDINGS]:
         variant = standing.variant
-        table.add_row(
-            Text(standing.place),
-            Text(one_line(str(variant.variant), _NAME_CHARACTERS)),
-            Text(rate_with_interval(variant.pass_rate, variant.lower, variant.upper)),
-        )
-    yield table
+        found = rate_with_interval(variant.pass_rate, variant.lower, variant.upper)
+        name = one_line(str(variant.variant), _NAME_CHARACTERS)
+        rows.append([plain(standing.place), plain(name), plain(found)])
+    yield Table(rows)
     yield from _more(len(standings) - MAX_STANDINGS, "variant")
     if any(standing.tied for standing in standings):
-        yield Text(TIES, style="dim")
+        yield _remark(TIES)
 
 
-def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[RenderableType]:
+def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Part]:
     """The parts of the matrix that have a bar, the worst first."""
     barred = sorted((scope for scope in scopes if scope.bar is not None), key=_badness)
-    yield _heading("Gate", len(barred))
+    yield from _heading("Gate", len(barred))
     fair = report.settled is None
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rows = []
     for scope in barred[:MAX_SCOPES]:
         label = scope_label(scope, report)
         name = label if scope.kind == "suite" else f"{label} {scope.name}"
         found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar) if fair else UNKNOWN
-        table.add_row(
-            _word(scope.status),
-            Text(one_line(name, _NAME_CHARACTERS)),
-            Text(found),
-            Text(f"bar {rate(scope.bar, scope.bar)}"),
-        )
-    yield table
+        shown = (one_line(name, _NAME_CHARACTERS), found, f"bar {rate(scope.bar, scope.bar)}")
+        rows.append([_word(scope.status), *map(plain, shown)])
+    yield Table(rows)
     yield from _more(len(barred) - MAX_SCOPES, "bar")
 
 
-def _changes(summary: Summary) -> Iterator[RenderableType]:
+def _changes(summary: Summary) -> Iterator[Part]:
     """The cells that are worse, better, below their bar or flaky, and which are not those of the baseline."""
     found = changes(summary)
     for title, cells, limit, noun, shown in (
@@ -177,9 +153,9 @@ def _changes(summary: Summary) -> Iterator[RenderableType]:
     yield from _listed("Flaky, but within the bar", found.flaky, MAX_FLAKY, "flaky case", _line("~", "yellow", summary))
 
 
-def _listed(title: str, cells: Sequence[ComparedCell], limit: int, noun: str, shown: Shown) -> Iterator[RenderableType]:
+def _listed(title: str, cells: Sequence[ComparedCell], limit: int, noun: str, shown: Shown) -> Iterator[Part]:
     if cells:
-        yield _heading(title, len(cells))
+        yield from _heading(title, len(cells))
         for cell in cells[:limit]:
             yield from shown(cell)
         yield from _more(len(cells) - limit, noun)
@@ -192,20 +168,20 @@ def _line(mark: str, style: str, summary: Summary) -> Shown:
 def _failed(mark: str, style: str, summary: Summary) -> Shown:
     """With why, and the first wrong answer where it is surely worse or below its bar."""
 
-    def shown(cell: ComparedCell) -> Iterator[RenderableType]:
+    def shown(cell: ComparedCell) -> Iterator[Part]:
         yield _headline(mark, style, summary, cell)
         results = failed_runs(summary.report, cell.judged.cell)
         for line in counted_reasons(results, _MAX_REASONS):
-            yield _indented(line)
+            yield _indented(plain(line))
         unsure = cell.found is not None and cell.found.kind == "suspect" and not cell.failing
         if results and not unsure and (answer := answer_text(results[0])) is not None:
             text = one_line(answer, _ANSWER_CHARACTERS) or "(empty)"
-            yield _indented(f"answer of run {results[0].run}: {text}", "dim")
+            yield _indented(styled(f"answer of run {results[0].run}: {text}", "dim"))
 
     return shown
 
 
-def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> RenderableType:
+def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Part:
     """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`; further lines stand below the name."""
     case, found = cell.judged.case, cell.found
     several = len(summary.report.matrix.variants) > 1
@@ -213,86 +189,82 @@ def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Re
     was = f" (was {one_line(cell.renamed_from, _NAME_CHARACTERS)})" if cell.renamed_from else ""
     told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
     name, place = in_place(one_line(case.id, _NAME_CHARACTERS)), _place(case)
-    critical = ("critical ", style) if found is not None and found.critical and found.kind == "regressed" else ""
-    text = Text.assemble(critical, (name, "bold"), f"{of}{was}: {told}", (f"  {place}", "dim"))
-    return _hanging(Text(mark, style=style), text)
+    critical = styled("critical ", style) if found is not None and found.critical and found.kind == "regressed" else ()
+    text = styled(name, "bold") + plain(f"{of}{was}: {told}") + styled(f"  {place}", "dim")
+    return _hanging(styled(mark, style), critical + text)
 
 
-def _rosters(lists: Sequence[Roster]) -> Iterator[RenderableType]:
-    yield _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
+def _rosters(lists: Sequence[Roster]) -> Iterator[Part]:
+    yield from _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
     for roster in lists:
-        yield Text(roster.sentence(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS)))
+        yield Paragraph(plain(roster.sentence(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS))))
 
 
-def _over_budget(report: Report) -> Iterator[RenderableType]:
+def _over_budget(report: Report) -> Iterator[Part]:
     count = report.columns.budget_violations
-    yield _heading("Over budget", count)
+    yield from _heading("Over budget", count)
     for result in over_budget(report, MAX_OVER_BUDGET):
         several = len(report.matrix.variants) > 1
         of = f" on {one_line(str(Variant(result.provider, result.prompt)), _NAME_CHARACTERS)}" if several else ""
         text = f"{of}, run {result.run}: {', '.join(result.budget_violations)}"
         name = in_place(one_line(result.case, _NAME_CHARACTERS))
-        yield _hanging(Text("!", "yellow"), Text.assemble((name, "bold"), text))
+        yield _hanging(styled("!", "yellow"), styled(name, "bold") + plain(text))
     yield from _more(count - MAX_OVER_BUDGET, "run")
 
 
-def _errors(report: Report) -> Iterator[RenderableType]:
+def _errors(report: Report) -> Iterator[Part]:
     groups = error_groups(report)
-    yield _heading("Errored", report.errored)
+    yield from _heading("Errored", report.errored)
     for group in groups[:MAX_ERROR_GROUPS]:
         variant = one_line(str(group.variant), _NAME_CHARACTERS)
-        yield _hanging(Text("!", "magenta"), Text(f"{number_of(group.runs, 'run')}: {group.message} ({variant})"))
+        text = f"{number_of(group.runs, 'run')}: {group.message} ({variant})"
+        yield _hanging(styled("!", "magenta"), plain(text))
         names = [f"{one_line(case.id, _NAME_CHARACTERS)} ({_place(case)})" for case in group.cases[:MAX_CASES_OF_ERROR]]
         left_out = len(group.cases) - len(names)
         more = [f"… and {number_of(left_out, 'more case')}"] if left_out else []
-        yield _indented(f"in {', '.join(names + more)}", "dim")
+        yield _indented(styled(f"in {', '.join(names + more)}", "dim"))
     yield from _more(len(groups) - MAX_ERROR_GROUPS, "reason")
 
 
-def _ending(summary: Summary) -> Iterator[RenderableType]:
+def _ending(summary: Summary) -> Iterator[Part]:
     report, verdict = summary.report, summary.verdict
     for note in (*notes(report), *comparison_notes(summary)):
-        yield _hanging(Text(f"{note.label}:"), Text(one_line(note.text, _SENTENCE_CHARACTERS)))
-    yield Text(f"{report.summary()} in {seconds(report.duration_s)}", style="dim")
+        yield _hanging(plain(f"{note.label}:"), plain(one_line(note.text, _SENTENCE_CHARACTERS)))
+    yield _remark(f"{report.summary()} in {seconds(report.duration_s)}")
     if population := population_bounds(report, summary.gate):
-        yield Text(f"would new cases like these pass? {between(*population)}", style="dim")
-    sentence = Table.grid(padding=(0, 2, 0, 0))
-    sentence.add_column()
-    sentence.add_column(overflow="fold")
-    for word, text in ((_word(verdict.status), verdict.reason), ("", verdict.hint)):
-        if text:
-            sentence.add_row(word, Text(one_line(text, _SENTENCE_CHARACTERS)))
-    yield sentence
+        yield _remark(f"would new cases like these pass? {between(*population)}")
+    rows = ((_word(verdict.status), verdict.reason), ((), verdict.hint))
+    yield Table([(word, plain(one_line(text, _SENTENCE_CHARACTERS))) for word, text in rows if text])
 
 
 def _word(status: VerdictStatus) -> Text:
-    return Text(STATUS_WORDS[status], style=_STYLES[status], no_wrap=True)
+    return styled(STATUS_WORDS[status], _STYLES[status])
 
 
 def _badness(scope: ScopeVerdict) -> int:
     return _WORST_FIRST.index(scope.status)
 
 
-def _heading(title: str, count: int) -> Text:
-    return Text.assemble("\n", (f"{title} ({count:,})", "bold"))
+def _heading(title: str, count: int) -> Iterator[Part]:
+    yield _BLANK
+    yield Paragraph(styled(f"{title} ({count:,})", "bold"))
 
 
-def _more(left_out: int, noun: str) -> Iterator[Text]:
+def _more(left_out: int, noun: str) -> Iterator[Part]:
     if left_out > 0:
-        yield Text(f"… and {number_of(left_out, f'more {noun}')} in summary.md", style="dim")
+        yield _remark(f"… and {number_of(left_out, f'more {noun}')} in summary.md")
 
 
-def _hanging(start: Text, text: Text) -> Table:
-    """Further lines of the text stand below its first one."""
-    line = Table.grid(padding=(0, 1, 0, 0))
-    line.add_column(no_wrap=True)
-    line.add_column(overflow="fold")
-    line.add_row(start, text)
-    return line
+def _hanging(start: Text, text: Text) -> Part:
+    return Paragraph(text, start=start + plain(" "))
 
 
-def _indented(text: str, style: str = "") -> Padding:
-    return Padding(Text(text, style=style), (0, 0, 0, 4))
+def _indented(text: Text) -> Part:
+    return Paragraph(text, start=plain("    "))
+
+
+def _remark(text: str) -> Part:
+    return Paragraph(styled(text, "dim"))
 
 
 def _place(case: Case) -> str:

@@ -3,12 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from rich import box
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
-
 from ci_evals.reports.figures import UNKNOWN, rate, rate_with_interval, seconds, usd
+from ci_evals.reports.terminal_layout import Table, Text, plain, styled, width_of
 from ci_evals.reports.text import one_line
 from ci_evals.reports.variants import VariantChange, VariantReport
 
@@ -20,8 +16,7 @@ _STYLES = {BEST: "green", WORST: "red"}
 _NAME_CHARACTERS = 100
 _HEADER_WIDTH = 26  # longer names are folded
 _LABEL_WIDTH = 20  # kept free for the labels even where variants have to fold; longer ones fold too
-_GAP = 2
-_COLUMN_GAP = _GAP + 1  # rich draws one more between columns
+_GAP = 3
 
 AsText = Callable[[VariantReport], str]
 AsNumber = Callable[[VariantReport], float | None]
@@ -40,11 +35,14 @@ def figure_tables(variants: Sequence[VariantReport], width: int) -> list[Table]:
     rows = _rows(variants)
     names = [one_line(str(variant.variant), _NAME_CHARACTERS) for variant in variants]
     widths = [
-        max(min(cell_len(name), _HEADER_WIDTH), *(cell_len(row.texts[index] + row.marks[index]) for row in rows))
+        max(min(width_of(name), _HEADER_WIDTH), *(width_of(row.texts[index] + row.marks[index]) for row in rows))
         for index, name in enumerate(names)
     ]
-    room = width - max(cell_len(row.label) for row in rows)
-    return [_table(rows, names, widths, chosen) for chosen in _fitting(widths, room)]
+    longest_label = max(width_of(row.label) for row in rows)
+    return [
+        _table(rows, names, chosen, _widths([widths[index] for index in chosen], longest_label, width))
+        for chosen in _fitting(widths, width - longest_label)
+    ]
 
 
 def has_marks(variants: Sequence[VariantReport]) -> bool:
@@ -57,25 +55,35 @@ def _fitting(widths: Sequence[int], room: int) -> Iterator[list[int]]:
     group: list[int] = []
     used = 0
     for index, width in enumerate(widths):
-        if group and used + _COLUMN_GAP + width > room:
+        if group and used + _GAP + width > room:
             yield group
             group, used = [], 0
         group.append(index)
-        used += _COLUMN_GAP + width
+        used += _GAP + width
     if group:
         yield group
 
 
-def _table(rows: Sequence[Row], names: Sequence[str], widths: Sequence[int], chosen: Sequence[int]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, _GAP, 0, 0), collapse_padding=True)
-    longest_label = max(cell_len(row.label) for row in rows)
-    table.add_column("", no_wrap=longest_label <= _LABEL_WIDTH, min_width=min(longest_label, _LABEL_WIDTH))
-    for index in chosen:
-        table.add_column(Text(names[index], overflow="fold"), justify="right", width=widths[index])
-    for row in rows:
-        cells = (Text(row.texts[index] + row.marks[index], style=_STYLES.get(row.marks[index], "")) for index in chosen)
-        table.add_row(Text(row.label), *cells)
-    return table
+def _widths(chosen: Sequence[int], longest_label: int, width: int) -> list[int]:
+    """Of labels and variants. Where one variant alone is too wide, first the labels are folded, then its figures."""
+    if longest_label + sum(_GAP + each for each in chosen) <= width:
+        return [longest_label, *chosen]
+    (wanted,) = chosen
+    label = min(longest_label, max(_LABEL_WIDTH, width - _GAP - wanted))
+    return [label, max(1, min(wanted, width - _GAP - label))]
+
+
+def _table(rows: Sequence[Row], names: Sequence[str], chosen: Sequence[int], widths: Sequence[int]) -> Table:
+    def figure(row: Row, index: int) -> Text:
+        return styled(row.texts[index] + row.marks[index], _STYLES.get(row.marks[index], ""))
+
+    return Table(
+        [[plain(row.label), *(figure(row, index) for index in chosen)] for row in rows],
+        header=[plain(""), *(styled(names[index], "bold") for index in chosen)],
+        gap=_GAP,
+        figures=True,
+        widths=widths,
+    )
 
 
 def _rows(variants: Sequence[VariantReport]) -> list[Row]:

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 from factories import grade_of, report_of
-from rich.cells import cell_len
 
 from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import terminal
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.terminal_layout import width_of
 from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
@@ -49,7 +49,7 @@ def test_variants_that_do_not_fit_are_stacked(golden: Callable[[str, str], None]
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_no_line_is_wider_than_the_terminal(flights: Summary, hostile: Summary, width: int) -> None:
     for summary in (flights, hostile):
-        assert max(map(cell_len, text_of(summary, width).split("\n"))) <= width
+        assert max(map(width_of, text_of(summary, width).split("\n"))) <= width
 
 
 def test_color_changes_nothing_but_color(flights: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_labels_of_rows_are_not_folded(width: int) -> None:
 def test_a_long_name_is_folded_and_what_follows_it_is_not_lost(name: str, width: int) -> None:
     text = text_of(summary_of({name: "FFF"}), width)
     assert f"{name.strip()}:0of3runspassed".replace(" ", "") in "".join(text.split())
-    assert max(map(cell_len, text.splitlines())) <= width
+    assert max(map(width_of, text.splitlines())) <= width
 
 
 def test_further_lines_stand_below_the_first_one() -> None:
