@@ -91,49 +91,49 @@ def _asked(call: ToolCall) -> dict[str, Any]:
 # The answer, as far as it is needed.
 
 
-class _Function(Struct):
+class _Function(Struct, gc=False):
     name: str
     arguments: str | dict[str, Any] | None = None
 
 
-class _Custom(Struct):
+class _Custom(Struct, gc=False):
     name: str
     input: str = ""
 
 
-class _Call(Struct):
+class _Call(Struct, gc=False):
     id: str | None = None
     function: _Function | None = None
     custom: _Custom | None = None
 
 
-class _Part(Struct):
+class _Part(Struct, gc=False):
     text: str | None = None
     refusal: str | None = None
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
 
 
-class _Choice(Struct):
+class _Choice(Struct, gc=False):
     message: _Message
     finish_reason: str | None = None
 
 
-class _InputDetails(Struct):
+class _InputDetails(Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _Usage(Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _InputDetails | None = None
 
 
-class _Completion(Struct):
+class _Completion(Struct, gc=False):
     choices: list[_Choice] | None = None
     model: str | None = None
     usage: _Usage | None = None

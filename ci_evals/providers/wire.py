@@ -112,7 +112,7 @@ class Endpoint(Struct, frozen=True):
         return decode(decoder, answer, self.url.host)
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     method: str
     url: "URL"
     headers: Mapping[str, str]
@@ -137,7 +137,8 @@ async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes:
                     raise await _refusal(response, headers)
                 return await _read(response, max_bytes)
             finally:
-                response.release()
+                if not response.closed:  # as it is when all of it has come
+                    response.release()
     except TimeoutError as error:
         raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
     except _lost() as error:
