@@ -121,7 +121,7 @@ class Report(Counted):
         self.resumption = resumption
         self.looks = looks
         self.confirmation = confirmation
-        self._fingerprint_of = fingerprint_of
+        self.fingerprint_of = fingerprint_of
         self._read = read
         self._decode = decode
 
@@ -132,10 +132,10 @@ class Report(Counted):
             f"{self.suite.fingerprint} {self.suite.shard} {self.started_at}".encode(), digest_size=8
         ).hexdigest()
 
-    @cached_property
+    @property
     def fingerprints(self) -> Sequence[str]:
         """Of each row of the matrix, what identifies its question and its judgement."""
-        return [self._fingerprint_of(row) for row in range(len(self.matrix.cases))]
+        return [self.fingerprint_of(row) for row in range(len(self.matrix.cases))]
 
     @cached_property
     def cases_fingerprint(self) -> str:

@@ -146,7 +146,7 @@ def test_counts_are_carried_from_report_to_report_and_each_once(tmp_path: Path) 
     baseline = None
     for number in range(1, 15):
         report = report_at(float(number), {"river": "PPP"})
-        report._fingerprint_of = lambda _row: "of the same case"
+        report.fingerprint_of = lambda _row: "of the same case"
         path = saved(tmp_path / str(number) / "report.json", report, baseline)
         baseline = baseline_at(path)
     assert baseline is not None

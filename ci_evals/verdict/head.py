@@ -53,7 +53,7 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], figures
         confirmed = bool(more.graded) and not confirmation.counts((cell,)).missing
     return HeadCell(
         key=report.matrix.key(cell),
-        fingerprint=report.fingerprints[cell // len(report.matrix.variants)],
+        fingerprint=report.fingerprint_of(report.matrix.row(cell)),
         planned=Tally(*report.fresh(cell)),
         confirming=more,
         confirmed=confirmed,
