@@ -1,5 +1,6 @@
 """What all tests share: golden files, which are reviewed as prose, and generated examples that are not timed."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,10 @@ settings.load_profile("unhurried")
 GOLDEN = Path(__file__).parent / "golden"
 
 CompareGolden = Callable[[str, str], None]
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background: so would all that tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
