@@ -72,9 +72,7 @@ def _held_to(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
 
 
-def _turn(message: Message) -> Message | dict[str, Any]:
-    if message.content and not message.tool_calls:
-        return message  # as it stands there
+def _turn(message: Message) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         turn["tool_calls"] = [_asked(call) for call in message.tool_calls]

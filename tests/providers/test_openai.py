@@ -214,6 +214,11 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
     }
 
 
+async def test_half_a_surrogate_pair_is_sent_as_its_escape(server: FakeServer, lent: Lent) -> None:
+    await answer(server, lent, HELLO, Message("user", "a\ud800b"))
+    assert server.seen[0].json["messages"] == [{"role": "user", "content": "a\ud800b"}]
+
+
 async def test_without_a_key_none_is_sent(server: FakeServer, lent: Lent) -> None:
     await answer(server, lent, HELLO)
     assert "Authorization" not in server.seen[0].headers
