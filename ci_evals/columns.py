@@ -47,20 +47,19 @@ class Columns:
         if result.budget_violations:
             self.budget_violations += 1
         if result.response is not None and (usage := result.response.usage) is not None:
-            self.input_tokens[slot] = _believable(usage.input_tokens)
-            self.output_tokens[slot] = _believable(usage.output_tokens)
+            self.input_tokens[slot] = min(max(usage.input_tokens, 0), _MOST_TOKENS)
+            self.output_tokens[slot] = min(max(usage.output_tokens, 0), _MOST_TOKENS)
         if result.judging is not None:
             self.judging += result.judging
         orders_judge = False
         for grade in result.grades:
             orders_judge |= grade.orders_judge
-            key = result.provider, result.prompt, grade.grader
-            sums = self.grader_scores.get(key) or self.grader_scores.setdefault(key, [0.0, 0.0])
+            sums = self.grader_scores.setdefault((result.provider, result.prompt, grade.grader), [0.0, 0.0])
             sums[0] += 1
             sums[1] += grade.score
             if (found := grade.classified) is not None:
-                task = result.provider, result.prompt, found.task
-                self.labelled.setdefault(task, Labelled()).add(result.case, found)
+                key = (result.provider, result.prompt, found.task)
+                self.labelled.setdefault(key, Labelled()).add(result.case, found)
         if orders_judge:
             self.orders_to_judges[result.case] = self.orders_to_judges.get(result.case, 0) + 1
 
@@ -80,7 +79,3 @@ class Columns:
     def recorded(self) -> int:
         """How many runs were answered by a journal instead of the provider."""
         return self.repeated.count(1)
-
-
-def _believable(tokens: int) -> int:
-    return tokens if 0 <= tokens <= _MOST_TOKENS else min(max(tokens, 0), _MOST_TOKENS)

@@ -59,7 +59,7 @@ class Matrix:
         return cell // len(self.variants)
 
     def case(self, cell: int) -> Case:
-        return self.cases[cell // len(self.variants)]
+        return self.cases[self.row(cell)]
 
     def variant(self, cell: int) -> Variant:
         return self.variants[cell % len(self.variants)]

@@ -14,12 +14,12 @@ from ci_evals.model import NO_OVERRIDES, Case, CaseOverrides, Prompt, Variant
 from ci_evals.providers.base import ProviderOptions, Secret
 from ci_evals.response import Message
 from ci_evals.rules import Budget, Gate
+from ci_evals.templates import sandboxed
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
     from jinja2 import Template
-    from jinja2.sandbox import SandboxedEnvironment
 
 
 class Suite(Struct, frozen=True, kw_only=True, dict=True):
@@ -174,12 +174,12 @@ def _overriding(case: Case) -> dict[str, Any]:
 
 
 def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
-    decided, by = [], []
-    for each in case.expect:
-        decided.append((each.name, each.weight, deciding(each.grader)))
-        if (grader := asker(each.grader)) is not None:
-            by.append(judges.get(grader.provider))
-    return [case.threshold, decided, by] if by else [case.threshold, decided]
+    by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
+    return [
+        case.threshold,
+        [(each.name, each.weight, deciding(each.grader)) for each in case.expect],
+        *([by] if by else []),
+    ]
 
 
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning
@@ -198,7 +198,6 @@ class Templates:
 
     def __init__(self) -> None:
         self._compiled: dict[str, Template] = {}
-        self._environment: SandboxedEnvironment | None = None
 
     def render(self, prompt: Prompt | None, case: Case) -> Rendered:
         """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for itself.
@@ -227,11 +226,7 @@ class Templates:
         """
         if (template := self._compiled.get(source)) is not None:
             return template
-        if self._environment is None:
-            from ci_evals.templates import sandboxed
-
-            self._environment = sandboxed(lists_may_grow=True)
-        template = self._compiled[source] = self._environment.from_string(source)
+        template = self._compiled[source] = sandboxed(lists_may_grow=True).from_string(source)
         return template
 
 

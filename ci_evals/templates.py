@@ -4,12 +4,14 @@ Those of the reports are ours and have an environment of their own (`reports/tem
 in that needs guarding, by the escaping of each format; here it is the template itself.
 """
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 
+@cache
 def sandboxed(*, lists_may_grow: bool = False, keep_last_newline: bool = False) -> "SandboxedEnvironment":
     """An environment that reaches nothing but its values, in which a name without a value is an error.
 

@@ -28,20 +28,17 @@ class Breaker:
         self._attempts = attempts
         self._refused = 0
         self._lost = 0
-        self._is_well = True
 
     def answered(self) -> None:
         """A call brought an answer."""
-        if self._is_well or self.state == "open":
-            return
-        self.state, self._is_well = "closed", True
-        self.probes = self._refused = self._lost = 0
+        if self.state != "open":
+            self.state = "closed"
+            self.probes = self._refused = self._lost = 0
 
     def gave_up(self, error: ProviderError) -> None:
         """A run ended without an answer."""
         if self.state == "open":
             return
-        self._is_well = False
         if error.status in _FOR_GOOD:
             self._refused += 1
             if self._refused >= REFUSALS:

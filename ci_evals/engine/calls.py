@@ -62,7 +62,7 @@ class Calls:
         Raises:
             StorageError: a file in an answer cannot be kept.
         """
-        if cell.is_conversation:
+        if cell.case.is_conversation:
             return await self._converse(lane, attempt, cell, tokens)
         request = cell.request(cell.run_of(attempt.slot))
         started_at, start = time.time(), time.perf_counter()

@@ -28,7 +28,6 @@ class PreparedCell(Struct, frozen=True, eq=False):
     fingerprint: str
     first_slot: int
     timeout_s: float
-    is_conversation: bool
 
     def run_of(self, slot: int) -> int:
         """The run number, from 1, of one of the cell's slots."""
@@ -53,8 +52,7 @@ class Cells:
 
     def of_slot(self, slot: int) -> PreparedCell:
         """The cell that a slot belongs to."""
-        number = self._matrix.cell_of(slot)
-        return self._kept.get(number) or self.cell(number)
+        return self.cell(self._matrix.cell_of(slot))
 
     def cell(self, number: int) -> PreparedCell:
         """A cell by its number in the matrix."""
@@ -72,4 +70,4 @@ class Cells:
         fingerprint = f"{asked}.{self._suite.judged_fingerprint(self._matrix.row(number))}"
         first_slot = self._matrix.first_slots[number] - (self._matrix.first_run(number) - 1)
         timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
-        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s, case.is_conversation)
+        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s)

@@ -83,18 +83,14 @@ class Lane:
     def take(self) -> Attempt | float | None:
         """The next attempt, or the seconds until there may be one, or None when nothing is left."""
         state = self.breaker.state
-        if state == "closed" and not self._retries:
-            slot = next(self._fresh, None)
-            return None if slot is None else Attempt(slot, 1)
         if state == "probing" and (wait_s := self._until_probe()) > 0:
             return wait_s
-        now = self._clock()
-        if self._retries and (self._retries[0][0] <= now or state != "closed"):
+        if self._retries and (state != "closed" or self._retries[0][0] <= self._clock()):
             attempt = heapq.heappop(self._retries)[1]
         elif len(self._retries) < 4 * self.limit and (slot := next(self._fresh, None)) is not None:
             attempt = Attempt(slot, 1)  # with more waiting than that, fresh runs would only join the queue
         else:
-            return self._retries[0][0] - now if self._retries else None
+            return self._retries[0][0] - self._clock() if self._retries else None
         if state == "probing":
             self._probe = attempt
         return attempt

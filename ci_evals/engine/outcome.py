@@ -51,7 +51,7 @@ async def judged(answer: Answer, judges: Judges | None = None, known: Mapping[in
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            if not known or (grade := known.get(number)) is None:
+            if (grade := known.get(number)) is None:
                 found = found_by(expectation.grader, answer, meter)
                 grade = graded(expectation, found if isinstance(found, Finding) else await found)
             grades.append(grade)

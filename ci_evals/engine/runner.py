@@ -67,7 +67,6 @@ class Run:
         self._lanes, self._slots, players, self._judges = ready
         draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
         self._calls = Calls(players, self._judges, draw, files)
-        self._allowance = suite.budget.per_run
         self._stopping = asyncio.Event()
         self._aborted = False
         self._clock = time.monotonic
@@ -237,7 +236,7 @@ class Run:
 
     def _result(self, cell: PreparedCell, attempt: Attempt, ended: Ended) -> Result:
         case, variant, outcome, latency_s = cell.case, cell.variant, ended.outcome, ended.latency_s
-        allowed = case.allowance or self._allowance
+        allowed = case.allowance or self.suite.budget.per_run
         return Result(  # times in whole steps, rounded in a fifth of the time that `round` takes
             fingerprint=cell.fingerprint,
             case=case.id,
