@@ -47,6 +47,7 @@ _RUN = 16  # every key, and most secrets in any encoding, have this many word ch
 _BLOCK = _RUN // 2
 _BEARER_REACH = 64  # bytes from the scheme to the token's first long word, at most
 _WORDS = re.compile(rb"[A-Za-z0-9_+%-]+")
+_AT = ord("@")
 _ALPHANUMERIC = rb"[A-Za-z0-9]+"
 _OUTLINE = bytes(ord("w") if _WORDS.match(bytes((byte,))) else ord(" ") for byte in range(256))
 _LONG_WORD = b"w" * _RUN
@@ -93,20 +94,19 @@ class Redactor:
         Never False when it would, seldom True when it would not. Keys, and values with 16 word characters in a row,
         are looked for in the line's long words only, whatever their number; other values cost one search each.
         """
-        # `find`, since `in` first tries whether the bytes are a number, which costs an exception each.
+        # `find`, since `in` first tries whether bytes are a number, which costs an exception each.
         for needle in self._needles:
             if line.find(needle, start) >= 0:
                 return True
-        if line.find(b"-----BEGIN", start) >= 0 or (line.find(b"@", start) >= 0 and _LOGIN_IN_LINE.search(line, start)):
+        if line.find(b"-----BEGIN", start) >= 0 or (_AT in line and _LOGIN_IN_LINE.search(line, start)):
             return True
         outline = line.translate(_OUTLINE)
-        bearer = line.find(b"earer ", start) >= 0
         start = outline.find(_LONG_WORD, start)
         while start >= 0:
             end = outline.find(b" ", start)
             if end < 0:
                 end = len(line)
-            if self._is_secret(line[start:end]) or (bearer and _follows_bearer(line, start)):
+            if self._is_secret(line[start:end]) or _follows_bearer(line, start):
                 return True
             start = outline.find(_LONG_WORD, end)
         return False
@@ -193,7 +193,7 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def _follows_bearer(line: bytes, start: int) -> bool:
-    return line[start - 1] in b" ./~" and b"earer " in line[max(0, start - _BEARER_REACH) : start]
+    return line[start - 1] in b" ./~" and line.find(b"earer ", max(0, start - _BEARER_REACH), start) >= 0
 
 
 def _tells(value: str) -> bool:

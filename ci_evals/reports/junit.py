@@ -30,9 +30,6 @@ MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
 ANSWER_CHARACTERS = 1000
 
-# XML has no escape for characters that it does not allow: `visible` takes them out.
-_IN_TEXT = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_IN_QUOTES = {**_IN_TEXT, ord('"'): "&quot;"}
 _TOTALS = ("tests", "failures", "errors", "skipped")
 
 
@@ -70,11 +67,16 @@ def _start_tag(tag: str, attributes: Mapping[str, str]) -> str:
 
 def _element(tag: str, attributes: Mapping[str, str], text: str = "") -> str:
     start = _start_tag(tag, attributes)
-    return f"{start}{text.translate(_IN_TEXT)}</{tag}>" if text else f"{start[:-1]} />"
+    return f"{start}{_escaped(text)}</{tag}>" if text else f"{start[:-1]} />"
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.translate(_IN_QUOTES)}"'
+    return '"' + _escaped(text).replace('"', "&quot;") + '"'
+
+
+def _escaped(text: str) -> str:
+    """Text as XML has it, but for characters that it does not allow and has no escape for: `visible` takes them out."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
