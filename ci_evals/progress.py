@@ -161,11 +161,11 @@ def describe(run: Watched, elapsed_s: float, before: int = 0) -> str:
     status, finished = run.columns.status, done(run)
     total = len(status)
     parts = [run.doing] if run.doing else []
-    parts += [f"{finished}/{total} runs", f"{status.count(1)} passed", f"{status.count(2)} failed"]
+    parts += [f"{finished:,}/{total:,} runs", f"{status.count(1):,} passed", f"{status.count(2):,} failed"]
     if errored := status.count(3):
-        parts.append(f"{errored} errored")
+        parts.append(f"{errored:,} errored")
     if run.retrying:
-        parts.append(f"{run.retrying} retrying")
+        parts.append(f"{run.retrying:,} retrying")
     if run.spending.cost_usd:
         parts.append(f"${run.spending.cost_usd:.2f}")
     if before < finished < total:

@@ -22,17 +22,17 @@ def summary_line(
     if settled is not None:
         return _settled(counts, settled)
     parts = (("failed", counts.failed), ("errored", counts.errored), ("not run", counts.missing))
-    return ", ".join([_passed(counts, rate, variants), *(f"{number} {word}" for word, number in parts if number)])
+    return ", ".join([_passed(counts, rate, variants), *(f"{number:,} {word}" for word, number in parts if number)])
 
 
 def _settled(counts: "Counts", settled: Literal["pass", "borderline", "fail"]) -> str:
     ended = counts.planned - counts.missing
-    errored = f", {counts.errored} errored" if counts.errored else ""
-    stopped = f"{errored}, stopped at {ended} of {counts.planned} {'run' if counts.planned == 1 else 'runs'}"
+    errored = f", {counts.errored:,} errored" if counts.errored else ""
+    stopped = f"{errored}, stopped at {ended:,} of {counts.planned:,} {'run' if counts.planned == 1 else 'runs'}"
     if settled == "fail":
-        return f"at least {counts.failed} {'failure' if counts.failed == 1 else 'failures'}{stopped}"
-    passed = f"{counts.passed} {'run' if counts.passed == 1 else 'runs'} passed"
-    return passed + (f", {counts.failed} failed" if counts.failed else "") + stopped
+        return f"at least {counts.failed:,} {'failure' if counts.failed == 1 else 'failures'}{stopped}"
+    passed = f"{counts.passed:,} {'run' if counts.passed == 1 else 'runs'} passed"
+    return passed + (f", {counts.failed:,} failed" if counts.failed else "") + stopped
 
 
 def _passed(counts: "Counts", rate: float | None, variants: int) -> str:
@@ -41,7 +41,7 @@ def _passed(counts: "Counts", rate: float | None, variants: int) -> str:
         return "no run was graded"
     complete = counts.graded == counts.planned
     runs = f"{'' if complete else 'graded '}{'run' if counts.graded == 1 else 'runs'}"
-    text = f"{counts.passed} of {counts.graded} {runs} passed"
+    text = f"{counts.passed:,} of {counts.graded:,} {runs} passed"
     if rate is None:
         return text
     if complete and isclose(rate, share):

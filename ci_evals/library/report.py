@@ -81,7 +81,7 @@ class Report(counted.Report):
             of = f" on {cell.variant}" if several else ""
             score = rate(self._score(cell.cell))
             lines.append(
-                f"  {asked}{of}: {cell.counts.passed} of {number_of(cell.counts.planned, 'run')}, score {score}"
+                f"  {asked}{of}: {cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}, score {score}"
             )
         return "\n".join(lines)
 

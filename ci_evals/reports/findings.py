@@ -62,9 +62,9 @@ class JudgedCell(Struct, frozen=True):
         counts = self.counts
         if counts.errored and not counts.graded and not counts.missing:
             return f"{'all ' if counts.errored > 1 else ''}{number_of(counts.errored, 'run')} errored"
-        parts = [f"{counts.passed} of {counts.graded} {'run' if counts.graded == 1 else 'runs'} passed"]
-        parts += [f"{counts.errored} errored"] if counts.errored else []
-        parts += [f"{counts.missing} not run"] if counts.missing else []
+        parts = [f"{counts.passed:,} of {counts.graded:,} {'run' if counts.graded == 1 else 'runs'} passed"]
+        parts += [f"{counts.errored:,} errored"] if counts.errored else []
+        parts += [f"{counts.missing:,} not run"] if counts.missing else []
         return ", ".join(parts)
 
 
@@ -155,7 +155,7 @@ def counted_reasons(results: Sequence[Result], limit: int) -> list[str]:
     counted = reasons(results)
     same = len(results) == 1 or all(count == len(results) for _, count in counted)
     lines = [
-        reason if same else f"{count} of {len(results)} failed runs: {reason}" for reason, count in counted[:limit]
+        reason if same else f"{count:,} of {len(results):,} failed runs: {reason}" for reason, count in counted[:limit]
     ]
     left_out = len(counted) - len(lines)
     return [*lines, f"… and {number_of(left_out, 'other reason')}"] if left_out else lines

@@ -176,7 +176,7 @@ def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple
     counted = [reason for reason, _ in reasons(results)]
     others = f" (and {number_of(len(counted) - 1, 'other reason')})" if counted[1:] else ""
     why = f": {_attribute(counted[0])}{others}" if counted else ""
-    message = f"{count} of {number_of(of, 'run')} {status}{why}"
+    message = f"{count:,} of {number_of(of, 'run')} {status}{why}"
     left_out = count + more - len(results)
     return message, _body(results) + (f"\n… and {number_of(left_out, 'more run')}\n" if left_out > 0 else "")
 

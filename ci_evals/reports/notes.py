@@ -133,10 +133,10 @@ def _confirmed(confirmation: Report, comparison: Comparison) -> str:
     regressed = sum(comparison.by_key[key].kind == "regressed" for key in keys if key in comparison.by_key)
     totals, figures = confirmation.totals, confirmation.figures()
     runs = number_of(totals.planned - totals.missing, "more run")
-    done = f"{totals.planned - totals.missing} of {number_of(totals.planned, 'more run')}" if totals.missing else runs
+    done = f"{totals.planned - totals.missing:,} of {number_of(totals.planned, 'more run')}" if totals.missing else runs
     for_some = f" for {figures.priced_runs:,} of them" if confirmation.unknown_prices else ""
     cost = [f"{usd(figures.cost_usd)}{for_some}"] if figures.priced_runs else []
-    ended = [f"{count} {word}" for count, word in ((regressed, "regressed"), (len(keys) - regressed, "within noise"))]
+    ended = [f"{count:,} {word}" for count, word in ((regressed, "regressed"), (len(keys) - regressed, "within noise"))]
     told = ", ".join(part for part in ended if not part.startswith("0 "))
     did = ", ".join([f"{number_of(len(keys), 'suspect')} ran again", done, *cost])
     return f"{did}: {told}"

@@ -232,7 +232,7 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
     totals = report.totals
     ended = totals.graded + totals.errored
     if not totals.graded:
-        return f"no run was graded, {totals.errored} errored" if totals.errored else "no run was graded"
+        return f"no run was graded, {totals.errored:,} errored" if totals.errored else "no run was graded"
     if (errors := _share(totals.errored, ended)) > (allowed := exact(rules.max_error_rate)):
         share, limit = percent(float(errors), rules.max_error_rate), percent(float(allowed), rules.max_error_rate)
         found = f"{totals.errored:,} of {number_of(ended, 'run')} errored ({share})"

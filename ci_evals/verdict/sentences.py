@@ -177,4 +177,4 @@ def nothing_compared(comparison: Comparison) -> str:
 
 def of_runs(tally: Tally) -> str:
     """`4 of 10`, or `no runs`."""
-    return f"{tally.passed} of {tally.graded}" if tally.graded else "no runs"
+    return f"{tally.passed:,} of {tally.graded:,}" if tally.graded else "no runs"

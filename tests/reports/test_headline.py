@@ -33,8 +33,8 @@ TWO = (Variant("a"), Variant("b"))
         pytest.param({"a": "F"}, "0 of 1 run passed (0.0 %), 1 failed", id="one failed run"),
         pytest.param({"a": "PE"}, "1 of 1 graded run passed, pass rate 100.0 % (mean over cases), 1 errored", id="one"),
         pytest.param({"a": "EE."}, "no run was graded, 2 errored, 1 not run", id="nothing was graded"),
-        pytest.param({"a": (9_999, 10_000)}, "9999 of 10000 runs passed (99.99 %), 1 failed", id="not quite 100 %"),
-        pytest.param({"a": (1, 10_000)}, "1 of 10000 runs passed (0.01 %), 9999 failed", id="not quite 0 %"),
+        pytest.param({"a": (9_999, 10_000)}, "9,999 of 10,000 runs passed (99.99 %), 1 failed", id="not quite 100 %"),
+        pytest.param({"a": (1, 10_000)}, "1 of 10,000 runs passed (0.01 %), 9,999 failed", id="not quite 0 %"),
     ],
 )
 def test_the_headline_says_what_its_rate_is_of(cells: dict[str, Any], line: str) -> None:
