@@ -63,12 +63,10 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @cached_property
-    def judge_identities(self) -> Mapping[str | None, list[Any]]:
+    def judge_identities(self) -> Mapping[str | None, msgspec.Raw | list[msgspec.Raw]]:
         """What decides the verdicts of each model that graders ask, by its name; under None, of all judges."""
-        known: dict[str | None, list[Any]] = {
-            str(options.name): provider_identity(options) for options in self.asked_models
-        }
-        return {**known, None: [provider_identity(options) for options in self.judges]}
+        judges = [provider_identity(options) for options in self.judges]
+        return {None: judges, **{str(options.name): provider_identity(options) for options in self.asked_models}}
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -98,9 +96,10 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
         suite = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
         judgements, cases = bytearray(), bytearray()
         for case in self.cases:
-            question, judgement = _question(case), _judgement(case, self.judge_identities)
+            question = _question(case)
+            judgement = msgspec.Raw(_ENCODER.encode(_judgement(case, self.judge_identities)))
             suite.update(_ENCODER.encode([question, judgement, case.runs]))
-            judgements += _hash(_ENCODER.encode(judgement)).digest()[:8]
+            judgements += _hash(judgement).digest()[:8]
             cases += _hash(_ENCODER.encode([question[1:], judgement])).digest()[:8]
         return _Identified(suite.hexdigest(), bytes(judgements), bytes(cases))
 
@@ -113,8 +112,8 @@ class _Identified(Struct, frozen=True):
     cases: bytes
 
 
-def provider_identity(options: ProviderOptions) -> list[Any]:
-    """What decides a provider's answers: its settings without those of pace, price and patience, and without keys."""
+def provider_identity(options: ProviderOptions) -> msgspec.Raw:
+    """What decides a provider's answers, as JSON: its settings but for keys and those of pace, price and patience."""
     pace = set(ProviderOptions.__struct_fields__)
     settings = {
         name: sorted(value) if name in _MAY_HOLD_SECRETS else value
@@ -122,7 +121,7 @@ def provider_identity(options: ProviderOptions) -> list[Any]:
         if name not in pace and not isinstance(value := getattr(options, name), Secret)
     }
     stages = [[options.before, options.after]] if options.before or options.after else []
-    return [options.name, options.__struct_config__.tag, settings, *stages]
+    return msgspec.Raw(_ENCODER.encode([options.name, options.__struct_config__.tag, settings, *stages]))
 
 
 def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
@@ -135,7 +134,7 @@ def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> Pr
     return msgspec.structs.replace(options, **changes) if changes else options
 
 
-def asked_fingerprint(case: Case, rendered: "Rendered", identity: list[Any]) -> str:
+def asked_fingerprint(case: Case, rendered: "Rendered", identity: msgspec.Raw) -> str:
     """Identifies what is asked of whom: rendered input and provider settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
 
@@ -145,7 +144,7 @@ def digest(value: Any) -> str:
     return _hash(_ENCODER.encode(value)).hexdigest()
 
 
-def _hash(data: bytes) -> "blake2b":
+def _hash(data: bytes | msgspec.Raw) -> "blake2b":
     return _algorithm()(data, digest_size=16)
 
 
@@ -173,7 +172,7 @@ def _overriding(case: Case) -> dict[str, Any]:
     return {"model": case.overrides.model, "params": case.overrides.params, "recorded": digest}
 
 
-def _judgement(case: Case, judges: Mapping[str | None, list[Any]]) -> list[Any]:
+def _judgement(case: Case, judges: Mapping[str | None, msgspec.Raw | list[msgspec.Raw]]) -> list[Any]:
     by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
     return [
         case.threshold,
