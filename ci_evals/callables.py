@@ -1,12 +1,11 @@
 """The team's own functions by their `module:function`: whether the module is there, and what is in it."""
 
-import importlib.util
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ci_evals.folder_modules import importable, own_name
+from ci_evals.folder_modules import importable, named_spec
 
 
 def module_problem(module: str, folder: Path) -> str | None:
@@ -31,14 +30,14 @@ def target_parts(target: str) -> tuple[str, str] | None:
     return (module, names) if is_target else None
 
 
-def member(module: ModuleType, names: str) -> Any:
-    """What a module has under a dotted name.
+def member(module: ModuleType, target: str) -> Any:
+    """What a module has under the dotted name at the end of `module:name`.
 
     Raises:
         AttributeError: it has nothing of that name, with the closest that it has.
     """
     found: Any = module
-    where = module.__name__
+    where, _, names = target.partition(":")
     for name in names.split("."):
         if not hasattr(found, name):
             raise AttributeError(f"there is no {name!r} in {where}{_hint(name, dir(found))}")
@@ -65,7 +64,7 @@ def asked_to_stop() -> bool:
 def _find(module: str, folder: Path) -> None:
     """Raises ModuleNotFoundError, which is not cached: the file may be written in the meantime."""
     with importable(folder):
-        if importlib.util.find_spec(own_name(module)) is None:
+        if named_spec(module) is None:
             raise ModuleNotFoundError(module)
 
 

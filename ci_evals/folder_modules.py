@@ -44,11 +44,13 @@ def importable(folder: Path) -> Iterator[None]:
             sys.path.remove(modules.folder)
 
 
-def own_name(name: str) -> str:
-    """The name by which to import a module that a config names: another one if it is taken and in the folder."""
-    modules = _innermost()
-    top, dot, rest = name.partition(".")
-    return f"{top}{_APART}{dot}{rest}" if modules and top in TAKEN and modules.find(top) else name
+def named_spec(name: str) -> ModuleSpec | None:
+    """Where a module is that a config names. It is not run itself; the packages that it lies in are.
+
+    Raises:
+        Exception: whatever they raise.
+    """
+    return importlib.util.find_spec(_own_name(name))
 
 
 def named_module(name: str) -> ModuleType:
@@ -59,13 +61,12 @@ def named_module(name: str) -> ModuleType:
         Exception: whatever the module raises.
     """
     importlib.invalidate_caches()
-    own = own_name(name)
+    own, top = _own_name(name), name.partition(".")[0]
     module = importlib.import_module(own)
     modules = _innermost()
-    here = modules and modules.find(name.partition(".")[0])
+    here = modules and modules.find(top)
     loaded = getattr(sys.modules[own.partition(".")[0]], "__file__", None)
     if here and here.origin and loaded and Path(loaded).resolve() != Path(here.origin).resolve():
-        top = name.partition(".")[0]
         raise NamesakeError(
             f"a module {top!r} was already loaded from {loaded}: give one of them another name", path=here.origin
         )
@@ -96,6 +97,13 @@ class _Modules:
         return importlib.util.spec_from_file_location(
             name, here.origin, submodule_search_locations=here.submodule_search_locations
         )
+
+
+def _own_name(name: str) -> str:
+    """The name by which to import a module that a config names: another one if it is taken and in the folder."""
+    modules = _innermost()
+    top, dot, rest = name.partition(".")
+    return f"{top}{_APART}{dot}{rest}" if modules and top in TAKEN and modules.find(top) else name
 
 
 def _innermost() -> _Modules | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from ci_evals.callables import member
 from ci_evals.folder_modules import TAKEN, NamesakeError, importable, named_module
 
 
@@ -35,6 +36,15 @@ def test_a_module_that_is_not_loaded_yet_is_the_librarys_too(tmp_path: Path, mon
     (tmp_path / "colorsys.py").write_text("")
     with importable(tmp_path):
         assert hasattr(import_module("colorsys"), "rgb_to_hls")
+
+
+def test_what_a_module_lacks_is_told_under_the_name_that_the_config_has(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("def words(): ...")
+    with (
+        importable(tmp_path),
+        pytest.raises(AttributeError, match="there is no 'word' in queue, did you mean 'words'"),
+    ):
+        member(named_module("queue"), "queue:word")
 
 
 def test_a_package_with_a_taken_name_has_its_modules(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ci_evals.engine.files import digest_of, keep_file, write_whole
 from ci_evals.errors import ProviderError
+from ci_evals.folder_modules import named_spec
 from ci_evals.model import Request
 from ci_evals.prices import total_usd
 from ci_evals.providers.base import Provider, ProviderOptions
@@ -160,11 +161,8 @@ def _write(path: Path, made: str | Content) -> None:
 
 def function_identity(target: str) -> list[str]:
     """What decides the answers of a function: its name and the text of its module, as far as that can be found."""
-    import importlib.util
-
-    module = target.partition(":")[0]
     try:
-        spec = importlib.util.find_spec(module)
+        spec = named_spec(target.partition(":")[0])
         source = Path(str(spec.origin)).read_bytes() if spec else b""
     except (OSError, ImportError, ValueError):
         source = b""

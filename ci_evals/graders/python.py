@@ -69,8 +69,7 @@ class Python(GraderOptions, frozen=True):
 
 @lru_cache(maxsize=256)
 def _load(target: str) -> Callable[..., Any]:
-    module, _, path = target.partition(":")
-    function = member(named_module(module), path)
+    function = member(named_module(target.partition(":")[0]), target)
     if not callable(function):
         raise TypeError(f"{target} is not a function but {clip(type(function).__name__)} {show(function)}")
     return function  # type: ignore[no-any-return]  # it is whatever the module has

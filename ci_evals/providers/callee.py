@@ -200,7 +200,7 @@ def load_target(target: str, folder: Path) -> _Function:
     module_name, _, names = target.partition(":")
     module = _import(module_name, target, folder)
     try:
-        found = member(module, names)
+        found = member(module, target)
     except AttributeError as error:
         raise _wrong(target, module, str(error)) from None
     if not callable(found):

@@ -135,6 +135,20 @@ async def test_another_text_of_the_module_is_another_stage(tmp_path: Path, modul
     assert len(calls(module)) == 2
 
 
+async def test_another_text_of_a_module_whose_name_is_taken_is_another_stage_too(tmp_path: Path) -> None:
+    noting = (
+        f"def noted(text):\n    with open({str(tmp_path / 'calls')!r}, 'a') as file:\n        file.write('called ')\n"
+    )
+    (tmp_path / "wave.py").write_text(f"{noting}    return text\n")
+    provider = {"type": "mock", "default": "x", "before": ["wave:noted"]}
+    for _ in range(2):
+        await run(tmp_path, [provider])
+    with (tmp_path / "wave.py").open("a") as file:
+        file.write("# changed\n")
+    await run(tmp_path, [provider])
+    assert (tmp_path / "calls").read_text() == "called called "
+
+
 async def test_without_a_results_folder_nothing_is_kept(tmp_path: Path, module: str) -> None:
     provider = {"type": "mock", "default": "x", "after": [f"{module}:speak"]}
     (result,) = (await run(tmp_path, [provider], keep=False)).runs
