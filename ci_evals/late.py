@@ -20,12 +20,10 @@ class Late(Mapping[str, T]):
     def __init__(self, package: str, homes: Mapping[str, str]) -> None:
         self._package = package
         self._homes = homes
-        self._imported: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._imported:
-            self._imported[name] = _imported(self._package, self._homes[name])
-        return self._imported[name]
+        found: T = _imported(self._package, self._homes[name])
+        return found
 
     def get(self, name: str, default: Any = None) -> T | Any:
         """A thing, or `default` if there is no such name; a KeyError of its module's own comes through."""

@@ -61,7 +61,7 @@ def _list_comments(fake: "FakeGitHub", asked: Asked) -> web.Response:
     return fake.page(asked, [fake.state.comment_answer(each) for each in listed])
 
 
-def _body_orerror_answer(asked: Asked) -> str | web.Response:
+def _body_or_error(asked: Asked) -> str | web.Response:
     if not asked.token.may_comment:
         return error_answer(403, _NOT_ACCESSIBLE)
     body = json.loads(asked.sent).get("body", "")
@@ -80,7 +80,7 @@ def _body_orerror_answer(asked: Asked) -> str | web.Response:
 def _create_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
     if asked.number("number") not in fake.state.pulls:
         return error_answer(404, "Not Found")
-    body = _body_orerror_answer(asked)
+    body = _body_or_error(asked)
     if isinstance(body, web.Response):
         return body
     author = asked.token.login or asked.token.bot
@@ -97,7 +97,7 @@ def _edit_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
     comment = fake.state.comments.get(asked.number("id"))
     if comment is None:
         return error_answer(404, "Not Found")
-    body = _body_orerror_answer(asked)
+    body = _body_or_error(asked)
     if isinstance(body, web.Response):
         return body
     comment.body, comment.at = body, fake.time.now
