@@ -10,13 +10,7 @@ from ci_evals.errors import ProviderError
 from ci_evals.model import Request
 from ci_evals.providers.answer import as_steps
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
-from ci_evals.providers.http_templates import (
-    TEMPLATE,
-    json_renderer,
-    request_environment,
-    template_problems,
-    text_renderer,
-)
+from ci_evals.providers.http_templates import TEMPLATE, json_renderer, template_problems, text_renderer
 from ci_evals.providers.openai import tool_arguments
 from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
 from ci_evals.response import Response, Step, ToolCall
@@ -78,13 +72,12 @@ class Service:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
-        env = request_environment()
         body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
         self._resources = resources
         self._method = options.method
-        self._url = text_renderer(env, options.url)
-        self._headers = {name: text_renderer(env, value) for name, value in options.headers.items()}
-        self._body = None if body is None else json_renderer(env, body)
+        self._url = text_renderer(options.url)
+        self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
+        self._body = None if body is None else json_renderer(body)
         self._output = _path(options.output)
         self._tool_calls = _path(options.tool_calls)
         self._steps = _path(options.steps)

@@ -14,39 +14,34 @@ Render = Callable[[Mapping[str, Any]], Any]
 TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 
 
-def request_environment() -> "SandboxedEnvironment":
-    """What templates are compiled in."""
-    return sandboxed(keep_last_newline=True)
-
-
-def text_renderer(env: "SandboxedEnvironment", source: str) -> Render:
+def text_renderer(source: str) -> Render:
     """A renderer of text."""
     if not TEMPLATE.search(source):
         return lambda _: source
-    return env.from_string(source).render
+    return _environment().from_string(source).render
 
 
-def json_renderer(env: "SandboxedEnvironment", value: Any) -> Render:
+def json_renderer(value: Any) -> Render:
     """A renderer of a JSON value whose strings are templates."""
     match value:
         case str():
-            return _string_renderer(env, value)
+            return _string_renderer(value)
         case Mapping():
-            fields = {name: json_renderer(env, item) for name, item in value.items()}
+            fields = {name: json_renderer(item) for name, item in value.items()}
             return lambda names: {name: render(names) for name, render in fields.items()}
         case list() | tuple():
-            items = [json_renderer(env, item) for item in value]
+            items = [json_renderer(item) for item in value]
             return lambda names: [render(names) for render in items]
         case _:
             return lambda _: value
 
 
-def _string_renderer(env: "SandboxedEnvironment", source: str) -> Render:
-    if not _is_one_expression(env, source):
-        return text_renderer(env, source)
+def _string_renderer(source: str) -> Render:
+    if not _is_one_expression(source):
+        return text_renderer(source)
     from jinja2 import Undefined, UndefinedError
 
-    evaluate = env.compile_expression(source[2:-2].strip("-+ \t\n"), undefined_to_none=False)
+    evaluate = _environment().compile_expression(source[2:-2].strip("-+ \t\n"), undefined_to_none=False)
 
     def render(names: Mapping[str, Any]) -> Any:
         value = evaluate(names)
@@ -57,19 +52,23 @@ def _string_renderer(env: "SandboxedEnvironment", source: str) -> Render:
     return render
 
 
-def _is_one_expression(env: "SandboxedEnvironment", source: str) -> bool:
+def _is_one_expression(source: str) -> bool:
     """Whether a template is nothing but one `{{ expression }}`."""
-    from jinja2 import nodes
-
     if not (source.startswith("{{") and source.endswith("}}")):
         return False
-    body = env.parse(source).body
+    from jinja2 import nodes
+
+    body = _environment().parse(source).body
     return (
         len(body) == 1
         and isinstance(body[0], nodes.Output)
         and len(body[0].nodes) == 1
         and not isinstance(body[0].nodes[0], nodes.TemplateData)
     )
+
+
+def _environment() -> "SandboxedEnvironment":
+    return sandboxed(keep_last_newline=True)
 
 
 def template_problems(value: Any) -> list[str]:
@@ -79,11 +78,10 @@ def template_problems(value: Any) -> list[str]:
         return []
     from jinja2 import TemplateError
 
-    env = request_environment()
     problems = []
     for where, source in sources:
         try:
-            _string_renderer(env, source)
+            _string_renderer(source)
         except TemplateError as error:
             problems.append(f"{where}: bad template: {error}")
     return problems
