@@ -1,7 +1,9 @@
 """Files that appear whole or not at all."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -28,6 +30,21 @@ def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> Non
         write_whole(path, chunks())
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
     assert path.read_bytes() == b"old"
+
+
+def test_many_may_write_the_same_file_at_once_and_one_of_theirs_is_there_in_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    others_began = Barrier(4)
+
+    def chunks(text: bytes) -> Iterator[bytes]:
+        yield text
+        others_began.wait(30)
+        yield text
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(lambda text: write_whole(path, chunks(text)), (b"a", b"b", b"c", b"d")))
+    assert path.read_bytes() in (b"aa", b"bb", b"cc", b"dd")
+    assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 import mimetypes
 import os
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from ci_evals.errors import StorageError
+from ci_evals.files import write_whole
 from ci_evals.response import Content, Response
 
 FOLDER = "files"
@@ -30,30 +30,17 @@ def keep_file(content: Content, folder: Path | None) -> Content:
     if folder is None:
         return msgspec.structs.replace(content, sha256=digest, size=len(content.data))
     name = f"{FOLDER}/{digest}{_suffix(content.media_type)}"
-    path = folder / name
-    try:
-        if not path.exists():
-            write_whole(path, content.data)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    _write_once(folder / name, content.data)
     return msgspec.structs.replace(content, sha256=digest, size=len(content.data), path=name)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is named after what it is made of: nobody ever sees a part of it, whoever else writes it.
-
-    Raises:
-        OSError: it is not there and cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.urandom(8).hex()}.partial")
+def _write_once(path: Path, data: bytes) -> None:
+    if os.path.exists(path):  # noqa: PTH110  which is no error where nobody may look
+        return
     try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if not path.exists():  # Windows replaces no file that another writer has open; it is the same one
+        write_whole(path, [data])
+    except StorageError:
+        if not os.path.exists(path):  # noqa: PTH110  Windows replaces no file that another writer has open
             raise
 
 

@@ -10,8 +10,9 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
-from ci_evals.engine.files import digest_of, keep_file, write_whole
-from ci_evals.errors import ProviderError
+from ci_evals.engine.files import digest_of, keep_file
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.files import write_whole
 from ci_evals.folder_modules import named_spec
 from ci_evals.model import Request
 from ci_evals.prices import total_usd
@@ -155,8 +156,8 @@ def _read(path: Path, folder: Path) -> str | Content | None:
 def _write(path: Path, made: str | Content) -> None:
     """Note what a stage made; a cache that cannot be written costs time and nothing else."""
     cached = _Cached(made) if isinstance(made, str) else _Cached("", msgspec.structs.replace(made, data=b""))
-    with suppress(OSError, UnicodeEncodeError):
-        write_whole(path, msgspec.json.encode(cached))
+    with suppress(StorageError, UnicodeEncodeError):
+        write_whole(path, [msgspec.json.encode(cached)])
 
 
 def function_identity(target: str) -> list[str]:
