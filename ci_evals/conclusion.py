@@ -1,6 +1,5 @@
 """What is made of a report: files, the outcome on stdout, the exit code."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from ci_evals.report import Report
 from ci_evals.reports.notes import notes
 from ci_evals.reports.renderers import RENDERERS
 from ci_evals.reports.summary import Summary, summarize
-from ci_evals.streams import say
+from ci_evals.streams import columns_of, say
 from ci_evals.verdict.gate import exit_code
 from ci_evals.world import Appearance, World
 
@@ -122,8 +121,5 @@ def terminal_width(world: World) -> int:
     if said := world.environ.get("COLUMNS", ""):
         columns = int(said) if said.isdecimal() else 0
     else:
-        try:
-            columns = os.get_terminal_size(world.stdout.fileno()).columns
-        except (OSError, ValueError):
-            columns = 0
+        columns = columns_of(world.stdout)
     return max(40, columns) if columns else 120

@@ -1,13 +1,12 @@
 """What a person sees on stderr while a suite runs: a live bar in a terminal, a line every few seconds in a log."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from ci_evals.streams import say
+from ci_evals.streams import columns_of, say
 
 if TYPE_CHECKING:
     from ci_evals.columns import Columns
@@ -85,7 +84,7 @@ async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
     watch = Watch(run)
     while True:
         await asyncio.sleep(every_s)
-        print(watch.describe(), file=stream, flush=True)
+        say(stream, f"{watch.describe()}\n")
 
 
 async def _bar(run: Watched, stream: TextIO) -> None:
@@ -95,22 +94,16 @@ async def _bar(run: Watched, stream: TextIO) -> None:
     as soon as it is written.
     """
     watch, blocks = Watch(run), _blocks(stream.encoding)
-    before = ""
-
-    def draw(line: str) -> None:
-        say(stream, "\r" + line.ljust(len(before))[: _columns(stream) - 1])
-
+    drawn = 0
     try:
         while True:
-            total = len(run.columns.status)
-            share = done(run) / total if total else 0.0
-            line = with_bar(watch.describe(), share, _columns(stream) - 1, blocks)
-            draw(line)
-            before = line
+            total, room = len(run.columns.status), _room(stream)
+            line = with_bar(watch.describe(), done(run) / total if total else 0.0, room, blocks)
+            say(stream, "\r" + line.ljust(drawn)[:room])
+            drawn = len(line)
             await asyncio.sleep(BAR_INTERVAL_S)
     finally:
-        draw("")
-        say(stream, "\r")
+        say(stream, "\r" + " " * min(drawn, _room(stream)) + "\r")
 
 
 def with_bar(text: str, share: float, room: int, blocks: tuple[str, str] = BLOCKS) -> str:
@@ -137,11 +130,8 @@ def _blocks(encoding: str) -> tuple[str, str]:
     return BLOCKS
 
 
-def _columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _COLUMNS
-    except OSError:
-        return _COLUMNS
+def _room(stream: TextIO) -> int:
+    return (columns_of(stream) or _COLUMNS) - 1
 
 
 def done(run: Watched) -> int:

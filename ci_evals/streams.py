@@ -41,6 +41,14 @@ def say(stream: TextIO, text: str) -> None:
         raise StorageError(f"{stream.name}: cannot be written: {error.strerror}") from error
 
 
+def columns_of(stream: TextIO) -> int:
+    """How wide a terminal is, in cells; 0 if it does not know that, or is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # ValueError of a stream that is closed
+        return 0
+
+
 def let_go() -> None:
     """Flush for the last time, so that a reader who is gone is no news to the interpreter when it ends."""
     for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,6 @@
 """What is shown on stderr while a suite runs."""
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -13,13 +12,12 @@ import pytest
 from factories import result_of
 from processes import environment
 from suites import write_suite
+from terminals import posix, pseudo_terminal
 
 from ci_evals import progress
 from ci_evals.columns import Columns
 from ci_evals.model import Status
 from ci_evals.progress import describe, duration, shown
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
 
 
 class Spent(NamedTuple):
@@ -60,21 +58,14 @@ class Screen(NamedTuple):
 
 @asynccontextmanager
 async def screen(columns: int = 0, encoding: str = "utf-8") -> AsyncIterator[Screen]:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    controller, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(controller, "rb", 0)
-    )
-    with os.fdopen(terminal, "w", encoding=encoding) as stream:
-        yield Screen(stream, reader)
-    transport.close()
-    await asyncio.sleep(0)  # in which it does so
+    with pseudo_terminal(columns, encoding) as (seen, terminal):
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), seen
+        )
+        yield Screen(terminal, reader)
+        transport.close()
+        await asyncio.sleep(0)  # in which it does so
 
 
 async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
