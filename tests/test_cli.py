@@ -1,6 +1,5 @@
 """The command line as a user meets it."""
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from processes import Finished, ci_evals, finished, start
+from processes import Finished, ci_evals, finished, start, until
 from suites import ONE_CASE, write_suite
 
 from ci_evals import help_text
@@ -488,9 +487,7 @@ async def test_two_commands_at_once_do_not_share_a_journal(tmp_path: Path) -> No
     write_suite(tmp_path, providers=[{"name": "slow", "type": "mock", "latency_s": 60}], timeout_s=100)
     first = await start(tmp_path, "run")
     journal = tmp_path / "ci-evals-results" / "results.jsonl"
-    async with asyncio.timeout(30):
-        while not journal.exists() or not journal.stat().st_size:  # noqa: ASYNC110  another process writes it
-            await asyncio.sleep(0.01)
+    await until(lambda: journal.exists() and journal.stat().st_size > 0)
     second = await ci_evals(tmp_path, "run")
     first.kill()
     await finished(first)

@@ -106,7 +106,8 @@ def test_what_ci_evals_is_installed_with_is_taken() -> None:
         if found.name in seen:
             continue
         seen.add(found.name)
-        installed |= {file.parts[0].partition(".")[0] for file in found.files or () if file.name == "__init__.py"}
+        code = [each for each in found.files or () if each.name == "__init__.py" or each.parts == (f"{each.stem}.py",)]
+        installed |= {file.parts[0].partition(".")[0] for file in code}
         requirements = map(Requirement, found.requires or ())
         wanted += [each.name for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
     assert len(seen) > 20

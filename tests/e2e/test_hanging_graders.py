@@ -1,6 +1,5 @@
 """A grader that never ends costs its run the verdict, and neither the others nor the end of the program."""
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 from leftovers import journaled, report_in
-from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start
+from processes import COMMAND, WITHOUT_UVLOOP, ci_evals, finished, start, until
 from suites import write_suite
 
 GRADERS = """
@@ -68,9 +67,7 @@ async def test_a_stopped_run_has_its_report(grader: dict[str, Any], command: tup
         "    return text\n"
     )
     process = await start(tmp_path, "run", "--out", "out", command=command)
-    while not (tmp_path / "judging").exists():
-        assert process.returncode is None
-        await asyncio.sleep(0.01)
+    await until((tmp_path / "judging").exists)
     process.send_signal(signal.SIGTERM)
     ended = await finished(process)
     assert ended.code == 143, ended.err
