@@ -41,7 +41,9 @@ def _string_renderer(source: str) -> Render:
         return text_renderer(source)
     from jinja2 import Undefined, UndefinedError
 
-    evaluate = _environment().compile_expression(source[2:-2].strip("-+ \t\n"), undefined_to_none=False)
+    inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
+    expression = inside[1:] if inside[0] in "-+" else inside  # what asks to trim stands next to the braces
+    evaluate = _environment().compile_expression(expression, undefined_to_none=False)
 
     def render(names: Mapping[str, Any]) -> Any:
         value = evaluate(names)

@@ -53,6 +53,8 @@ async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(server: FakeS
     body = {
         "count": "{{ vars.count }}",
         "trimmed": "{{- vars.count + 1 -}}",
+        "negative": "{{ -vars.count }}",
+        "both": "{{- -vars.count }}",
         "text": "{{ vars.count }} {{ run }}",
         "padded": " {{ vars.count }}",
         "tags": "{{ case.tags }}",
@@ -65,6 +67,8 @@ async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(server: FakeS
     assert server.seen[0].json == {
         "count": 3,
         "trimmed": 4,
+        "negative": -3,
+        "both": -3,
         "text": "3 2",
         "padded": " 3",
         "tags": ["critical"],
