@@ -59,7 +59,7 @@ class Interpolation:
     def fill(self, value: Any, path: str, line: int | None) -> Any:
         """Replace references in every text inside `value`; `$${` stands for a literal `${`."""
         if isinstance(value, str):
-            return self._text(value, path, line) if "$" in value else value
+            return self._text(value, path, line) if "${" in value else value
         if isinstance(value, Map):
             mapping = Map(value.line)
             mapping.lines = value.lines
@@ -74,8 +74,6 @@ class Interpolation:
         return value
 
     def _text(self, text: str, path: str, line: int | None) -> str:
-        if "${" not in text:
-            return text
         names: list[str] = []
 
         def replace(match: re.Match[str]) -> str:
