@@ -7,32 +7,16 @@ from pathlib import Path
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 from msgspec import structs
+from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.actions.job import outputs
 from ci_evals.model import Judging, Result
 from ci_evals.report import Spent, Unpriced
-from ci_evals.reports import html, json_report, junit, markdown, terminal
-from ci_evals.reports.comment import Comment
+from ci_evals.reports import json_report
 from ci_evals.reports.notes import Note, notes
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.summary import summarize
 
 JUDGED = Judging(calls=2, cost_usd=0.5, unpriced=1)
-
-
-def terminal_of(summary: Summary) -> str:
-    return " ".join(terminal.render(summary, width=200, color=False).split())
-
-
-def markdown_of(summary: Summary) -> str:
-    return b"".join(markdown.render(summary)).decode()
-
-
-def html_of(summary: Summary) -> str:
-    return b"".join(html.render(summary)).decode()
-
-
-def junit_of(summary: Summary) -> str:
-    return b"".join(junit.render(summary)).decode()
 
 
 def judged(result: Result) -> Result:
@@ -54,7 +38,7 @@ def test_every_format_that_has_a_total_has_all_of_it() -> None:
     assert totals["cost_usd"] == pytest.approx(3.506)
     assert (totals["judging"]["calls"], totals["judging"]["priced_calls"]) == (14, 7)
     assert outputs(summary, Path())["cost-usd"] == "3.506000"
-    assert "$3.51" in Comment(summary).render(10_000).replace("&#36;", "$")
+    assert "$3.51" in comment_of(summary).replace("&#36;", "$")
     text = "at least $3.51 in all: $0.0030 for planned runs, $0.0030 for confirm runs, $3.50 for judges"
     assert Note("Spent", f"{text}; the price of 7 calls of judges is not known") in notes(report)
 
@@ -69,11 +53,11 @@ def test_a_total_that_leaves_calls_out_does_not_look_complete() -> None:
     summary = summarize(report, None, baseline_of(base), confirm_runs=3)
     assert report.unpriced == Unpriced(runs=2, judge_calls=0), "not what was recorded, nor what failed before it cost"
     for render in (terminal_of, markdown_of, html_of, junit_of):
-        text = unescape(render(summary))
+        text = " ".join(unescape(render(summary)).split())
         assert "at least $0.0040 in all: $0.0020 for planned runs, $0.0020 for confirm runs" in text
         assert "; the price of 2 runs is not known" in text
         assert render is junit_of or "3 more runs, $0.0020 for 2 of them" in text
-    footer = unescape(Comment(summary).render(10_000)).splitlines()[-1]
+    footer = unescape(comment_of(summary)).splitlines()[-1]
     assert "· at least $0.0040 (the price of 2 runs is not known) ·" in footer
 
 
@@ -81,7 +65,7 @@ def test_one_kind_of_cost_is_not_taken_for_all_of_it() -> None:
     """Judges with a price, and an application that does not say what it costs."""
     report = report_of({"a": "P"}, edit=lambda result: structs.replace(judged(result), cost_usd=None))
     assert report.spent == Spent(None, None, 0.5)
-    comment = unescape(Comment(summarize(report, None)).render(10_000))
+    comment = unescape(comment_of(summarize(report, None)))
     assert "at least $0.500 (the price of 1 run and 1 call of judges is not known)" in comment
 
 

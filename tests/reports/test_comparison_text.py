@@ -8,11 +8,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
+from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.model import Variant
-from ci_evals.reports import html, junit, markdown, terminal
 from ci_evals.reports.changes import rosters
-from ci_evals.reports.comment import Comment
 from ci_evals.reports.sections import Room, sections
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.rules import Gate
@@ -21,22 +20,6 @@ from ci_evals.verdict.sentences import cell_finding
 
 SUMMARIES = ("regressed", "changed", "several", "uncompared", "settled")
 TITLE = re.compile(r"^(?:### |<summary><strong>)(.+?) \(\d+\)", re.MULTILINE)
-
-
-def markdown_of(summary: Summary) -> str:
-    return b"".join(markdown.render(summary)).decode()
-
-
-def terminal_of(summary: Summary, width: int = 100) -> str:
-    return terminal.render(summary, width=width, color=False)
-
-
-def comment_of(summary: Summary) -> str:
-    return Comment(summary).render(60_000)
-
-
-def page_of(summary: Summary) -> str:
-    return b"".join(html.render(summary)).decode()
 
 
 def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
@@ -132,7 +115,7 @@ def test_where_nothing_was_compared_the_cases_are_not_listed_once_more() -> None
     assert "1 case new: c" in text
 
 
-@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, html_of])
 def test_what_is_critical_is_said_beside_the_case(text: Callable[[Summary], str]) -> None:
     cases = {"a": {"critical": True}}
     shown = text(compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7}, cases=cases))
@@ -145,7 +128,7 @@ def test_suspects_that_could_not_be_confirmed_are_said() -> None:
     assert "Possible, within noise (1)" in text
 
 
-@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, page_of])
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, html_of])
 def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(text: Callable[[Summary], str]) -> None:
     cases = {"a": {"min_pass_rate": 0.5}}
     summary = compared({"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases)
@@ -179,7 +162,7 @@ def test_hostile_text_is_only_text_in_every_format(hostile_comparison: Summary) 
     assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>") == rest.count("</summary>")
     for table in re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE):
         assert len({row.count("|") for row in table.splitlines()}) == 1
-    root = ET.fromstring(b"".join(junit.render(hostile_comparison)))
+    root = ET.fromstring(junit_of(hostile_comparison))
     assert int(root.attrib["tests"]) == 18
 
 
@@ -187,7 +170,7 @@ def test_hostile_text_is_only_text_in_every_format(hostile_comparison: Summary) 
 
 
 def junit_case(summary: Summary, name: str) -> ET.Element:
-    root = ET.fromstring(b"".join(junit.render(summary)))
+    root = ET.fromstring(junit_of(summary))
     outcomes = [child.tag for case in root.iter("testcase") for child in case]
     assert int(root.attrib["failures"]) == outcomes.count("failure")
     return next(case for case in root.iter("testcase") if case.get("name") == name)

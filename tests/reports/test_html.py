@@ -14,6 +14,7 @@ import pytest
 from browser import browser, excess_px
 from factories import STARTED_AT, baseline_of, many, report_of
 from github_markdown import shown
+from rendered import html_of as text_of
 
 from ci_evals.model import Variant
 from ci_evals.reports import html
@@ -31,10 +32,6 @@ TAGS = {
 }
 ATTRIBUTES = {"class", "id", "lang", "charset", "name", "content", "http-equiv", "dir", "type", "checked", "open"}
 WITHOUT_END = {"meta", "input"}
-
-
-def text_of(summary: Summary) -> str:
-    return b"".join(html.render(summary)).decode()
 
 
 class Page(HTMLParser):

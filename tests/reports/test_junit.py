@@ -8,18 +8,14 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from factories import report_of
+from rendered import junit_of as text_of
 
 from ci_evals.model import Result, RunError, Variant
-from ci_evals.reports import junit
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
 
 ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-
-def text_of(summary: Summary) -> str:
-    return b"".join(junit.render(summary)).decode()
 
 
 def case_of(outcome: str, gate: Gate | None = None, **case: Any) -> ET.Element:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from factories import grade_of, report_of
+from rendered import markdown_of as text_of
 
 from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import markdown
@@ -18,10 +19,6 @@ from ci_evals.verdict.gate import decide
 FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"<code>[^<]*</code>")
 ACTIVE = ("@octocat", "#12", "GH-12", "https://", "www.evil", "<script", "<!--", "[a](b)", "**b**", "$x$", "0123456")
-
-
-def text_of(summary: Summary) -> str:
-    return b"".join(markdown.render(summary)).decode()
 
 
 def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -> Summary:
