@@ -38,16 +38,10 @@ def until_stopped(
     ending = _Ending(salvage)
     runner = asyncio.Runner(loop_factory=_loop_factory())
 
-    async def main() -> Report:
-        ending.task = task = asyncio.create_task(phase(ending.stop))
-        if ending.which is not None:
-            task.cancel()
-        return await task
-
     try:
         with ending.on_signals(runner.get_loop()):
             with around(), ending.patience.kept():
-                report = runner.run(main())
+                report = runner.run(ending.cancellable(phase(ending.stop)))
             with ending.concluding:
                 code = conclude(report)
                 ending.concluded = True
@@ -61,20 +55,13 @@ def until_stopped(
 def until_ended(work: Coroutine[Any, Any, T]) -> T:
     """Run what leaves no report, to its end or until a signal comes: that ends the process, with all it started."""
     ending = _Ending(lambda _: None)
-
-    async def main() -> T:
-        ending.task = task = asyncio.create_task(work)
-        if ending.which is not None:
-            task.cancel()
-        return await task
-
     with (
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
         ending.on_signals(runner.get_loop()),
         ending.patience.kept(),
     ):
         try:
-            return runner.run(main())
+            return runner.run(ending.cancellable(work))
         finally:
             if ending.which is not None:
                 _leave(ending.which)
@@ -91,6 +78,13 @@ class _Ending:
         self.concluding = threading.Lock()
         self.concluded = False
         self._salvage = salvage
+
+    async def cancellable(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work that the first signal cancels, even one that came before it began."""
+        self.task = task = asyncio.create_task(work)
+        if self.which is not None:
+            task.cancel()
+        return await task
 
     @contextmanager
     def on_signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
