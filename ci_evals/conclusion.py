@@ -93,13 +93,10 @@ class Conclusion(Struct, frozen=True):
         say(self.world.stderr, self.world.over_the_bar + text)
 
 
-def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> list[Path]:
+def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> None:
     """Write the chosen formats into `out`; each file appears whole or not at all."""
-    written = []
     for name in (FILES[each] for each in formats):
         write_whole(out / name, RENDERERS[name](summary))
-        written.append(out / name)
-    return written
 
 
 def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:
