@@ -1,10 +1,9 @@
 """The Anthropic provider, against answers in the documented shapes."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
+from fakes.http_server import FakeServer, Lent, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.providers.anthropic import Anthropic
@@ -45,18 +44,6 @@ STOCK: dict[str, Any] = {
     "stop_reason": "tool_use",
     "usage": {"input_tokens": 472, "output_tokens": 89},
 }
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def lent() -> AsyncIterator[Lent]:
-    async with lending() as lent:
-        yield lent
 
 
 async def answer(server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any) -> Response:

@@ -1,11 +1,10 @@
 """The Gemini provider, against answers in the documented shapes."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
+from fakes.http_server import FakeServer, Lent, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.providers.base import Secret
@@ -63,18 +62,6 @@ MEETING: dict[str, Any] = {
     "usageMetadata": {"promptTokenCount": 110, "candidatesTokenCount": 30, "totalTokenCount": 140},
     "modelVersion": "gemini-2.5-flash",
 }
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def lent() -> AsyncIterator[Lent]:
-    async with lending() as lent:
-        yield lent
 
 
 async def answer(server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any) -> Response:

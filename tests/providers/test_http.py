@@ -1,11 +1,10 @@
 """The provider for any service over HTTP."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
+from fakes.http_server import FakeServer, Lent, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model import Case, Request
@@ -13,18 +12,6 @@ from ci_evals.providers.http import Http
 from ci_evals.response import Message, Response, Step, ToolCall
 
 CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def lent() -> AsyncIterator[Lent]:
-    async with lending() as lent:
-        yield lent
 
 
 def request() -> Request:

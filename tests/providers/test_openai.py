@@ -1,11 +1,10 @@
 """The OpenAI-compatible provider, against answers in the documented shapes."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, lending, request_of, serving
+from fakes.http_server import FakeServer, Lent, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.providers.base import Secret
@@ -79,18 +78,6 @@ WEATHER: dict[str, Any] = {
         "completion_tokens_details": {"reasoning_tokens": 0},
     },
 }
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def lent() -> AsyncIterator[Lent]:
-    async with lending() as lent:
-        yield lent
 
 
 def options(server: FakeServer, **changes: Any) -> OpenAI:

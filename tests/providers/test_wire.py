@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,12 +19,6 @@ from ci_evals.providers.headers import retry_after_s
 from ci_evals.providers.wire import Call, decode, encode, readable, send
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    async with serving() as server:
-        yield server
 
 
 async def call(server: FakeServer, *, timeout_s: float = 5, headers: Any = (), **options: Any) -> bytes:
