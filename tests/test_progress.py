@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -21,15 +22,16 @@ from ci_evals.progress import describe, duration, shown
 
 
 class Spent(NamedTuple):
-    cost_usd: float = 0.0
+    cost_usd: float
 
 
-class Watched(NamedTuple):
-    """A run phase that stands still."""
+@dataclass
+class Watched:
+    """A run phase that stands still but for what a test changes."""
 
     columns: Columns
-    retrying: int = 0
-    spending: Spent = Spent()
+    retrying: int
+    spending: Spent
     doing: str = ""
 
 
@@ -85,7 +87,8 @@ def test_counts_are_told() -> None:
 
 
 def test_what_is_being_done_is_said_first() -> None:
-    run = watched("passed", total=21)._replace(doing="confirming 3 suspects")
+    run = watched("passed", total=21)
+    run.doing = "confirming 3 suspects"
     assert describe(run, 1.0).startswith("confirming 3 suspects  1/21 runs  ")
 
 
@@ -211,34 +214,10 @@ async def test_a_dumb_terminal_gets_lines_alone(tmp_path: Path) -> None:
 def test_what_is_left_is_judged_by_the_pace_since_a_phase_began() -> None:
     now = 100.0
     run = watched("passed", "passed", total=3)
-    seen = Phased(run)
-    watch = progress.Watch(seen, clock=lambda: now)
+    watch = progress.Watch(run, clock=lambda: now)
     now = 1100.0
-    seen.run = watched("passed", total=21)._replace(doing="confirming 3 suspects")
+    run.columns, run.doing = watched("passed", total=21).columns, "confirming 3 suspects"
     assert watch.describe() == "confirming 3 suspects  1/21 runs  1 passed  0 failed"
     now = 1110.0
-    seen.run.columns.record(1, result_of(), offset=1)
+    run.columns.record(1, result_of(), offset=1)
     assert watch.describe().endswith("  2/21 runs  2 passed  0 failed  3m 10s left")
-
-
-class Phased:
-    """A run that takes up further phases."""
-
-    def __init__(self, run: Watched) -> None:
-        self.run = run
-
-    @property
-    def doing(self) -> str:
-        return self.run.doing
-
-    @property
-    def columns(self) -> Columns:
-        return self.run.columns
-
-    @property
-    def spending(self) -> Spent:
-        return self.run.spending
-
-    @property
-    def retrying(self) -> int:
-        return self.run.retrying
