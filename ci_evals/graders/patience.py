@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isclose
 from types import FrameType
 from typing import Final
 
@@ -68,8 +69,12 @@ class Patience:
             signal.setitimer(signal.ITIMER_VIRTUAL, self._tick_s, self._tick_s)
 
     def _disarm(self) -> None:
-        if sys.platform != "win32" and signal.getsignal(signal.SIGVTALRM) == self._look:
+        """Stop the timer and drop the handler, if they are not somebody else's by now."""
+        if sys.platform == "win32":
+            return
+        if isclose(signal.getitimer(signal.ITIMER_VIRTUAL)[1], self._tick_s, rel_tol=0.01):
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        if signal.getsignal(signal.SIGVTALRM) == self._look:
             signal.signal(signal.SIGVTALRM, signal.SIG_IGN)  # drops one on its way: by default it ends a process
             signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
 

@@ -94,13 +94,17 @@ def test_a_timer_that_somebody_uses_is_left_to_them() -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def test_a_handler_that_somebody_set_meanwhile_stays() -> None:
+@pytest.mark.parametrize("timer_s", [None, 600.0])
+def test_a_handler_and_a_timer_that_somebody_set_meanwhile_stay(timer_s: float | None) -> None:
     seen = signal.getsignal(signal.SIGVTALRM)
     mine = lambda *_: None  # noqa: E731  as a host's
     try:
         with Patience().kept():
             signal.signal(signal.SIGVTALRM, mine)
+            if timer_s:
+                signal.setitimer(signal.ITIMER_VIRTUAL, timer_s, timer_s)
         assert signal.getsignal(signal.SIGVTALRM) is mine
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[1] == (timer_s or 0)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, seen)
