@@ -12,7 +12,7 @@ from aiohttp import web
 from yarl import URL
 
 from fakes.github_contract import Exchange, violations
-from fakes.github_routes import ROUTES, Asked, error_answer, json_answer
+from fakes.github_routes import ROUTES, Asked, RefusedError, error_answer, json_answer
 from fakes.github_state import State, Token
 from fakes.virtual_time import VirtualTime
 
@@ -159,7 +159,10 @@ class FakeGitHub:
         for method, pattern, handler in ROUTES:
             found = re.fullmatch(pattern, path)
             if found and method == request.method:
-                return handler(self, Asked(request, token, found, sent))
+                try:
+                    return handler(self, Asked(request, token, found, sent))
+                except RefusedError as refused:
+                    return refused.answer
         return error_answer(404, "Not Found")
 
     def redirect_to_storage(self, artifact_id: int) -> web.Response:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fakes.github import FakeGitHub
 
 MAX_COMMENT_BYTES = 262_144
+
+T = TypeVar("T")
 
 
 class Asked(NamedTuple):
@@ -41,19 +43,33 @@ def error_answer(status: int, message: str, headers: Mapping[str, str] = {}) -> 
     return json_answer(answer, status, headers)
 
 
-_NOT_ACCESSIBLE = "Resource not accessible by integration"
+class RefusedError(Exception):
+    """GitHub answers with an error."""
+
+    def __init__(self, answer: web.Response) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+def _there(found: T | None) -> T:
+    if not found:
+        raise RefusedError(error_answer(404, "Not Found"))
+    return found
+
+
+def _check_access(*, allowed: bool) -> None:
+    if not allowed:
+        raise RefusedError(error_answer(403, "Resource not accessible by integration"))
 
 
 def _user(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    if asked.token.login is None:
-        return error_answer(403, _NOT_ACCESSIBLE)
+    _check_access(allowed=asked.token.login is not None)
     return json_answer(example("private-user") | {"login": asked.token.login})
 
 
 def _list_comments(fake: "FakeGitHub", asked: Asked) -> web.Response:
     number = asked.number("number")
-    if number not in fake.state.pulls:
-        return error_answer(404, "Not Found")
+    _there(number in fake.state.pulls)
     listed = fake.state.comments_of(number)
     if fake.lagging_lists:
         fake.lagging_lists -= 1
@@ -61,10 +77,17 @@ def _list_comments(fake: "FakeGitHub", asked: Asked) -> web.Response:
     return fake.page(asked, [fake.state.comment_answer(each) for each in listed])
 
 
-def _body_or_error(asked: Asked) -> str | web.Response:
-    if not asked.token.may_comment:
-        return error_answer(403, _NOT_ACCESSIBLE)
-    body = json.loads(asked.sent).get("body", "")
+def _create_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
+    _there(asked.number("number") in fake.state.pulls)
+    body = _body(asked)
+    author = asked.token.login or asked.token.bot
+    answer = fake.state.comment_answer(fake.state.add_comment(asked.number("number"), author, body))
+    return json_answer(answer, 201, {"Location": answer["url"]})
+
+
+def _body(asked: Asked) -> str:
+    _check_access(allowed=asked.token.may_comment)
+    body = str(json.loads(asked.sent).get("body", ""))
     if len(body.encode()) > MAX_COMMENT_BYTES:
         problem = {
             "resource": "IssueComment",
@@ -73,51 +96,29 @@ def _body_or_error(asked: Asked) -> str | web.Response:
             "message": "Body is too long (maximum is 65536 characters)",
         }
         answer = {"message": "Validation Failed", "errors": [problem], "documentation_url": "https://docs.github.com"}
-        return json_answer(answer, 422)
-    return str(body)
-
-
-def _create_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    if asked.number("number") not in fake.state.pulls:
-        return error_answer(404, "Not Found")
-    body = _body_or_error(asked)
-    if isinstance(body, web.Response):
-        return body
-    author = asked.token.login or asked.token.bot
-    answer = fake.state.comment_answer(fake.state.add_comment(asked.number("number"), author, body))
-    return json_answer(answer, 201, {"Location": answer["url"]})
+        raise RefusedError(json_answer(answer, 422))
+    return body
 
 
 def _get_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    comment = fake.state.comments.get(asked.number("id"))
-    return json_answer(fake.state.comment_answer(comment)) if comment else error_answer(404, "Not Found")
+    return json_answer(fake.state.comment_answer(_there(fake.state.comments.get(asked.number("id")))))
 
 
 def _edit_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    comment = fake.state.comments.get(asked.number("id"))
-    if comment is None:
-        return error_answer(404, "Not Found")
-    body = _body_or_error(asked)
-    if isinstance(body, web.Response):
-        return body
-    comment.body, comment.at = body, fake.time.now
-    comment.versions.append(body)
+    comment = _there(fake.state.comments.get(asked.number("id")))
+    comment.body, comment.at = _body(asked), fake.time.now
+    comment.versions.append(comment.body)
     return json_answer(fake.state.comment_answer(comment))
 
 
 def _delete_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    if not asked.token.may_comment:
-        return error_answer(403, _NOT_ACCESSIBLE)
-    comment = fake.state.comments.pop(asked.number("id"), None)
-    if comment is None:
-        return error_answer(404, "Not Found")
-    fake.state.deleted.append(comment)
+    _check_access(allowed=asked.token.may_comment)
+    fake.state.deleted.append(_there(fake.state.comments.pop(asked.number("id"), None)))
     return web.Response(status=204)
 
 
 def _get_pull(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    pull = fake.state.pulls.get(asked.number("number"))
-    return json_answer(fake.state.pull_answer(pull)) if pull else error_answer(404, "Not Found")
+    return json_answer(fake.state.pull_answer(_there(fake.state.pulls.get(asked.number("number")))))
 
 
 def _list_pulls(fake: "FakeGitHub", asked: Asked) -> web.Response:
@@ -134,27 +135,20 @@ def _list_pulls(fake: "FakeGitHub", asked: Asked) -> web.Response:
 
 def _compare(fake: "FakeGitHub", asked: Asked) -> web.Response:
     base, _, head = asked.found["basehead"].partition("...")
-    answer = fake.state.comparison_answer(base, head)
-    return json_answer(answer) if answer else error_answer(404, "Not Found")
+    return json_answer(_there(fake.state.comparison_answer(base, head)))
 
 
 def _commits(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    ancestry = fake.state.ancestry(asked.request.query.get("sha", ""))
-    return (
-        fake.page(asked, [fake.state.commit_answer(sha) for sha in ancestry])
-        if ancestry
-        else error_answer(404, "Not Found")
-    )
+    ancestry = _there(fake.state.ancestry(asked.request.query.get("sha", "")))
+    return fake.page(asked, [fake.state.commit_answer(sha) for sha in ancestry])
 
 
 def _run(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    run = fake.state.runs.get(asked.number("id"))
-    return json_answer(fake.state.run_answer(run)) if run else error_answer(404, "Not Found")
+    return json_answer(fake.state.run_answer(_there(fake.state.runs.get(asked.number("id")))))
 
 
 def _artifacts(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    if not asked.token.may_read_actions:
-        return error_answer(403, _NOT_ACCESSIBLE)
+    _check_access(allowed=asked.token.may_read_actions)
     name = asked.request.query.get("name")
     run = asked.found.groupdict().get("id")
     matching = [
@@ -166,12 +160,11 @@ def _artifacts(fake: "FakeGitHub", asked: Asked) -> web.Response:
 
 
 def _zip(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    if not asked.token.may_read_actions:
-        return error_answer(403, _NOT_ACCESSIBLE)
-    artifact = fake.state.artifacts.get(asked.number("id"))
-    if artifact is None:
-        return error_answer(404, "Not Found")
-    return error_answer(410, "Artifact has expired") if artifact.expired else fake.redirect_to_storage(artifact.id)
+    _check_access(allowed=asked.token.may_read_actions)
+    artifact = _there(fake.state.artifacts.get(asked.number("id")))
+    if artifact.expired:
+        raise RefusedError(error_answer(410, "Artifact has expired"))
+    return fake.redirect_to_storage(artifact.id)
 
 
 _REPO = f"/repos/{REPOSITORY}"
