@@ -18,7 +18,7 @@ from ci_evals.actions.earlier import Artifacts, Earlier, Wanted, earlier
 from ci_evals.actions.posting import Posting
 from ci_evals.conclusion import Conclusion
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.engine.journal_lines import headers
+from ci_evals.engine.journal_lines import first_header
 from ci_evals.engine.runner import Run
 from ci_evals.engine.shards import Shard
 from ci_evals.execution import Stop, check_sources, execute, missing_shards
@@ -255,7 +255,7 @@ def _known_durations(path: Path | None) -> Mapping[CellKey, float]:
 
 def _merged_id(sources: Iterable[Path]) -> str:
     """What a merge is called: the same for the same journals, so that it can be repeated to the byte."""
-    starts = (header for path in sources for header in headers(path)[:1])
+    starts = filter(None, map(first_header, sources))
     return digest([(header.suite.run_id, header.started_at) for header in starts])
 
 

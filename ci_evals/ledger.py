@@ -13,7 +13,7 @@ from ci_evals import __version__
 from ci_evals.columns import Columns
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import Journal
-from ci_evals.engine.journal_lines import Header, decode, headers, read_lines
+from ci_evals.engine.journal_lines import Header, decode, first_header, read_lines
 from ci_evals.engine.resume import Resumer
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case
@@ -149,7 +149,7 @@ class Ledger:
     def _first_started_at(self) -> float:
         """When the first of the invocations that this one goes on with was started."""
         paths = (*([self._order.journal] if self._continued else ()), *self._order.sources)
-        return min((each.started_at for path in paths for each in headers(path)), default=self._started_at)
+        return min((each.started_at for each in filter(None, map(first_header, paths))), default=self._started_at)
 
     def _resumption(self, part: Part) -> Resumption | None:
         """A merge is reported as one run, unless a line of a journal was lost."""
