@@ -15,10 +15,11 @@ from types import ModuleType
 from typing import Final
 
 _OURS: Final = """
-    aiohappyeyeballs aiohttp aiosignal annotated_types anyio attr attrs certifi ci_evals click dotenv frozenlist
-    genai_prices gidgethub h11 h2 httpcore httpcore2 httpx httpx2 idna jinja2 jsonpath jsonschema
-    jsonschema_specifications jwt markupsafe msgspec multidict propcache pydantic pydantic_core rapidfuzz
-    referencing rpds sniffio truststore typing_extensions typing_inspection uritemplate uvloop yaml yarl
+    aiohappyeyeballs aiohttp aiosignal annotated_types anyio attr attrs certifi cffi ci_evals click cryptography
+    dotenv frozenlist genai_prices gidgethub h11 h2 httpcore httpcore2 httpx httpx2 idna jinja2 jsonpath jsonschema
+    jsonschema_specifications jwt markupsafe msgspec multidict opentelemetry propcache pycparser pydantic
+    pydantic_core rapidfuzz referencing rpds sniffio truststore typing_extensions typing_inspection uritemplate
+    uvloop yaml yarl
 """
 TAKEN: Final = (sys.stdlib_module_names | {*_OURS.split()}) - {"test"}  # Python's own tests, which nobody imports
 _APART = "_of_the_suite"  # what the name of a module is followed by if it is taken

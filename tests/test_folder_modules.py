@@ -94,21 +94,27 @@ def test_afterwards_the_folder_is_not_importable(tmp_path: Path) -> None:
 
 
 def test_what_ci_evals_is_installed_with_is_taken() -> None:
-    installed = set()
-    seen = set()
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = [Requirement(each).name for each in project["dependencies"]]
+    extras = project["optional-dependencies"]
+    wanted = [*map(Requirement, (*project["dependencies"], *extras["otel"], *extras["fast"]))]
+    seen = set()
+    installed = set()
     while wanted:
+        requirement = wanted.pop()
+        name, asked = requirement.name, ("", *requirement.extras)
         try:
-            found = metadata.distribution(wanted.pop())
-        except metadata.PackageNotFoundError:  # for another system, or an extra of theirs
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:  # for another system
             continue
-        if found.name in seen:
+        if (name, asked) in seen:
             continue
-        seen.add(found.name)
+        seen.add((name, asked))
         code = [each for each in found.files or () if each.name == "__init__.py" or each.parts == (f"{each.stem}.py",)]
         installed |= {file.parts[0].partition(".")[0] for file in code}
-        requirements = map(Requirement, found.requires or ())
-        wanted += [each.name for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
+        wanted += [
+            each
+            for each in map(Requirement, found.requires or ())
+            if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in asked)
+        ]
     assert len(seen) > 20
     assert {name for name in installed if name.isidentifier() and name[0] != "_"} <= TAKEN
