@@ -22,7 +22,7 @@ from ci_evals.reports.variants import variant_reports
 from ci_evals.rules import Gate
 from ci_evals.saved import read_baseline, read_report
 from ci_evals.verdict.comparison import Comparison, NoComparison, compare
-from ci_evals.verdict.gate import Verdict
+from ci_evals.verdict.gate import Verdict, settled
 from ci_evals.verdict.head import head_cells
 from ci_evals.verdict.history import Baseline
 
@@ -146,6 +146,8 @@ class Report(counted.Report):
             and (prompt is None or cell.variant.prompt == prompt)
         ]
         part = _part(self.origin, [(matrix.case(c), matrix.variant(c), c) for c in cells])
+        if self.settled is not None and part.totals.missing:
+            part.settled = settled(part, self.gate)  # what the whole came to need not hold for a part
         return Report.of(summarize(part, self.gate))
 
 
@@ -172,7 +174,8 @@ def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> cou
     old = {(case.id, variant): number for case, variant, number in cells}
     pairs = [(case, variant) for case in cases for variant in variants]
     only = {new for new, (case, variant) in enumerate(pairs) if (case.id, variant) in old}
-    matrix = Matrix(cases, variants, report.suite.runs, only=only)
+    rounds = max((report.matrix.runs(number) for case, _, number in cells if not case.runs), default=1)
+    matrix = Matrix(cases, variants, rounds, only=only)
     slots = [slot for new in sorted(only) for slot in report.matrix.slots(old[pairs[new][0].id, pairs[new][1]])]
     done = [slot for slot in slots if report.columns.status[slot]]
     columns = Columns(matrix.total)
@@ -191,5 +194,4 @@ def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> cou
         resumption=report.resumption,
         fingerprint_of=lambda row: prints[cases[row].id],
         looks=report.looks,
-        settled=report.settled,
     )

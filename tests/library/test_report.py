@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,33 @@ def test_a_slice_is_a_report_of_its_own(report: Report) -> None:
 def test_a_slice_of_a_loaded_report_can_be_saved(report: Report, tmp_path: Path) -> None:
     part = Report.load(report.save(tmp_path)).slice(provider="b", tag="capital")
     assert Report.load(part.save(tmp_path / "part.json")).totals == (0, 3, 0, 3)
+
+
+def echoed(**settings: Any) -> Report:
+    """Twenty cases whose runs all pass, and twenty whose runs all fail."""
+    cases = [
+        Case(input=f"{kind} {number}", tags=[kind], expect=[Contains("right")])
+        for number in range(20)
+        for kind in ("right", "wrong")
+    ]
+    return evaluate_sync(Suite(name="answers", cases=cases, providers=[Mock(name="a")], **settings))
+
+
+def test_a_slice_has_the_rounds_that_were_run_beyond_the_first_ones() -> None:
+    report = echoed(runs=2, max_runs=4, gate=Gate(min_pass_rate=0.5, prove=True))
+    assert report.total == 4 * 40
+    assert report.slice(tag="right").totals == Counts(80, 0, 0, 80)
+    assert report.slice(case="wrong 3").totals == Counts(0, 4, 0, 4)
+
+
+def test_a_slice_of_a_report_that_was_settled_early_is_judged_by_its_own_runs() -> None:
+    report = echoed(runs=3, stop_early=True, gate=Gate(min_pass_rate=0.9))
+    assert report.settled == report.verdict.status == "fail"
+    right, wrong = report.slice(tag="right"), report.slice(tag="wrong")
+    assert right.totals.missing
+    assert (right.settled, right.verdict.status) == (None, "error")
+    assert right.verdict.reason.startswith("too few runs for a verdict; stopped after ")
+    assert (wrong.settled, wrong.verdict.status) == ("fail", "fail")
 
 
 def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
