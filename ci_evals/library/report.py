@@ -79,15 +79,11 @@ class Report(counted.Report):
         for cell in self.cells:
             asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
             of = f" on {cell.variant}" if several else ""
-            score = rate(self._score(cell.cell))
+            score = rate(self.mean_score((cell.cell,)))
             lines.append(
                 f"  {asked}{of}: {cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}, score {score}"
             )
         return "\n".join(lines)
-
-    def _score(self, cell: int) -> float | None:
-        results = [score for slot in self.matrix.slots(cell) if (score := self.columns.score[slot]) == score]  # no NaN
-        return sum(results) / len(results) if results else None
 
     # Kept and compared.
 
