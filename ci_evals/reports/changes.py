@@ -31,6 +31,16 @@ class ComparedCell(NamedTuple):
     def failing(self) -> bool:
         return self.judged.outcome == "failed"
 
+    @property
+    def worse(self) -> bool:
+        """Whether it is worse than the baseline, or may be."""
+        return self.found is not None and self.found.kind in ("regressed", "suspect")
+
+    @property
+    def critical(self) -> bool:
+        """Whether its regression alone is red."""
+        return self.found is not None and self.found.kind == "regressed" and self.found.critical
+
 
 class Changes(Struct, frozen=True):
     """The cells that a reviewer looks at.
@@ -84,14 +94,8 @@ class Told(Struct, frozen=True):
 def told(summary: Summary, cell: ComparedCell) -> Told:
     """In the same words everywhere; a reason is given where the cell is below its bar, worse than the baseline, or may
     be."""
-    judged, found = cell
-    worse = found is not None and found.kind in ("regressed", "suspect")
-    failed = failed_runs(summary.report, judged.cell, 1) if worse or cell.failing else ()
-    return Told(
-        finding_of(cell, summary.comparison),
-        critical=found is not None and found.kind == "regressed" and found.critical,
-        reason=why(failed[0])[0] if failed else None,
-    )
+    failed = failed_runs(summary.report, cell.judged.cell, 1) if cell.worse or cell.failing else ()
+    return Told(finding_of(cell, summary.comparison), cell.critical, why(failed[0])[0] if failed else None)
 
 
 def _was_failing(cell: ComparedCell) -> bool:

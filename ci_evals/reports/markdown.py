@@ -23,14 +23,13 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.trend import trends
 from ci_evals.reports.variants import variant_reports
 from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import ScopeVerdict
+from ci_evals.verdict.scopes import worst_first
 
 MAX_BYTES = 900_000
 """GitHub drops a step summary of more than 1,048,576 bytes whole."""
 
 _CELLS_BYTES = 600_000  # the rest is for tables of at most `MAX_ROWS` rows, whose names are cut
 _MAX_CELLS = 200
-_WORST_FIRST = ("error", "fail", "borderline", "pass")
 
 
 def render(summary: Summary) -> Iterator[bytes]:
@@ -67,7 +66,7 @@ def _head(summary: Summary) -> Iterator[Markdown]:
 def _rest(summary: Summary) -> Iterator[Iterable[Markdown]]:
     report, scopes = summary.report, summary.verdict.scopes
     if len(scopes) > 1:
-        yield gate_table(sorted(scopes, key=_badness), report)
+        yield gate_table(worst_first(scopes), report)
     for section in sections(summary, Room(_CELLS_BYTES, _MAX_CELLS)):
         yield from _section(section)
     if results := over_budget(report, MAX_ROWS):
@@ -117,7 +116,3 @@ def _errors(groups: Sequence[ErrorGroup]) -> Iterator[Markdown]:
         yield fill("- {} of {}: {}, in {}{}\n", runs, variant, message, Markdown(", ".join(cases)), more)
     if len(groups) > MAX_ROWS:
         yield fill("- … and {} in report.json\n", number_of(len(groups) - MAX_ROWS, "other reason"))
-
-
-def _badness(scope: ScopeVerdict) -> int:
-    return _WORST_FIRST.index(scope.status)

@@ -117,16 +117,14 @@ def _headline(cell: ComparedCell, comparison: Comparison | None, *, several: boo
     """`refund on gpt: 30 of 30 on main, 4 of 10 here; …`, or what became of its runs if no change is shown."""
     of = f" on {code(str(cell.judged.variant))}" if several else ""
     was = f" (was {code(cell.renamed_from)})" if cell.renamed_from else ""
-    critical = cell.found is not None and cell.found.kind == "regressed" and cell.found.critical
-    name = Markdown(f"{'<b>critical</b> ' if critical else ''}{code(cell.judged.case.id)}")
+    name = Markdown(f"{'<b>critical</b> ' if cell.critical else ''}{code(cell.judged.case.id)}")
     return Markdown(f"{name}{of}{was}: {plain(finding_of(cell, comparison))}")
 
 
 def _unfolding(report: Report, cell: ComparedCell, headline: Markdown) -> Markdown:
     results = failed_runs(report, cell.judged.cell)
     reasons = counted_reasons(results, _MAX_REASONS)
-    worse = cell.found is not None and cell.found.kind in ("regressed", "suspect")
-    why = fill("<br>{}", code(reasons[0])) if reasons and (worse or cell.failing) else Markdown()
+    why = fill("<br>{}", code(reasons[0])) if reasons and (cell.worse or cell.failing) else Markdown()
     return Markdown(
         "".join(
             [

@@ -25,7 +25,7 @@ from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
 from ci_evals.reports.text import one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label
+from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label, worst_first
 from ci_evals.verdict.words import in_place
 
 __all__ = ["render", "render_json"]
@@ -49,8 +49,6 @@ _STYLES: Mapping[VerdictStatus, str] = {
 }
 _BLANK = Paragraph(())
 Shown = Callable[[ComparedCell], Iterator[Part]]
-
-_WORST_FIRST: Sequence[VerdictStatus] = ("error", "fail", "borderline", "pass")
 
 
 def render(summary: Summary, *, width: int, color: bool) -> str:
@@ -123,7 +121,7 @@ def _leaderboard(standings: Sequence[Standing]) -> Iterator[Part]:
 
 def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Part]:
     """The parts of the matrix that have a bar, the worst first."""
-    barred = sorted((scope for scope in scopes if scope.bar is not None), key=_badness)
+    barred = worst_first(scope for scope in scopes if scope.bar is not None)
     yield from _heading("Gate", len(barred))
     fair = report.settled is None
     rows = []
@@ -183,13 +181,13 @@ def _failed(mark: str, style: str, summary: Summary) -> Shown:
 
 def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Part:
     """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`; further lines stand below the name."""
-    case, found = cell.judged.case, cell.found
+    case = cell.judged.case
     several = len(summary.report.matrix.variants) > 1
     of = f" on {one_line(str(cell.judged.variant), _NAME_CHARACTERS)}" if several else ""
     was = f" (was {one_line(cell.renamed_from, _NAME_CHARACTERS)})" if cell.renamed_from else ""
     told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
     name, place = in_place(one_line(case.id, _NAME_CHARACTERS)), _place(case)
-    critical = styled("critical ", style) if found is not None and found.critical and found.kind == "regressed" else ()
+    critical = styled("critical ", style) if cell.critical else ()
     text = styled(name, "bold") + plain(f"{of}{was}: {told}") + styled(f"  {place}", "dim")
     return _hanging(styled(mark, style), critical + text)
 
@@ -239,10 +237,6 @@ def _ending(summary: Summary) -> Iterator[Part]:
 
 def _word(status: VerdictStatus) -> Text:
     return styled(STATUS_WORDS[status], _STYLES[status])
-
-
-def _badness(scope: ScopeVerdict) -> int:
-    return _WORST_FIRST.index(scope.status)
 
 
 def _heading(title: str, count: int) -> Iterator[Part]:

@@ -97,6 +97,10 @@ def subject(scope: ScopeVerdict, report: Report) -> str:
     return f"{scope.kind} {name_of(scope.name)}: "
 
 
+def worst_first(scopes: Iterable[ScopeVerdict]) -> list[ScopeVerdict]:
+    return sorted(scopes, key=lambda scope: -SEVERITY[scope.status])
+
+
 def sentence(scope: ScopeVerdict, rules: Gate) -> str:
     """How a scope with a bar and graded runs stands to it."""
     assert scope.bar is not None
