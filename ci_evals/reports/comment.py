@@ -131,14 +131,13 @@ class Comment:
     def _gate(self) -> Section:
         """What speaks against merging beside the reason in the first line."""
         verdict = self._summary.verdict
-        rules = [rule for rule in verdict.rules if rule.status != "pass"]
         lines = [
             plain(rule.sentence)
-            for rule in rules
+            for rule in verdict.rules
             if rule.rule not in ("critical", "regressions") and rule.sentence not in verdict.reason
         ]
         missed = [scope for scope in verdict.scopes if scope.status != "pass" and scope.bar is not None]
-        if rules or len(missed) > 1:  # else it is the reason in the first line
+        if verdict.rules or len(missed) > 1:  # else it is the reason in the first line
             lines += map(self._missed, missed)
         return _bullets("Also against merging", "more reason", 1, lines)
 

@@ -60,9 +60,7 @@ def decide(report: Report, gate: Gate | None, comparison: Comparison | NoCompari
         comparison: the report beside its baseline, or why there is none; None if nobody asked for one.
     """
     rules = _over_looks(report, gate or Gate())
-    bars = _by_bars(report, rules)
-    found = sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status])
-    return _combined(bars, tuple(found), comparison) if found else bars
+    return _beside(comparison, _by_bars(report, rules), report, rules)
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
@@ -86,9 +84,7 @@ def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison
     if not isinstance(comparison, Comparison) or not comparison.compared:
         return Verdict(status="error", reason=lack(comparison), scopes=())
     calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
-    rules = _over_looks(report, gate or Gate())
-    found = sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status])
-    return _combined(calm, tuple(found), comparison) if found else calm
+    return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
 
 
 def settled(report: Report, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
@@ -206,12 +202,14 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
     return Verdict(status=worst.status, reason=subject(worst, report) + text, scopes=scopes, hint=_hint(worst, rules))
 
 
-def _combined(bars: Verdict, found: tuple[RuleVerdict, ...], comparison: Comparison | NoComparison | None) -> Verdict:
-    """The worst of both; where they are alike, what the comparison says comes first."""
+def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: Report, rules: Gate) -> Verdict:
+    """The worst of what bars and comparison say; where they are alike, what the comparison says comes first."""
+    found = tuple(sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status]))
+    if not found:
+        return bars
     worst = found[0]
-    if bars.status == "fail" and worst.status == "error":  # what the bars say needs no baseline
-        return msgspec.structs.replace(bars, rules=found)
-    if SEVERITY[worst.status] == 0 or SEVERITY[bars.status] > SEVERITY[worst.status]:
+    certain = bars.status == "fail" and worst.status == "error"  # what the bars say needs no baseline
+    if certain or SEVERITY[bars.status] > SEVERITY[worst.status]:
         return msgspec.structs.replace(bars, rules=found)
     same = fall_behind(comparison, worst)
     others = sum(rule.status == worst.status and rule.sentence != same for rule in found[1:])
