@@ -69,11 +69,15 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The chance of a false alarm that `confidence` leaves."""
         return round(1 - self.confidence, 12)  # 1 - 0.95 is 0.050000000000000044
 
+    def tag_bar(self, tag: str) -> float | None:
+        """The bar of the cases with a tag, if it has one."""
+        rule = self.tags.get(tag)
+        return rule.min_pass_rate if isinstance(rule, TagRule) else rule
+
     @property
     def tag_bars(self) -> Mapping[str, float]:
         """The tags that have a bar."""
-        bars = {tag: rule.min_pass_rate if isinstance(rule, TagRule) else rule for tag, rule in self.tags.items()}
-        return {tag: bar for tag, bar in bars.items() if bar is not None}
+        return {tag: bar for tag in self.tags if (bar := self.tag_bar(tag)) is not None}
 
     @property
     def critical_tags(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from ci_evals.model import Variant
 from ci_evals.reports.changes import ComparedCell, changes, rosters, told
 from ci_evals.reports.comment_diff import difference
 from ci_evals.reports.comment_text import write
-from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, judged_cells, place_of
+from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, place_of
 from ci_evals.reports.fitting import Entry, Section
 from ci_evals.reports.markdown_text import Markdown, code
 from ci_evals.reports.summary import Summary
@@ -61,7 +61,7 @@ class Cells:
     @cached_property
     def _flip_rate(self) -> float | None:
         """The chance that a run ends otherwise when it is run again."""
-        rate = suite_flip_rate((cell.counts.passed, cell.counts.graded) for cell in judged_cells(self._summary))
+        rate = suite_flip_rate((counts.passed, counts.graded) for counts in self._report.by_cell)
         return None if rate is None else round(rate, 3)
 
     def _unfolding(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Iterator[Section]:

@@ -258,7 +258,7 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
         return case.min_pass_rate
     if gate is None:
         return 1.0
-    covering = (gate.min_pass_rate, gate.providers.get(variant.provider), *map(gate.tag_bars.get, case.tags))
+    covering = (gate.min_pass_rate, gate.providers.get(variant.provider), *map(gate.tag_bar, case.tags))
     return max((bar for bar in covering if bar is not None), default=1.0)
 
 
