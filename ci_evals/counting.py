@@ -199,9 +199,9 @@ class Counted:
     @property
     def unknown_prices(self) -> int:
         """How many graded runs called their provider at a price that is not known."""
-        graded = map((1, 2).__contains__, self.columns.status)
-        recorded = sum(compress(graded, self.columns.repeated))  # never priced, as nobody was called
-        return self.unpriced_runs(range(len(self.matrix))) - recorded
+        columns = self.columns
+        runs = zip(columns.status, columns.repeated, columns.cost_usd, strict=True)
+        return sum(isnan(cost_usd) for code, repeated, cost_usd in runs if code in (1, 2) and not repeated)
 
     def latencies_s(self, cells: Sequence[int] | None = None) -> "array[float]":
         """How long each run of some cells took, or of all, in plan order; those that never took place left out."""

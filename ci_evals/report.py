@@ -148,7 +148,7 @@ class Report(Counted):
         own = self.columns.judging
         return own if self.confirmation is None else own + self.confirmation.columns.judging
 
-    @property
+    @cached_property
     def spent(self) -> Spent:
         """What all runs cost, the confirm runs and the judges included."""
         planned, further = self.costs_usd(), self.confirmation.costs_usd() if self.confirmation else ()
@@ -156,7 +156,7 @@ class Report(Counted):
             fsum(planned) if planned else None, fsum(further) if further else None, self.judging.known_cost_usd
         )
 
-    @property
+    @cached_property
     def unpriced(self) -> Unpriced:
         """What is missing from `spent`."""
         reports = (self, self.confirmation) if self.confirmation else (self,)

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ci_evals.model import Judging
-from ci_evals.report import Looks, Report, Unpriced
+from ci_evals.report import Looks, Report, Spent, Unpriced
 from ci_evals.reports.figures import number_of, usd
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
@@ -54,7 +54,7 @@ def _spent(report: Report) -> str:
     parts = zip(report.spent, ("planned runs", "confirm runs", "judges"), strict=True)
     told = ", ".join(f"{usd(cost)} for {of}" for cost, of in parts if cost)
     missing = _missing(report.unpriced)
-    return f"{_total(report)} in all: {told}{f'; {missing}' if missing else ''}"
+    return f"{_total(report.spent, missing)} in all: {told}{f'; {missing}' if missing else ''}"
 
 
 def total_cost(report: Report) -> str | None:
@@ -62,11 +62,11 @@ def total_cost(report: Report) -> str | None:
     if report.spent.total_usd is None:
         return None
     missing = _missing(report.unpriced)
-    return f"{_total(report)} ({missing})" if missing else _total(report)
+    return f"{_total(report.spent, missing)}{f' ({missing})' if missing else ''}"
 
 
-def _total(report: Report) -> str:
-    return f"{'at least ' if any(report.unpriced) else ''}{usd(report.spent.total_usd)}"
+def _total(spent: Spent, missing: str) -> str:
+    return f"{'at least ' if missing else ''}{usd(spent.total_usd)}"
 
 
 def _missing(unpriced: Unpriced) -> str:
