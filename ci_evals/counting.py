@@ -41,7 +41,7 @@ class Counts(NamedTuple):
         return self.passed / self.graded if self.graded else None
 
 
-NO_RUNS = Counts(0, 0, 0, 0)
+_NONE = Counts(0, 0, 0, 0)
 
 
 class Figures(NamedTuple):
@@ -90,7 +90,7 @@ class Counted:
     def counts(self, cells: Iterable[int]) -> Counts:
         """Count the runs of some cells."""
         chosen = map(self.by_cell.__getitem__, cells)
-        return Counts(*map(sum, zip(NO_RUNS, *chosen, strict=True)))
+        return Counts(*map(sum, zip(_NONE, *chosen, strict=True)))
 
     @cached_property
     def _repeats(self) -> bool:
@@ -100,7 +100,7 @@ class Counted:
         """Passed and graded runs of a cell, without those that only repeat a record."""
         if not self._repeats:
             counts = self.by_cell[cell]
-            return counts.passed, counts.passed + counts.failed
+            return counts.passed, counts.graded
         start, end = self.matrix.first_slots[cell], self.matrix.first_slots[cell + 1]
         codes = self.columns.status[start:end]
         if 1 in (repeated := self.columns.repeated[start:end]):

@@ -1,7 +1,7 @@
 """The search for what earlier runs left behind: in named reports, on GitHub, beside the suite."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def search(wanted: Wanted, suite: Suite, context: Context | None, artifacts: Art
         asked = _asked_of_github(None, suite, context, artifacts.attempts, folder)
         if isinstance(baseline, NoComparison):
             return msgspec.structs.replace(asked, baseline=baseline, warnings=(baseline.reason, *asked.warnings))
-        return msgspec.structs.replace(asked, baseline=baseline, said=(*asked.said, *_said_of(baseline)))
+        return msgspec.structs.replace(asked, baseline=baseline, said=(*asked.said, _said_of(baseline)))
     base = search_for(context, artifacts.base) if context and wanted == "auto" else None
     asked = _asked_of_github(base, suite, context, artifacts.attempts, folder)
     if wanted == "none" or isinstance(asked.baseline, Baseline):
@@ -45,7 +45,7 @@ def search(wanted: Wanted, suite: Suite, context: Context | None, artifacts: Art
             return msgspec.structs.replace(asked, baseline=NoComparison(reason), said=(*asked.said, reason))
         return asked
     baseline = _read((committed,), suite, committed.name)
-    return msgspec.structs.replace(asked, baseline=baseline, said=(*asked.said, *_said_of(baseline)))
+    return msgspec.structs.replace(asked, baseline=baseline, said=(*asked.said, _said_of(baseline)))
 
 
 def committed_baseline(suite: Suite) -> Path:
@@ -72,20 +72,20 @@ def search_for(context: Context, artifact: str) -> base_runs.Search | None:
 
 
 def _asked_of_github(
-    search: base_runs.Search | None, suite: Suite, context: Context | None, attempts: str | None, folder: Path
+    base: base_runs.Search | None, suite: Suite, context: Context | None, attempts: str | None, folder: Path
 ) -> Earlier:
     if context is None or context.attempt == 1:
         attempts = None
-    if context is None or not (search or attempts):
+    if context is None or not (base or attempts):
         return Earlier()
     if context.unusable:
-        none = NoComparison(f"no baseline: {context.unusable}") if search else None
+        none = NoComparison(f"no baseline: {context.unusable}") if base else None
         warnings = (f"attempt {context.attempt} starts anew: {context.unusable}",) if attempts else ()
         return Earlier(none, warnings=(*([none.reason] if none else []), *warnings))
 
     async def ask() -> Earlier:
         async with connected(context, patience_s=PATIENCE_S) as github:
-            found = await _base_side(github, search, suite, folder / "base") if search else Earlier()
+            found = await _base_side(github, base, suite, folder / "base") if base else Earlier()
             if attempts is None:
                 return found
             journals, why = await _attempts(github, context, attempts, folder / "attempts")
@@ -96,7 +96,7 @@ def _asked_of_github(
     return asyncio.run(ask())
 
 
-async def _base_side(github: GitHub, search: base_runs.Search, suite: Suite, folder: Path) -> Earlier:
+async def _base_side(github: GitHub, base: base_runs.Search, suite: Suite, folder: Path) -> Earlier:
     tried: list[SavedReport] = []
 
     def refusal(place: Path) -> str | None:
@@ -107,14 +107,12 @@ async def _base_side(github: GitHub, search: base_runs.Search, suite: Suite, fol
         return unusable(tried[-1], suite.name)
 
     try:
-        found = await base_runs.find_baseline(github, search, folder, refusal)
+        found = await base_runs.find_baseline(github, base, folder, refusal)
     except StorageError as error:
         found = base_runs.NoBaseline(f"no baseline: {error}", failed=True)
     if isinstance(found, base_runs.NoBaseline):
-        none, told = Earlier(NoComparison(found.reason)), (found.reason,)
-        return (
-            msgspec.structs.replace(none, warnings=told) if found.failed else msgspec.structs.replace(none, said=told)
-        )
+        none, told = NoComparison(found.reason), (found.reason,)
+        return Earlier(none, warnings=told) if found.failed else Earlier(none, said=told)
     baseline = baseline_of(tried[-1:], suite.name, found.base_ref, redactor=Redactor(suite.secrets))
     recording = next(iter(sorted(found.folder.rglob(JOURNAL))), None)
     said = found.sentence(datetime.now(UTC))
@@ -159,14 +157,13 @@ def _report_in(folder: Path) -> Path:
     return next(iter(sorted(folder.rglob(REPORT))), folder / REPORT)
 
 
-def _said_of(baseline: Baseline | NoComparison) -> Iterator[str]:
+def _said_of(baseline: Baseline | NoComparison) -> str:
     if isinstance(baseline, NoComparison):
-        yield baseline.reason
-        return
+        return baseline.reason
     newest = baseline.reports[0]
     at = f" at {newest.revision[:7]}" if newest.revision else ""
     age_s = datetime.now(UTC).timestamp() - newest.started_at
-    yield f"compared with {baseline.name}{at}, {duration(max(0.0, age_s))} old: {_runs_of(baseline)}"
+    return f"compared with {baseline.name}{at}, {duration(max(0.0, age_s))} old: {_runs_of(baseline)}"
 
 
 def _runs_of(baseline: Baseline) -> str:

@@ -50,7 +50,7 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], figures
     more, confirmed = NO_RUNS, False
     if (confirmation := report.confirmation) is not None and confirmation.matrix.runs(cell):
         more = Tally(*confirmation.fresh(cell))
-        confirmed = bool(more.graded) and not confirmation.counts((cell,)).missing
+        confirmed = bool(more.graded) and not confirmation.by_cell[cell].missing
     return HeadCell(
         key=report.matrix.key(cell),
         fingerprint=report.fingerprint_of(report.matrix.row(cell)),
