@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ci_evals.model import Case, Variant
+from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, roster_title, rosters
 from ci_evals.reports.figures import UNKNOWN, between, number_of, rate, rate_with_interval, seconds
@@ -21,8 +21,8 @@ from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.terminal_layout import Paragraph, Part, Table, Text, drawn, plain, styled
-from ci_evals.reports.terminal_table import LEGEND, figure_tables, has_marks
-from ci_evals.reports.text import one_line, without_commands
+from ci_evals.reports.terminal_table import LEGEND, NAME_CHARACTERS, figure_tables, has_marks
+from ci_evals.reports.text import named, one_line, without_commands
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label, worst_first
@@ -38,7 +38,6 @@ MAX_SCOPES = 10
 MAX_STANDINGS = 20
 
 _MAX_REASONS = 3
-_NAME_CHARACTERS = 100
 _ANSWER_CHARACTERS = 200
 _SENTENCE_CHARACTERS = 1000
 _STYLES: Mapping[VerdictStatus, str] = {
@@ -88,8 +87,7 @@ def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[Part]:
 
 def _labels(report: Report, task: TaskReport) -> Iterator[Part]:
     """The figures of a classification, and which label was taken for which."""
-    of = f" on {one_line(str(task.variant), _NAME_CHARACTERS)}" if len(report.matrix.variants) > 1 else ""
-    title = f"{one_line(task.name, _NAME_CHARACTERS).capitalize()}{of}"
+    title = f"{_name(task.name).capitalize()}{_on(report, task.variant)}"
     figures = plain(f": accuracy {rate(task.accuracy)}, macro F1 {rate(task.macro_f1)}")
     yield _BLANK
     yield Paragraph(styled(title, "bold") + figures)
@@ -111,8 +109,7 @@ def _leaderboard(standings: Sequence[Standing]) -> Iterator[Part]:
     for standing in standings[:MAX_STANDINGS]:
         variant = standing.variant
         found = rate_with_interval(variant.pass_rate, variant.lower, variant.upper)
-        name = one_line(str(variant.variant), _NAME_CHARACTERS)
-        rows.append([plain(standing.place), plain(name), plain(found)])
+        rows.append([plain(standing.place), plain(_name(variant.variant)), plain(found)])
     yield Table(rows)
     yield from _more(len(standings) - MAX_STANDINGS, "variant")
     if any(standing.tied for standing in standings):
@@ -129,7 +126,7 @@ def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Part]:
         label = scope_label(scope, report)
         name = label if scope.kind == "suite" else f"{label} {scope.name}"
         found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar) if fair else UNKNOWN
-        shown = (one_line(name, _NAME_CHARACTERS), found, f"bar {rate(scope.bar, scope.bar)}")
+        shown = (_name(name), found, f"bar {rate(scope.bar, scope.bar)}")
         rows.append([_word(scope.status), *map(plain, shown)])
     yield Table(rows)
     yield from _more(len(barred) - MAX_SCOPES, "bar")
@@ -182,31 +179,27 @@ def _failed(mark: str, style: str, summary: Summary) -> Shown:
 def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Part:
     """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`; further lines stand below the name."""
     case = cell.judged.case
-    several = len(summary.report.matrix.variants) > 1
-    of = f" on {one_line(str(cell.judged.variant), _NAME_CHARACTERS)}" if several else ""
-    was = f" (was {one_line(cell.renamed_from, _NAME_CHARACTERS)})" if cell.renamed_from else ""
+    on = _on(summary.report, cell.judged.variant)
+    was = f" (was {_name(cell.renamed_from)})" if cell.renamed_from else ""
     told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
-    name, place = in_place(one_line(case.id, _NAME_CHARACTERS)), _place(case)
     critical = styled("critical ", style) if cell.critical else ()
-    text = styled(name, "bold") + plain(f"{of}{was}: {told}") + styled(f"  {place}", "dim")
+    text = styled(_name(case.id), "bold") + plain(f"{on}{was}: {told}") + styled(f"  {_name(place_of(case))}", "dim")
     return _hanging(styled(mark, style), critical + text)
 
 
 def _rosters(lists: Sequence[Roster]) -> Iterator[Part]:
     yield from _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
     for roster in lists:
-        yield Paragraph(plain(roster.sentence(MAX_FLAKY, lambda name: one_line(name, _NAME_CHARACTERS))))
+        yield Paragraph(plain(roster.sentence(MAX_FLAKY, _name)))
 
 
 def _over_budget(report: Report) -> Iterator[Part]:
     count = report.columns.budget_violations
     yield from _heading("Over budget", count)
     for result in over_budget(report, MAX_OVER_BUDGET):
-        several = len(report.matrix.variants) > 1
-        of = f" on {one_line(str(Variant(result.provider, result.prompt)), _NAME_CHARACTERS)}" if several else ""
-        text = f"{of}, run {result.run}: {', '.join(result.budget_violations)}"
-        name = in_place(one_line(result.case, _NAME_CHARACTERS))
-        yield _hanging(styled("!", "yellow"), styled(name, "bold") + plain(text))
+        on = _on(report, Variant(result.provider, result.prompt))
+        text = f"{on}, run {result.run}: {', '.join(result.budget_violations)}"
+        yield _hanging(styled("!", "yellow"), styled(_name(result.case), "bold") + plain(text))
     yield from _more(count - MAX_OVER_BUDGET, "run")
 
 
@@ -214,10 +207,9 @@ def _errors(report: Report) -> Iterator[Part]:
     groups = error_groups(report)
     yield from _heading("Errored", report.errored)
     for group in groups[:MAX_ERROR_GROUPS]:
-        variant = one_line(str(group.variant), _NAME_CHARACTERS)
-        text = f"{number_of(group.runs, 'run')}: {group.message} ({variant})"
+        text = f"{number_of(group.runs, 'run')}: {in_place(group.message)} ({_name(group.variant)})"
         yield _hanging(styled("!", "magenta"), plain(text))
-        names = [f"{one_line(case.id, _NAME_CHARACTERS)} ({_place(case)})" for case in group.cases[:MAX_CASES_OF_ERROR]]
+        names = [f"{_name(case.id)} ({_name(place_of(case))})" for case in group.cases[:MAX_CASES_OF_ERROR]]
         left_out = len(group.cases) - len(names)
         more = [f"… and {number_of(left_out, 'more case')}"] if left_out else []
         yield _indented(styled(f"in {', '.join(names + more)}", "dim"))
@@ -261,5 +253,10 @@ def _remark(text: str) -> Part:
     return Paragraph(styled(text, "dim"))
 
 
-def _place(case: Case) -> str:
-    return one_line(place_of(case), _NAME_CHARACTERS)
+def _on(report: Report, variant: Variant) -> str:
+    """` on gpt-4o`, where there are several variants."""
+    return f" on {_name(variant)}" if len(report.matrix.variants) > 1 else ""
+
+
+def _name(name: object) -> str:
+    return named(name, NAME_CHARACTERS)

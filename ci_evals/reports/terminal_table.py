@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ci_evals.reports.figures import UNKNOWN, rate, rate_with_interval, seconds, usd
 from ci_evals.reports.terminal_layout import Table, Text, plain, styled, width_of
-from ci_evals.reports.text import one_line
+from ci_evals.reports.text import named
 from ci_evals.reports.variants import VariantChange, VariantReport
 
 BEST, WORST = " ▲", " ▼"
@@ -13,7 +13,7 @@ LEGEND = "▲ best  ▼ worst"
 _NO_MARK = "  "
 _STYLES = {BEST: "green", WORST: "red"}
 
-_NAME_CHARACTERS = 100
+NAME_CHARACTERS = 100
 _HEADER_WIDTH = 26  # longer names are folded
 _LABEL_WIDTH = 20  # kept free for the labels even where variants have to fold; longer ones fold too
 _GAP = 3
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 def figure_tables(variants: Sequence[VariantReport], width: int) -> list[Table]:
     """One table with as many variants as fit into `width` columns, one for the next, and so on."""
     rows = _rows(variants)
-    names = [one_line(str(variant.variant), _NAME_CHARACTERS) for variant in variants]
+    names = [named(variant.variant, NAME_CHARACTERS) for variant in variants]
     widths = [
         max(min(width_of(name), _HEADER_WIDTH), *(width_of(row.texts[index] + row.marks[index]) for row in rows))
         for index, name in enumerate(names)
@@ -107,7 +107,7 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         row("errored runs", lambda of: f"{of.counts.errored:,}", lambda of: of.counts.errored),
         row("mean score", lambda of: _score(of.mean_score), lambda of: of.mean_score, higher_is_better=True),
         *(
-            row(f"  {one_line(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
+            row(f"  {named(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
             for grader in dict.fromkeys(grader for variant in variants for grader in variant.grader_means)
         ),
         row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd) if same_work else None),

@@ -2,6 +2,8 @@
 
 import re
 
+from ci_evals.verdict.words import in_place
+
 _NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
 # Patterns for what stands in few texts: compiled when they are first used, which takes milliseconds.
 _ACTING = (
@@ -39,6 +41,11 @@ def one_line(text: str, limit: int) -> str:
     looked_at = text[: 4 * limit]
     shown = visible(" ".join(looked_at.split()))
     return shown if len(shown) <= limit and len(looked_at) == len(text) else shown[:limit] + "…"
+
+
+def named(name: object, limit: int) -> str:
+    """What others call something, for the middle of a line: in one line, and nothing beside it is reordered."""
+    return in_place(one_line(str(name), limit))
 
 
 def without_commands(text: str) -> str:

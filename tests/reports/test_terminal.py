@@ -71,6 +71,21 @@ def test_hostile_text_moves_nothing_and_commands_nobody(hostile: Summary) -> Non
             assert len(text) < 50_000
 
 
+def test_a_name_from_right_to_left_reorders_nothing_beside_it() -> None:
+    case, one, other, tag = "\u05e9\u05dc\u05d5\u05dd 1", "\u05d0\u05d1", "\u05d2\u05d3", "\u05e7\u05d5\u05d3"
+    summary = summary_of(
+        {case: ["PF", "EE"], "another": ["PP", "PP"]},
+        Gate(min_pass_rate=0.5, tags={tag: 1.0}, max_error_rate=0.5),
+        variants=(Variant(one), Variant(other)),
+        cases={case: {"tags": (tag,), "file": f"{tag}.yaml"}},
+        edit=lambda result: msgspec.structs.replace(result, budget_violations=("latency",)),
+    )
+    text = text_of(summary, 200)
+    for name in (case, one, other, tag):
+        kept = re.findall(rf"\u200e(?:tag )?{name}(?:\.yaml:10)?\u200e", text)
+        assert len(kept) == text.count(name) > 1, name
+
+
 def test_best_and_worst_are_marked_without_color() -> None:
     text = text_of(summary_of({"capital": ["PPP", "PFF"]}, variants=(Variant("good"), Variant("bad"))))
     (row,) = (line for line in text.split("\n") if line.startswith("pass rate"))
