@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from ci_evals.model import Variant
 from ci_evals.reports.figures import UNKNOWN, rate
-from ci_evals.reports.text import one_line
+from ci_evals.reports.terminal_layout import padded, width_of
+from ci_evals.reports.text import named
 from ci_evals.verdict.comparison import Comparison, VariantComparison
 from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.pairing import KINDS, CellComparison
@@ -20,8 +21,8 @@ def render(comparison: Comparison) -> str:
     cells = sorted(comparison.cells, key=lambda cell: _ORDER.index(cell.kind))
     rows = [_HEADINGS, *(row for each in comparison.variants for row in _variant_rows(each, several=several))]
     rows += [_cell_row(cell, several=several) for cell in cells]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+    widths = [max(width_of(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    lines = ("  ".join(map(padded, row, widths)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -41,13 +42,13 @@ def _variant_rows(variant: VariantComparison, *, several: bool) -> Iterator[Sequ
 
 
 def _cell_row(cell: CellComparison, *, several: bool) -> Sequence[str]:
-    name = one_line(cell.case, _NAME_CHARACTERS) + (f" on {_shown(cell.provider, cell.prompt)}" if several else "")
+    name = named(cell.case, _NAME_CHARACTERS) + (f" on {_shown(cell.provider, cell.prompt)}" if several else "")
     base, here = ("" if side.graded == 0 else of_runs(side) for side in (cell.base, cell.head))
     return name, base or UNKNOWN, here or UNKNOWN, cell.kind, "" if cell.p is None else _p(cell.p)
 
 
 def _shown(provider: str, prompt: str | None) -> str:
-    return one_line(str(Variant(provider, prompt)), _NAME_CHARACTERS)
+    return named(Variant(provider, prompt), _NAME_CHARACTERS)
 
 
 def _points(difference: Difference | None) -> str:

@@ -8,7 +8,8 @@ from msgspec import Struct
 from ci_evals.reports.figures import number_of, rate_with_interval
 from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code
-from ci_evals.reports.text import one_line, without_commands
+from ci_evals.reports.terminal_layout import padded, width_of
+from ci_evals.reports.text import named, one_line, without_commands
 from ci_evals.verdict.pairwise import MOST_UNJUDGED, CasePreference, Pair, Preference
 from ci_evals.verdict.words import percent
 
@@ -65,18 +66,16 @@ class Comparison(Struct, frozen=True):
 
 def render_text(comparison: Comparison) -> str:
     """For a terminal; no name and no reason can move the cursor or command a CI runner."""
-    rows = [(one_line(label, 2 * _NAME_CHARACTERS), value) for label, value in comparison.rows]
-    width = max(len(label) for label, _ in rows)
-    lines = [f"{label:<{width}}  {value}" for label, value in rows]
+    rows = [(named(label, 2 * _NAME_CHARACTERS), value) for label, value in comparison.rows]
+    width = max(width_of(label) for label, _ in rows)
+    lines = [f"{padded(label, width)}  {value}" for label, value in rows]
     for case in comparison.decided[:MAX_CASES]:
-        name = one_line(comparison.a if case.side == "a" else comparison.b, _NAME_CHARACTERS)
-        lines.append(f"  {one_line(case.case, _NAME_CHARACTERS)}: {name}{_because(case)}")
+        name = named(comparison.a if case.side == "a" else comparison.b, _NAME_CHARACTERS)
+        lines.append(f"  {named(case.case, _NAME_CHARACTERS)}: {name}{_because(case)}")
     if (left_out := len(comparison.decided) - MAX_CASES) > 0:
         lines.append(f"  … and {number_of(left_out, 'more case')}")
     if (pair := comparison.preference.first_unjudged) is not None:
-        lines.append(
-            f"not judged: {one_line(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}"
-        )
+        lines.append(f"not judged: {named(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}")
     lines.append(one_line(comparison.sentence, 1000))
     return without_commands("\n".join(lines)) + "\n"
 

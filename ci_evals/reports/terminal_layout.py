@@ -123,6 +123,11 @@ def width_of(text: str) -> int:
     return len(text) if text.isascii() else sum(width for _, width in _signs(text))
 
 
+def padded(text: str, width: int) -> str:
+    """With blanks at its end, so that it takes as many cells."""
+    return text + " " * (width - width_of(text))
+
+
 def wrapped(text: Text, width: int) -> list[Text]:
     """The lines of a text, each at most `width` cells wide, without blanks at its end.
 
