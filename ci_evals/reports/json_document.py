@@ -18,6 +18,7 @@ from ci_evals.verdict.pairing import CellComparison
 MOST_RUNS: Final = 2_000_000
 """No more planned runs than this are believed: a few digits must not take all memory."""
 
+_YEAR_10000_S: Final = 253_402_300_800
 _MOST_AMOUNT: Final = 1e12  # seconds, USD or score of one run: sums of such amounts stay numbers
 
 
@@ -82,6 +83,7 @@ def decoded(content: bytes, oldest: int) -> Document:
     if document.schema_version < oldest:
         raise ValueError(f"it is of schema version {document.schema_version}")
     _check(document)
+    _check_history(document)
     return document
 
 
@@ -116,14 +118,24 @@ def _check(document: Document) -> None:
         chances += [variant.pass_rate for variant in point.variants]
     for scope in document.verdict.scopes:
         chances += scope.bar, scope.rate, scope.lower, scope.upper
+    if not 0 <= document.started_at < _YEAR_10000_S:
+        raise ValueError("it was started at no time that a calendar has")
     if any(not 0 <= tally.passed <= tally.graded <= MOST_RUNS for tally in tallies):
         raise ValueError("a count of runs makes no sense")
-    earlier = range(len(document.history.reports))
-    if any(place not in earlier for cell in document.cells for place, _, _ in cell.history):
-        raise ValueError("a cell's history names a report that `history.reports` does not have")
     if any(found.p is not None and not (found.head.graded and found.base.graded) for found in compared):
         raise ValueError("a cell was tested without graded runs on both sides")
     if any(chance is not None and not 0 <= chance <= 1 for chance in chances):
         raise ValueError("a fraction is not between 0 and 1")
     if document.comparison and document.comparison.alpha is not None and not 0 < document.comparison.alpha < 0.5:
         raise ValueError("the accepted chance of a false alarm makes no sense")
+
+
+def _check_history(document: Document) -> None:
+    """Refuse counts of reports that the history does not have, and a history that is not of the baseline's reports."""
+    reports, comparison = document.history.reports, document.comparison
+    earlier = range(len(reports))
+    if any(place not in earlier for cell in document.cells for place, _, _ in cell.history):
+        raise ValueError("a cell's history names a report that `history.reports` does not have")
+    known = {ref.id for ref in comparison.baseline} if comparison else set()
+    if strange := {ref.id for ref in reports} - known:
+        raise ValueError(f"its history has a report that it was not compared with: {min(strange)!r}")

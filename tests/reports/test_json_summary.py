@@ -53,6 +53,8 @@ def test_hostile_reports_are_shown_or_refused(hostile: Summary) -> None:
     ("path", "value"),
     [
         (("schema_version",), 3),
+        (("started_at",), 1e15),
+        (("started_at",), -1.0),
         (("cells", 0, "planned"), 10**12),
         (("cells", 0, "planned"), -1),
         (("cells", 0, "bar"), 7.0),
@@ -75,6 +77,7 @@ def test_hostile_reports_are_shown_or_refused(hostile: Summary) -> None:
         (("comparison", "alpha"), 0.0),
         (("comparison", "baseline"), []),
         (("comparison", "variants", 0, "p"), 1.5),
+        (("history", "reports", 0, "id"), "nobody's"),
         (("history", "trend", 0, "variants", 0, "pass_rate"), -3.0),
         (("verdict", "status"), "great"),
         (("variants",), []),
