@@ -157,7 +157,7 @@ class Comment:
             if group.kind == "not_recorded"
             for case in group.cases
         ]
-        title = f"Not checked, for want of a recorded answer ({len(unchecked)})"
+        title = f"Not checked, for want of a recorded answer ({len(unchecked):,})"
         yield folded(title, "unchecked case", 4, unchecked[:MOST_ENTRIES], len(unchecked))
 
     def _errors(self, group: ErrorGroup) -> Markdown:

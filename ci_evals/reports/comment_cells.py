@@ -49,13 +49,13 @@ class Cells:
     def others(self) -> Iterator[Section]:
         """All else, in the order of reading."""
         found = self._found
-        title = f"Possible, within noise ({len(found.possible)})"
+        title = f"Possible, within noise ({len(found.possible):,})"
         yield folded(title, "possibly worse case", 7, self._lines(found.possible), len(found.possible))
         yield self._listed("🎉 Fixed", "fixed case", 8, found.fixed)
         yield self._listed("Still failing", "case that still fails", 6, found.still_failing)
         yield self._changed()
         again = f": running again would change {percent(rate)} of the verdicts" if (rate := self._flip_rate) else ""
-        title = f"Flaky ({len(found.flaky)}){again}"
+        title = f"Flaky ({len(found.flaky):,}){again}"
         yield folded(title, "flaky case", 10, self._lines(found.flaky), len(found.flaky))
 
     @cached_property
@@ -75,7 +75,7 @@ class Cells:
             yield msgspec.structs.replace(others, separator=apart, more=f"{apart}{MORE}")
 
     def _listed(self, title: str, noun: str, rank: int, cells: Sequence[ComparedCell]) -> Section:
-        return Section(noun, f"#### {title} ({len(cells)})\n\n", self._lines(cells), len(cells), rank)
+        return Section(noun, f"#### {title} ({len(cells):,})\n\n", self._lines(cells), len(cells), rank)
 
     def _lines(self, cells: Sequence[ComparedCell]) -> Sequence[Entry]:
         return [Entry(write("bullet", **self._facts(cell))) for cell in cells[:MOST_ENTRIES]]

@@ -78,7 +78,7 @@ def _rest(summary: Summary) -> Iterator[Iterable[Markdown]]:
 def _section(section: Section) -> Iterator[Iterable[Markdown]]:
     """A piece for each block that stands by itself and in the open, else one for all."""
     title = "<details>\n<summary><strong>{} ({})</strong></summary>\n\n" if section.folded else "### {} ({})\n\n"
-    piece = [fill(title, section.title, section.total)]
+    piece = [fill(title, section.title, f"{section.total:,}")]
     for number, block in enumerate(section.blocks):
         if number and not section.listed:
             if not section.folded:
@@ -97,7 +97,7 @@ def _section(section: Section) -> Iterator[Iterable[Markdown]]:
 
 def _over_budget(report: Report, results: Sequence[Result]) -> Iterator[Markdown]:
     count = report.columns.budget_violations
-    yield fill("### Over budget ({})\n\n", count)
+    yield fill("### Over budget ({})\n\n", f"{count:,}")
     several = len(report.matrix.variants) > 1
     for result in results:
         on = fill(" on {}", code(str(Variant(result.provider, result.prompt)))) if several else Markdown()

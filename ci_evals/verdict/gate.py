@@ -189,7 +189,8 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
         return Verdict(status="error", reason=problem + _stopped(report), scopes=scopes)
     over = report.budget_violations
     if rules.max_budget_violations is not None and over > rules.max_budget_violations:
-        text = f"{over} runs took more than their budget, and the gate allows {rules.max_budget_violations}"
+        what = f"{number_of(over, 'run')} took more than {'its' if over == 1 else 'their'} budget"
+        text = f"{what}, and the gate allows {rules.max_budget_violations}"
         return Verdict(status="fail", reason=text + _stopped(report), scopes=scopes)
     barred = [scope for scope in judged if scope.bar is not None]
     worst = max(barred, key=lambda scope: SEVERITY[scope.status])
@@ -245,7 +246,7 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
 def _foregone(report: Report, worst: ScopeVerdict) -> str:
     """`at least 19 failures, stopped at 63 of 120 runs: …`; a share of these runs would say nothing."""
     totals = report.totals
-    ended = f"stopped at {totals.planned - totals.missing} of {number_of(totals.planned, 'run')}"
+    ended = f"stopped at {totals.planned - totals.missing:,} of {number_of(totals.planned, 'run')}"
     if report.settled == "fail":
         bar = (
             "every run must pass"
@@ -265,7 +266,7 @@ def _hint(worst: ScopeVerdict, rules: Gate) -> str | None:
 def _stopped(report: Report) -> str:
     totals = report.totals
     ended = totals.planned - totals.missing
-    return f"; stopped after {ended} of {number_of(totals.planned, 'run')}" if totals.missing else ""
+    return f"; stopped after {ended:,} of {number_of(totals.planned, 'run')}" if totals.missing else ""
 
 
 def _share(part: int, whole: int) -> Fraction:

@@ -60,6 +60,8 @@ def test_a_run_that_was_stopped_early_never_passes() -> None:
     verdict = decide(report_of(many((4, "P.."), (36, "..."))), Gate(min_pass_rate=0.9))
     assert verdict.status == "error"
     assert verdict.reason == "too few runs for a verdict; stopped after 4 of 120 runs"
+    verdict = decide(report_of(many((1200, "P.."))), Gate(min_pass_rate=0.9))
+    assert verdict.reason == "too few runs for a verdict; stopped after 1,200 of 3,600 runs"
 
 
 def test_a_run_that_was_stopped_early_may_fail() -> None:

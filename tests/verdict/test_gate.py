@@ -7,6 +7,7 @@ import pytest
 from factories import Outcome, many, report_of
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from stats.known import suite
 
 from ci_evals.model import Variant
@@ -311,6 +312,14 @@ def test_fail_on_wins_over_the_suites_own_word(fail_on: FailOn, codes: tuple[int
         verdict = Verdict(status=status, reason="", scopes=())
         for on_borderline in ("warn", "fail"):
             assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code
+
+
+@pytest.mark.parametrize(("runs", "text"), [(1, "1 run took more than its"), (3, "3 runs took more than their")])
+def test_more_runs_over_budget_than_the_gate_allows_are_red(runs: int, text: str) -> None:
+    report = report_of({"a": "P" * runs}, edit=lambda result: structs.replace(result, budget_violations=("tokens",)))
+    verdict = decide(report, Gate(max_budget_violations=0))
+    assert (verdict.status, verdict.reason) == ("fail", f"{text} budget, and the gate allows 0")
+    assert decide(report, Gate(max_budget_violations=runs)).status == "pass"
 
 
 def test_a_run_that_was_settled_early_is_told_in_failures_and_not_as_a_share() -> None:
