@@ -14,11 +14,9 @@ from ci_evals.model import Result
 from ci_evals.reports import json_summary
 from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_entries import SCHEMA_VERSION
-from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
-from ci_evals.saved import check_version
-from ci_evals.verdict.comparison import Comparison
+from ci_evals.saved import check_version, content_of
 
 MOST_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
@@ -34,11 +32,7 @@ def read_summary(path: Path, *, oldest: int = SCHEMA_VERSION) -> Summary:
     Raises:
         StorageError: there is none, it is damaged, or of an older version or a newer one.
     """
-    path = path / REPORT if path.is_dir() else path
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    path, content = content_of(path)
     try:
         check_version(path, content)
         return json_summary.read(content, oldest=oldest)
@@ -50,8 +44,8 @@ def read_summary(path: Path, *, oldest: int = SCHEMA_VERSION) -> Summary:
 
 def with_answers(summary: Summary) -> Summary:
     """The summary with what the baseline answered to the cells that regressed, where its file is still at hand."""
-    comparison = summary.comparison
-    if not isinstance(comparison, Comparison) or comparison.baseline.source is None:
+    comparison = summary.compared
+    if comparison is None or comparison.baseline.source is None:
         return summary
     regressed = islice(comparison.of("regressed"), MOST_ANSWERS)
     wanted = {comparison.base_key(cell.key): cell.key for cell in regressed}

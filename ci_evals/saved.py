@@ -177,11 +177,7 @@ def read_report(path: Path) -> SavedReport:
     Raises:
         StorageError: there is none, it is damaged, or a newer ci-evals wrote it.
     """
-    path = path / REPORT if path.is_dir() else path
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    path, content = content_of(path)
     try:
         check_version(path, content)
         document = msgspec.json.decode(content, type=_Document)
@@ -191,6 +187,19 @@ def read_report(path: Path) -> SavedReport:
         raise StorageError(
             f"{path}: is no whole report of ci-evals ({empty}): fetch it again, or name another"
         ) from error
+
+
+def content_of(path: Path) -> tuple[Path, bytes]:
+    """Which file a path stands for, a report.json or the one in a folder, and what is in it.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    path = path / REPORT if path.is_dir() else path
+    try:
+        return path, path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _possible(runs: int, total: float, squares: float) -> bool:
