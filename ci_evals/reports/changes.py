@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ci_evals.model import Variant
+from ci_evals.model import Result, Variant
 from ci_evals.reports.findings import JudgedCell, failed_runs, findings, judged_cells, why
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
@@ -84,18 +84,23 @@ def changes(summary: Summary) -> Changes:
 
 
 class Told(Struct, frozen=True):
-    """What is said of a cell: what became of it, whether its regression alone is red, and why its first run failed."""
+    """What is said of a cell: what became of it, whether its regression alone is red, and the run that shows why."""
 
     finding: str
     critical: bool
-    reason: str | None
+    failed: Result | None
+
+    @property
+    def reason(self) -> str | None:
+        """Why that run failed."""
+        return why(self.failed)[0] if self.failed else None
 
 
 def told(summary: Summary, cell: ComparedCell) -> Told:
-    """In the same words everywhere; a reason is given where the cell is below its bar, worse than the baseline, or may
-    be."""
+    """In the same words everywhere; the first failed run is there where the cell is below its bar, worse than the
+    baseline, or may be."""
     failed = failed_runs(summary.report, cell.judged.cell, 1) if cell.worse or cell.failing else ()
-    return Told(finding_of(cell, summary.comparison), cell.critical, why(failed[0])[0] if failed else None)
+    return Told(finding_of(cell, summary.comparison), cell.critical, failed[0] if failed else None)
 
 
 def _was_failing(cell: ComparedCell) -> bool:

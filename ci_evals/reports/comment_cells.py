@@ -7,10 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from ci_evals.model import Variant
-from ci_evals.reports.changes import ComparedCell, changes, rosters, told
+from ci_evals.reports.changes import ComparedCell, Told, changes, rosters, told
 from ci_evals.reports.comment_diff import difference
 from ci_evals.reports.comment_text import write
-from ci_evals.reports.findings import JudgedCell, answer_text, failed_runs, place_of
+from ci_evals.reports.findings import JudgedCell, answer_text, place_of
 from ci_evals.reports.fitting import Entry, Section
 from ci_evals.reports.markdown_text import Markdown, code
 from ci_evals.reports.summary import Summary
@@ -78,24 +78,24 @@ class Cells:
         return Section(noun, f"#### {title} ({len(cells):,})\n\n", self._lines(cells), len(cells), rank)
 
     def _lines(self, cells: Sequence[ComparedCell]) -> Sequence[Entry]:
-        return [Entry(write("bullet", **self._facts(cell))) for cell in cells[:MOST_ENTRIES]]
+        return [Entry(write("bullet", **self._facts(cell, told(self._summary, cell)))) for cell in cells[:MOST_ENTRIES]]
 
     def _entry(self, cell: ComparedCell) -> Entry:
         """What became of a cell and why; unfolds to what was answered."""
-        facts = self._facts(cell)
-        failed = failed_runs(self._report, cell.judged.cell, 1)
-        if not failed:
+        said = told(self._summary, cell)
+        facts = self._facts(cell, said)
+        if said.failed is None:
             return Entry(write("bullet", **facts))
-        (first,) = failed
         before = self._summary.before.get(cell.judged.key)
-        answers = difference(before, shortened(answer_text(first) or "(nothing)", _ANSWER_CHARACTERS))
+        answers = difference(before, shortened(answer_text(said.failed) or "(nothing)", _ANSWER_CHARACTERS))
         base = None if before is None else self._summary.base
         place = place_of(cell.judged.case)
-        full = write("unfolding", **facts, answers=answers, place=place, run=first.run, base=base)
+        full = write("unfolding", **facts, answers=answers, place=place, run=said.failed.run, base=base)
         return Entry(write("bullet", **facts), full)
 
-    def _facts(self, cell: ComparedCell) -> dict[str, Any]:
-        return {"name": self._name(cell.judged, cell.renamed_from), **msgspec.structs.asdict(told(self._summary, cell))}
+    def _facts(self, cell: ComparedCell, said: Told) -> dict[str, Any]:
+        name = self._name(cell.judged, cell.renamed_from)
+        return {"name": name, "finding": said.finding, "critical": said.critical, "reason": said.reason}
 
     def _name(self, cell: JudgedCell, renamed_from: str | None) -> Markdown:
         was = f" (was {code(renamed_from)})" if renamed_from else ""
