@@ -81,12 +81,15 @@ def _escaped(text: str) -> str:
 
 def _distinct(texts: Iterable[str]) -> list[str]:
     """Names for texts: readers merge test cases of the same name, so what looks alike is numbered."""
-    seen: Counter[str] = Counter()
-    names = []
-    for name in map(_attribute, texts):
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return names
+    names: dict[str, None] = {}
+    last: Counter[str] = Counter()
+    for text in map(_attribute, texts):
+        name = text
+        while name in names:
+            last[text] += 1
+            name = f"{text} ({last[text] + 1})"
+        names[name] = None
+    return list(names)
 
 
 def _outcome(cell: JudgedCell, red: frozenset[CellKey]) -> Outcome:

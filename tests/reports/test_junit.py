@@ -138,9 +138,9 @@ def test_one_suite_per_variant() -> None:
 
 
 def test_names_that_look_alike_are_numbered() -> None:
-    report = report_of({"a b": "P", "a  b": "P", "x" * 600: "P", "x" * 601: "P"})
+    report = report_of(dict.fromkeys(("a b", "a  b", "a b (2)", "x" * 600, "x" * 601), "P"))
     root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
-    assert len({case.get("name") for case in root.iter("testcase")}) == 4
+    assert len({case.get("name") for case in root.iter("testcase")}) == 5
 
 
 def test_a_crash_shows_its_traceback() -> None:
