@@ -182,7 +182,7 @@ def read_report(path: Path) -> SavedReport:
         check_version(path, content)
         document = msgspec.json.decode(content, type=_Document)
         return SavedReport(path, document)
-    except ValueError as error:  # all that msgspec raises is one
+    except (ValueError, RecursionError) as error:
         empty = "it is empty" if not content.strip() else f"damaged or cut off: {error}"
         raise StorageError(
             f"{path}: is no whole report of ci-evals ({empty}): fetch it again, or name another"

@@ -63,6 +63,17 @@ def test_a_baseline_that_is_gone_by_then_is_done_without(tmp_path: Path) -> None
     assert with_answers(summary).before == {}
 
 
+@pytest.mark.parametrize("damage", [b'{"case": "\xff"}', b'{"metadata": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"])
+def test_a_baseline_whose_answers_are_damaged_costs_the_answers_and_not_the_verdict(
+    tmp_path: Path, damage: bytes
+) -> None:
+    base = write(tmp_path, base_of())
+    summary = regressed(base)
+    start, results = base.read_bytes().split(b'"results": [\n')
+    base.write_bytes(start + b'"results": [\n' + damage + b",\n" + results)
+    assert with_answers(summary).before == {}
+
+
 def test_without_a_comparison_there_is_nothing_before() -> None:
     summary = summarize(report_of({"a": "FFF"}), None)
     assert with_answers(summary) == summary

@@ -63,8 +63,9 @@ def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
         (b"[]", "damaged or cut off"),
         (b'{"schema_version": 2}', "damaged or cut off"),
         (b"[" * 100_000, "damaged or cut off"),
+        (b'{"results": ' + b"[" * 100_000, "damaged or cut off"),
     ],
-    ids=["empty", "blank", "cut-off", "binary", "other-json", "without-cells", "deep"],
+    ids=["empty", "blank", "cut-off", "binary", "other-json", "without-cells", "deep", "deep-within"],
 )
 def test_what_is_no_whole_report_is_refused_with_what_to_do(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "report.json"

@@ -94,7 +94,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def decode_header(line: bytes, path: Path, number: int) -> Header:
     try:
         header = _HEADER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}:{number}: not a header of ci-evals: {error}") from error
     if header.schema_version != SCHEMA_VERSION:
         version = f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
@@ -105,7 +105,7 @@ def decode_header(line: bytes, path: Path, number: int) -> Header:
 def decode_result(line: bytes, path: Path, number: int) -> Result:
     try:
         return decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}:{number}: the line is damaged ({error}): remove it, or start without it") from error
 
 

@@ -29,7 +29,7 @@ def scan_results(path: Path, found: Callable[[Result], None]) -> None:
         results = msgspec.json.decode(path.read_bytes(), type=_Report).results
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {_INSTEAD}") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: is no report of ci-evals ({error}): {_INSTEAD}") from error
     for result in results:
         found(result)

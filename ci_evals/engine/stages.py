@@ -149,7 +149,7 @@ def _read(path: Path, folder: Path) -> str | Content | None:
         if cached.file is None:
             return cached.output
         return msgspec.structs.replace(cached.file, data=(folder / str(cached.file.path)).read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

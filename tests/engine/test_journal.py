@@ -101,11 +101,12 @@ def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
         scanned(path)
 
 
-def test_a_damaged_line_in_the_midst_is_refused_with_its_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [b"{damaged}", b'{"case": "\xff"}', b'{"metadata": ' + b"[" * 100_000])
+def test_a_damaged_line_in_the_midst_is_refused_with_its_number(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "results.jsonl"
     journal_of(path, result_of("one"), result_of("two"))
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"{damaged}\n" + lines[2])
+    path.write_bytes(lines[0] + line + b"\n" + lines[2])
     with pytest.raises(StorageError, match=r"results\.jsonl:2: the line is damaged"):
         scanned(path)
 

@@ -24,7 +24,14 @@ def test_a_report_has_the_results_of_its_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [(None, "cannot be read: No such file or directory"), (b"{}", "is no report of ci-evals")]
+    ("content", "what"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"{}", "is no report of ci-evals"),
+        (b'{"results": [{"case": "\xff"}]}', "is no report of ci-evals"),
+        (b'{"results": [{"metadata": ' + b"[" * 100_000, "is no report of ci-evals"),
+    ],
+    ids=["missing", "other-json", "binary", "deep"],
 )
 def test_what_is_no_report_is_said_with_what_to_name_instead(content: bytes | None, what: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.json"
