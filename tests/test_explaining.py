@@ -131,6 +131,13 @@ def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None
     assert chosen.compared_with == "not compared with a baseline: name one with --baseline"
 
 
+def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:
+    case, provider = "\u05e9\u05dc\u05d5\u05dd 1", "\u05d0\u05d1"
+    path = saved(tmp_path / "report.json", report_of({case: "P"}, variants=[Variant(provider)]))
+    heading = shown(explanations(Wanted(case), path), "text").split("\n")[0]
+    assert heading == f"\u200e{case}\u200e on \u200e{provider}\u200e  evals.yaml:10"
+
+
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [

@@ -12,7 +12,7 @@ from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code, fence, plain
-from ci_evals.reports.text import one_line, shortened, without_commands
+from ci_evals.reports.text import named, one_line, shortened, without_commands
 from ci_evals.verdict.history import ReportRef, Tally
 from ci_evals.verdict.pairing import CellComparison, CellKind
 from ci_evals.verdict.sentences import of_runs
@@ -152,7 +152,8 @@ def render_text(found: Sequence[Explanation]) -> str:
 
 
 def _lines(cell: Explanation) -> Iterator[str]:
-    yield f"{_short(cell.case)} on {_short(_variant(cell))}  {_short(_place(cell))}".rstrip()
+    case, variant, place = (named(each, _LINE_CHARACTERS) for each in (cell.case, _variant(cell), _place(cell)))
+    yield f"{case} on {variant}  {place}".rstrip()
     yield _short(cell.sentence)
     yield from map(_short, filter(None, (cell.test, cell.compared_with)))
     yield from _runs_as_lines("Runs here", cell.runs)

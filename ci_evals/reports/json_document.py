@@ -82,6 +82,7 @@ def decoded(content: bytes, oldest: int) -> Document:
     document = msgspec.json.decode(content, type=Document)
     if document.schema_version < oldest:
         raise ValueError(f"it is of schema version {document.schema_version}")
+    _check_course(document)
     _check(document)
     _check_history(document)
     return document
@@ -97,6 +98,15 @@ def check_amounts(result: Result) -> None:
     amounts = (result.latency_s, result.cost_usd, result.score, judging_usd, *(grade.score for grade in result.grades))
     if any(amount is not None and abs(amount) > _MOST_AMOUNT for amount in amounts):
         raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")
+
+
+def _check_course(document: Document) -> None:
+    """Refuse a time that no calendar has, and looks that were not agreed on."""
+    if not 0 <= document.started_at < _YEAR_10000_S:
+        raise ValueError("it was started at no time that a calendar has")
+    looks = document.looks
+    if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
+        raise ValueError("more looks were taken than agreed on, or none was agreed on")
 
 
 def _check(document: Document) -> None:
@@ -118,8 +128,6 @@ def _check(document: Document) -> None:
         chances += [variant.pass_rate for variant in point.variants]
     for scope in document.verdict.scopes:
         chances += scope.bar, scope.rate, scope.lower, scope.upper
-    if not 0 <= document.started_at < _YEAR_10000_S:
-        raise ValueError("it was started at no time that a calendar has")
     if any(not 0 <= tally.passed <= tally.graded <= MOST_RUNS for tally in tallies):
         raise ValueError("a count of runs makes no sense")
     if any(found.p is not None and not (found.head.graded and found.base.graded) for found in compared):
