@@ -30,7 +30,7 @@ async def peak_bytes(folder: Path, runs: int) -> int:
     arguments = ("run", "--quiet", "--runs", str(runs // CASES), "--out", out)
     ended = await ci_evals(folder, *arguments, command=(sys.executable, "-c", MEASURED))
     assert ended.code == 0, ended.err
-    assert f"of {runs} runs passed" in ended.out
+    assert f"of {runs:,} runs passed" in ended.out
     with (folder / out / "report.json").open("rb") as file:
         assert sum(line.startswith(b'{"fingerprint":') for line in file) == runs
     return int((folder / "peak").read_text()) * (1 if sys.platform == "darwin" else 1024)
