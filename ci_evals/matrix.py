@@ -45,6 +45,8 @@ class Matrix:
             for column in range(width)
         )
         self.first_slots = array("Q", accumulate(counts, initial=0))
+        alike = only is None and (after is not None or not any(case.runs for case in cases))
+        self._runs_of_all = runs if alike else None
 
     def __len__(self) -> int:
         return len(self.first_slots) - 1
@@ -80,4 +82,6 @@ class Matrix:
         return range(self.first_slots[cell], self.first_slots[cell + 1])
 
     def cell_of(self, slot: int) -> int:
+        if self._runs_of_all:
+            return slot // self._runs_of_all
         return bisect_right(self.first_slots, slot) - 1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_BEYOND_A_READ_BYTES = 512 * 1024  # asyncio makes a buffer of 256 KiB for every read
 
 Observe = Callable[[Mapping[str, str]], None]
 
@@ -63,9 +64,19 @@ async def lent(
 def _session(max_concurrency: int) -> "aiohttp.ClientSession":
     import aiohttp
 
+    _keep_read_buffers()
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=max_concurrency, ttl_dns_cache=300),
         timeout=aiohttp.ClientTimeout(total=None),  # `Deadlines` keeps time
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=any(name.lower() in _PROXIES for name in os.environ),
     )
+
+
+def _keep_read_buffers() -> None:
+    """Have the C library keep the memory of read buffers: a tenth of what a call costs.
+
+    glibc maps large blocks one by one, and gives them back to the system when they are freed. It stops doing so for
+    all blocks that are smaller than one that it saw freed once (mallopt(3), "dynamic mmap threshold").
+    """
+    bytearray(_BEYOND_A_READ_BYTES)

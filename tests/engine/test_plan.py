@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from factories import case_of
 
 from ci_evals.engine.plan import execution_order
@@ -24,6 +25,16 @@ def test_every_run_of_the_provider_comes_once() -> None:
     both = order(matrix, "a") + order(matrix, "b")
     assert sorted(both) == list(range(matrix.total))
     assert {matrix.variant(matrix.cell_of(slot)).provider for slot in order(matrix, "b")} == {"b"}
+
+
+@pytest.mark.parametrize("case_runs", [None, 5])
+@pytest.mark.parametrize("only", [None, {0, 3, 4}, set()])
+def test_a_slot_is_of_the_cell_whose_slots_it_is_among(case_runs: int | None, only: set[int] | None) -> None:
+    plan = Matrix([case_of("a"), case_of("b", runs=case_runs), case_of("c")], VARIANTS, 3, only=only)
+    further = Matrix(plan.cases, plan.variants, 2, only=only, after=plan)
+    for matrix in (plan, further):
+        of_slots = [cell for cell in range(len(matrix)) for _ in matrix.slots(cell)]
+        assert [matrix.cell_of(slot) for slot in range(matrix.total)] == of_slots
 
 
 def test_every_cell_has_run_once_before_any_runs_twice() -> None:
