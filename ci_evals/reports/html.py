@@ -1,5 +1,6 @@
 """report.html: one file to open in a browser, without scripts and without anything from elsewhere."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -261,6 +262,14 @@ def _style(variants: int) -> str:
     return f"\n{text}{chr(10).join(rules)}\n"
 
 
+def _with_code(text: str) -> "Markup":
+    """A sentence of ours, in which backticks mark code."""
+    from markupsafe import Markup, escape
+
+    escaped = str(escape(one_line(text, _REASON_CHARACTERS)))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escaped))  # noqa: S704  it is escaped
+
+
 def _visible(value: Any) -> Any:
     return visible(value) if type(value) is str else value
 
@@ -273,6 +282,7 @@ def _environment() -> "Environment":
         "mark": _MARKS.__getitem__,
         "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
         "reason": lambda text: one_line(str(text), _REASON_CHARACTERS),
+        "with_code": _with_code,
         "rate": figures.rate,
         "usd": figures.usd,
         "place": place_of,

@@ -72,6 +72,11 @@ def test_beside_a_baseline_it_reads_well(golden: Callable[[str, str], None]) -> 
     golden("compared/report.html", style.sub("…", text_of(comments.regression())))
 
 
+def test_what_to_try_shows_code_as_code() -> None:
+    hint = '<p class="hint">to let some runs fail, set a bar: <code>gate: {min_pass_rate: 0.9}</code></p>'
+    assert hint in text_of(summarize(report_of({"capital": "PF"}), None))
+
+
 def test_what_got_worse_is_said_in_the_words_of_the_comment() -> None:
     summary = comments.regression()
     page = "".join(Page(text_of(summary)).words)
