@@ -103,10 +103,10 @@ def calls(bench: Bench) -> Iterator[Figure]:
         lambda: spend([PYTHON, str(HERE / "call_loop.py"), str(load.total)]).cpu_s / load.total,
     )
     what = f"`python` provider, async function, {load.total:,} runs, whole process: CPU per run over the bare call loop"
-    yield Figure(what, 60, 40, pair.over * 1e6, "µs", f"{pair.told('bare loop', 1e6, 'µs')}; {raw_loop_now(bench)}")
+    yield Figure(what, 60, 40, pair.over * 1e6, "µs", f"{pair.told('bare loop', 1e6, 'µs')}; {_raw_loop_now(bench)}")
 
 
-def raw_loop_now(bench: Bench) -> str:
+def _raw_loop_now(bench: Bench) -> str:
     """How fast this machine is just now: what a bound that is no ratio can be read beside."""
     load = bench.sizes.load
     with serving(f"--answer-bytes={load.answer_bytes}") as server:
@@ -160,7 +160,7 @@ def comparison(bench: Bench) -> Iterator[Figure]:
     measured = [float(spend(command, bench.plain).stdout) for _ in range(bench.sizes.rounds)]
     what = f"comparison of {bench.sizes.compared_cells:,} cells with their pooled history, caches cold: CPU"
     spread = f"{min(measured) * 1e3:.0f} to {max(measured) * 1e3:.0f} ms"
-    yield Figure(what, 50, 20, median(measured) * 1e3, "ms", f"{spread}; {raw_loop_now(bench)}")
+    yield Figure(what, 50, 20, median(measured) * 1e3, "ms", f"{spread}; {_raw_loop_now(bench)}")
 
 
 ROWS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = {

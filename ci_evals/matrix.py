@@ -39,14 +39,13 @@ class Matrix:
         self.variants = variants
         self._after = after
         width = len(variants)
-        counts = (
+        counts = [
             (runs if after is not None else case.runs or runs) if only is None or row * width + column in only else 0
             for row, case in enumerate(cases)
             for column in range(width)
-        )
+        ]
         self.first_slots = array("Q", accumulate(counts, initial=0))
-        alike = only is None and (after is not None or not any(case.runs for case in cases))
-        self._runs_of_all = runs if alike else None
+        self._runs_of_each = counts[0] if len(set(counts)) == 1 else None  # None: of some more than of others
 
     def __len__(self) -> int:
         return len(self.first_slots) - 1
@@ -82,6 +81,6 @@ class Matrix:
         return range(self.first_slots[cell], self.first_slots[cell + 1])
 
     def cell_of(self, slot: int) -> int:
-        if self._runs_of_all:
-            return slot // self._runs_of_all
+        if self._runs_of_each:
+            return slot // self._runs_of_each
         return bisect_right(self.first_slots, slot) - 1

@@ -63,12 +63,6 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @cached_property
-    def judge_identities(self) -> Mapping[str | None, msgspec.Raw | list[msgspec.Raw]]:
-        """What decides the verdicts of each model that graders ask, by its name; under None, of all judges."""
-        judges = [provider_identity(options) for options in self.judges]
-        return {None: judges, **{str(options.name): provider_identity(options) for options in self.asked_models}}
-
-    @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """The columns of the matrix: every provider with the first prompt, then with the second."""
         prompts: tuple[str | None, ...] = tuple(prompt.name for prompt in self.prompts) or (None,)
@@ -92,16 +86,21 @@ class Suite(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _identified(self) -> "_Identified":
-        providers = [provider_identity(provider) for provider in self.providers]
+        providers, judges = list(map(provider_identity, self.providers)), self._judge_identities()
         suite = _hash(_ENCODER.encode([self.runs, self.max_runs, self.prompts, providers]))
         judgements, cases = bytearray(), bytearray()
         for case in self.cases:
             question = _question(case)
-            judgement = msgspec.Raw(_ENCODER.encode(_judgement(case, self.judge_identities)))
+            judgement = msgspec.Raw(_ENCODER.encode(_judgement(case, judges)))
             suite.update(_ENCODER.encode([question, judgement, case.runs]))
             judgements += _hash(judgement).digest()[:8]
             cases += _hash(_ENCODER.encode([question[1:], judgement])).digest()[:8]
         return _Identified(suite.hexdigest(), bytes(judgements), bytes(cases))
+
+    def _judge_identities(self) -> Mapping[str | None, msgspec.Raw]:
+        """What decides the verdicts of each model that graders ask, by its name; under None, of all judges."""
+        judges = msgspec.Raw(_ENCODER.encode(list(map(provider_identity, self.judges))))
+        return {None: judges, **{str(options.name): provider_identity(options) for options in self.asked_models}}
 
 
 class _Identified(Struct, frozen=True):
@@ -172,7 +171,7 @@ def _overriding(case: Case) -> dict[str, Any]:
     return {"model": case.overrides.model, "params": case.overrides.params, "recorded": digest}
 
 
-def _judgement(case: Case, judges: Mapping[str | None, msgspec.Raw | list[msgspec.Raw]]) -> list[Any]:
+def _judgement(case: Case, judges: Mapping[str | None, msgspec.Raw]) -> list[Any]:
     by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
     return [
         case.threshold,

@@ -74,7 +74,7 @@ def _session(max_concurrency: int) -> "aiohttp.ClientSession":
 
 
 def _keep_read_buffers() -> None:
-    """Have the C library keep the memory of read buffers: a tenth of what a call costs.
+    """Have the C library keep the memory of read buffers, which else takes three system calls for each answer.
 
     glibc maps large blocks one by one, and gives them back to the system when they are freed. It stops doing so for
     all blocks that are smaller than one that it saw freed once (mallopt(3), "dynamic mmap threshold").

@@ -1,6 +1,5 @@
 """report.html: one file to open in a browser, without scripts and without anything from elsewhere."""
 
-import re
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -32,7 +31,7 @@ from ci_evals.reports.findings import (
 )
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.text import one_line, shortened, visible
+from ci_evals.reports.text import code_spans, one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import VerdictStatus, scope_label
@@ -264,10 +263,10 @@ def _style(variants: int) -> str:
 
 def _with_code(text: str) -> "Markup":
     """A sentence of ours, in which backticks mark code."""
-    from markupsafe import Markup, escape
+    from markupsafe import Markup
 
-    escaped = str(escape(one_line(text, _REASON_CHARACTERS)))
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escaped))  # noqa: S704  it is escaped
+    spans = code_spans(one_line(text, _REASON_CHARACTERS))
+    return Markup("").join(Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans)
 
 
 def _visible(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ci_evals.reports.text import one_line, visible
+from ci_evals.reports.text import code_spans, one_line, visible
 from ci_evals.verdict.words import in_place
 
 HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
@@ -23,7 +23,6 @@ _COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 _E_MAIL = re.compile(r"(?<=[\w.+-])@(?=\w)")
 _URL = re.compile(r"https?://[\w.:/?#@!$&%=+,;~-]+", re.ASCII)
 _BACKTICKS = re.compile("`+")
-_CODE_SPAN = re.compile("(`[^`]+`)")
 
 
 class Markdown(str):
@@ -58,8 +57,8 @@ def code(text: str) -> Markdown:
 
 def with_code(text: str) -> Markdown:
     """A sentence of ours, in which backticks mark code; only what stands outside of them is escaped."""
-    parts = _CODE_SPAN.split(one_line(text, PLAIN_CHARACTERS))
-    return Markdown("".join(part if _CODE_SPAN.fullmatch(part) else _inert(part) for part in parts))
+    spans = code_spans(one_line(text, PLAIN_CHARACTERS))
+    return Markdown("".join(f"`{span}`" if is_code else _inert(span) for span, is_code in spans))
 
 
 def link(text: str, url: str) -> Markdown:

@@ -1,6 +1,7 @@
 """Text that others wrote, made fit to be shown: shortened, and without characters that act instead of being seen."""
 
 import re
+from collections.abc import Iterator
 
 from ci_evals.verdict.words import in_place
 
@@ -46,6 +47,12 @@ def one_line(text: str, limit: int) -> str:
 def named(name: object, limit: int) -> str:
     """What others call something, for the middle of a line: in one line, and nothing beside it is reordered."""
     return in_place(one_line(str(name), limit))
+
+
+def code_spans(sentence: str) -> Iterator[tuple[str, bool]]:
+    """The pieces of a sentence of ours, in which backticks mark code: each text, and whether it is code."""
+    for number, piece in enumerate(re.split("`([^`]+)`", sentence)):
+        yield piece, number % 2 == 1
 
 
 def without_commands(text: str) -> str:
