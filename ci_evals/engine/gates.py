@@ -19,6 +19,9 @@ CONTRADICTIONS = 5
 CONTRADICTION = 1.5  # how much slower than a rate that was let through
 LEAST_SPREAD = 0.05  # bounds this near to each other are as good as one
 DRIFT = 1.2  # how far bounds may have moved from one refusal to the next
+FIRST_TRIAL_TURNS = 3  # refusals after which a rate that is bounded from both sides is held against a higher one
+TRIAL_TURNS = 12  # and further ones, each time that this one was refused, too
+TRIAL = 2.0  # how much higher it is
 TRUST = 0.05  # how far one answer moves a count of what is left upwards
 LONGEST_INTERVAL_S = 2.0  # between calls at a learnt rate, unless the provider itself asks for longer waits
 
@@ -109,6 +112,10 @@ class LearntRate(Spacing):
     at most the quota's rate, and the rate of calling at a refusal is at least that. Calls go at the geometric mean of
     both bounds; with the answers the rate grows as a square, slowly where it is known and fast where it is not.
 
+    A provider that refuses now and then whatever the rate, or a process that stood still for seconds, makes both bounds
+    far too low, and every further refusal seems to confirm them. So from time to time they are held against a trial: a
+    far higher rate. An enforced rate refuses that at once; else the bounds go up with what was let through.
+
     Args:
         admitted: the calls that went out before the first refusal.
         since: when the first of them went.
@@ -129,6 +136,8 @@ class LearntRate(Spacing):
         self._guessing = True
         self._sustained = 0.0  # the highest rate that was let through from one refusal to the next
         self._contradictions = 0
+        self._until_trial = FIRST_TRIAL_TURNS  # turns
+        self._trying = False
 
     def take(self, now: float, tokens: int) -> None:
         self._sent += 1
@@ -164,14 +173,27 @@ class LearntRate(Spacing):
                 self._sustained = max(self._sustained, self._let_through / self._span_s)
             self._span_s = max(now - self._since, POLL_S)
             self._contradictions += self._sent / self._span_s < self._sustained / CONTRADICTION
-            rate = self._rate()
-            self._upper = rate if self._upper is None else min(rate, self._upper * DRIFT)
+            self._upper = self._bound_above(self._sent / self._span_s)
         self._lower_before = self._lower / DRIFT
         self._let_through, self._sent = self._sent, 0
         self._since = now
         self.answers = 0
 
+    def _bound_above(self, let_through: float) -> float:
+        """The upper bound after another refusal; decides whether a trial is next."""
+        if self._upper is None:
+            return self._rate()
+        if self._trying:
+            self._trying = let_through > CONTRADICTION * self._upper
+            self._until_trial = TRIAL_TURNS
+            return max(self._upper, let_through)
+        self._until_trial -= 1
+        self._trying = not self._until_trial
+        return min(self._rate(), self._upper * DRIFT)
+
     def _rate(self) -> float:
+        if self._trying:
+            return TRIAL * self._base
         if self._upper is None:
             return self._base * (1 + (self.answers / FIRST_GROWTH_CALLS) ** 2)
         spread = max(LEAST_SPREAD, self._upper / self._base - 1)

@@ -73,6 +73,8 @@ class Pace:
         """
         if self._gates:
             now = self._clock()
+            if not self.admitted:
+                self._since = now
             wait_s = max(self._paused_until - now, *(gate.wait_s(now, tokens) for gate in self._gates))
             if wait_s > 0:
                 return max(wait_s, SHORTEST_WAIT_S)

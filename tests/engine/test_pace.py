@@ -102,15 +102,22 @@ class Seats:
 
 
 class Moody(Bucket):
-    """Refuses one call in ten, however slowly it is asked."""
+    """Refuses a share of all calls, however slowly it is asked."""
 
-    def __init__(self, latency_s: float, retry_after_s: float) -> None:
+    def __init__(self, latency_s: float, retry_after_s: float, *, share: float = 0.1, seed: int = 0) -> None:
         super().__init__(math.inf, latency_s)
-        self.retry_after_s = retry_after_s
-        self.draw = random.Random(0).random
+        self.retry_after_s, self.share = retry_after_s, share
+        self.draw = random.Random(seed).random
 
     def call(self, now: float) -> Reply:
-        return Reply(self.refusal_s, self.retry_after_s) if self.draw() < 0.1 else Reply(self.latency_s)
+        return Reply(self.refusal_s, self.retry_after_s) if self.draw() < self.share else Reply(self.latency_s)
+
+
+class Stop(NamedTuple):
+    """The process stands still, as on a machine with too much to do."""
+
+    at_s: float
+    length_s: float
 
 
 class Outcome(NamedTuple):
@@ -131,10 +138,13 @@ def simulate(
     rpm: float | None = None,
     tpm: float | None = None,
     jitter: float = 0.1,
+    prepared_in_s: float = 0.0,
+    stop: Stop | None = None,
 ) -> Outcome:
-    """Run a job to its end; latencies vary by the fraction `jitter`."""
-    job = Job(server, workers, runs, jitter)
+    """Run a job to its end; latencies vary by the fraction `jitter`, and the first call goes `prepared_in_s` late."""
+    job = Job(server, workers, runs, jitter, stop)
     job.pace = Pace(rpm=rpm, tpm=tpm, limit=workers, clock=lambda: job.now, wall_clock=lambda: job.now)
+    job.now += prepared_in_s
     job.ask()
     while job.done < runs:
         job.step()
@@ -146,8 +156,11 @@ class Job:
 
     pace: Pace
 
-    def __init__(self, server: Bucket | Seats, workers: int, runs: int, jitter: float) -> None:
+    def __init__(
+        self, server: Bucket | Seats, workers: int, runs: int, jitter: float, stop: Stop | None = None
+    ) -> None:
         self.now = 0.0
+        self._stop = stop
         self.done = self.refused = 0
         self._server, self._idle, self._todo, self._jitter = server, workers, runs, jitter
         self._asleep = False
@@ -156,7 +169,10 @@ class Job:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
 
     def step(self) -> None:
-        self.now, _, what = heapq.heappop(self._events)
+        at, _, what = heapq.heappop(self._events)
+        self.now = max(self.now, at)
+        if self._stop and self.now >= self._stop.at_s:
+            self.now, self._stop = self.now + self._stop.length_s, None
         what()
         self.ask()
 
@@ -292,6 +308,32 @@ def test_refusals_that_slowing_down_does_not_help_against_do_not_slow_down_the_r
     pauses_s = 3000 * 0.1 * retry_after_s
     assert spent[1] - spent[0] <= 3 * 3000 * 0.05 / 16 + pauses_s
     assert spent[0] <= 60 + 100 * retry_after_s
+
+
+SOME_REFUSED = pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+
+
+@SOME_REFUSED
+def test_a_start_that_took_long_tells_nothing_about_a_rate(share: float) -> None:
+    for seed in range(20):
+        server = Moody(0.01, 0.0, share=share, seed=seed)
+        assert simulate(server, 16, runs=3000, prepared_in_s=20).wall_s <= 20 + 5
+
+
+@SOME_REFUSED
+def test_a_rate_that_is_too_low_because_the_process_stood_still_is_found_to_be_so(share: float) -> None:
+    for seed in range(20):
+        server = Moody(0.01, 0.0, share=share, seed=seed)
+        assert simulate(server, 16, runs=3000, stop=Stop(0.02, 5.0)).wall_s <= 5 + 10
+
+
+@LATENCIES
+@WORKERS
+@pytest.mark.parametrize("rate", [1.0, 10.0, 50.0])
+def test_trying_a_higher_rate_now_and_then_costs_few_refusals(latency_s: float, workers: int, rate: float) -> None:
+    server = Bucket(10, latency_s, rate=rate)
+    outcome = simulate(server, workers, runs=4 * RUNS)
+    assert outcome.refused_share <= 0.03
 
 
 @LATENCIES
