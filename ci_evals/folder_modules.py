@@ -33,7 +33,7 @@ class NamesakeError(ImportError):
 def importable(folder: Path) -> Iterator[None]:
     """Let the modules in a folder be imported."""
     modules = _Modules(str(folder.absolute()))
-    importlib.invalidate_caches()
+    sys.path_importer_cache.pop(modules.folder, None)  # which may be older than a file
     sys.path.insert(0, modules.folder)
     sys.meta_path.insert(0, modules)
     try:
