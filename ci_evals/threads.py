@@ -3,14 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-_Job = tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]
+_Job = tuple[Callable[[], Any], "asyncio.Future[_Ended]", asyncio.AbstractEventLoop]
 _Inbox = SimpleQueue[_Job | None]
 
 
@@ -39,13 +38,12 @@ class DaemonThreads:
             inbox = self._start()
         inbox.put((partial(copy_context().run, call), future, loop))
         try:
-            value, error = await future
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # it came at the very moment in which the caller gave up
-                _discard(future.result()[0])
-            raise
-        if error is not None:
-            raise error
+            ended: _Ended = await future
+        finally:
+            del future  # which a traceback would keep, and a coroutine in it that nobody takes any more
+        if ended.error is not None:
+            raise ended.error
+        value = ended.take()
         return await value if inspect.isawaitable(value) else value
 
     def close(self) -> None:
@@ -62,27 +60,37 @@ class DaemonThreads:
     def _work(self, inbox: _Inbox) -> None:
         while (job := inbox.get()) is not None:
             call, future, loop = job
-            value, error = None, None
+            ended = _Ended(call)
             try:
-                value = call()
-            except BaseException as raised:  # noqa: BLE001  the user's code: the caller decides what it means
-                error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._deliver, inbox, future, value, error)
-            del job, call, future, loop, value, error  # or an idle thread keeps them alive
+                loop.call_soon_threadsafe(self._deliver, inbox, future, ended)
+            except RuntimeError:  # the loop is closed: nobody waits any more, or knows of this inbox
+                return
+            del job, call, future, loop, ended  # or an idle thread keeps them alive
 
-    def _deliver(self, inbox: _Inbox, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    def _deliver(self, inbox: _Inbox, future: asyncio.Future["_Ended"], ended: "_Ended") -> None:
         if self._closed:
             inbox.put(None)
         else:
             self._idle.append(inbox)
         if not future.done():
-            future.set_result((value, error))
-        else:
-            _discard(value)
+            future.set_result(ended)
 
 
-def _discard(value: Any) -> None:
-    """Drop what nobody waits for any more; a coroutine that is never awaited would warn."""
-    if inspect.iscoroutine(value):
-        value.close()
+class _Ended:
+    """What a call came to. A coroutine that nobody takes is closed: one that is never awaited would warn."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self.error: BaseException | None = None
+        try:
+            self._value = call()
+        except BaseException as raised:  # noqa: BLE001  the user's code: the caller decides what it means
+            self.error = raised
+
+    def take(self) -> Any:
+        value, self._value = self._value, None
+        return value
+
+    def __del__(self) -> None:
+        if inspect.iscoroutine(self._value):
+            self._value.close()

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import inspect
 import subprocess
 import sys
@@ -275,24 +276,58 @@ async def test_a_hanging_call_does_not_hold_up_the_next_one() -> None:
 
 async def test_a_coroutine_that_comes_as_its_caller_gives_up_is_closed() -> None:
     made = []
+    seen: list[threading.Thread] = []
 
     async def later() -> None:
         raise AssertionError
 
     def call() -> object:
+        seen.append(threading.current_thread())
         made.append(later())
         return made[0]
 
-    class GivenUp(DaemonThreads):
-        def _deliver(self, *given: Any) -> None:
-            super()._deliver(*given)
-            task.cancel()
+    async def given_up() -> None:
+        class GivenUp(DaemonThreads):
+            def _deliver(self, *given: Any) -> None:
+                super()._deliver(*given)
+                task.cancel()
 
-    threads = GivenUp()
-    task = asyncio.create_task(threads.run(call))
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    threads.close()
+        threads = GivenUp()
+        task = asyncio.create_task(threads.run(call))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        threads.close()
+
+    await given_up()
+    seen[0].join(LONG_S)
+    gc.collect()
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
+
+
+def test_a_call_that_ends_after_its_event_loop_leaves_neither_coroutine_nor_thread() -> None:
+    made = []
+    seen: list[threading.Thread] = []
+    closed = threading.Event()
+
+    async def later() -> None:
+        raise AssertionError
+
+    def call() -> object:
+        seen.append(threading.current_thread())
+        closed.wait(LONG_S)
+        made.append(later())
+        return made[0]
+
+    async def give_up() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await DaemonThreads().run(call)
+
+    asyncio.run(give_up())
+    closed.set()
+    (thread,) = seen
+    thread.join(LONG_S)
+    assert not thread.is_alive()
     assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
 
 
