@@ -1,6 +1,6 @@
 """`no_tool_errors`, `max_tool_calls`, `max_steps`, `max_model_requests`: what an agent did on its way to the answer."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -15,9 +15,12 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class NoToolErrors(GraderOptions, frozen=True):
-    """No tool call failed; the score is the share of calls that did not."""
+    """No tool call failed; the score is the share of calls that did not. `value` is always true."""
 
-    value: Literal[True] = True
+    value: bool = True
+
+    def problems(self) -> list[str]:
+        return [] if self.value else ["`false` says nothing: write `not_no_tool_errors: true`, or leave it out"]
 
     def grade(self, answer: Answer) -> Finding:
         steps = _steps(answer)

@@ -139,7 +139,8 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[not_contians: x]", "expect[0]: unknown grader 'not_contians', did you mean 'not_contains'?"),
         ("[not_not_empty: {valeu: true}]", "expect[0].not_not_empty: unknown key 'valeu', did you mean 'value'?"),
         ("[contains: ]", "expect[0].contains: expected text, got nothing"),
-        ("[no_tool_errors: false]", "expect[0].no_tool_errors: expected true, got false"),
+        ("[no_tool_errors: false]", "expect[0].no_tool_errors: `false` says nothing: write `not_no_tool_errors: true`"),
+        ("[goal_reached: false]", "expect[0].goal_reached: `false` says nothing: write `not_goal_reached: true`"),
         (
             "[judge: {rubric: Is it kind?, choices: {a: 1}}]",
             "expect[0].judge.choices: expected at least 2 entries, got 1",
