@@ -10,13 +10,16 @@ DEV := $(VENV)/.dev
 AGENTS := $(VENV)/.agents
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test test-slow check bench bench-profile simulate images clean
+LOWEST := .venv-lowest
+
+.PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo           run the example suite and see a verdict'
 	@echo 'make test           the tests'
 	@echo 'make test-slow      the tests that take minutes'
+	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
 	@echo 'make bench-profile  show where the time of a run goes'
@@ -38,6 +41,14 @@ test: $(DEV)
 
 test-slow: $(DEV) $(AGENTS)
 	$(BIN)/pytest -m slow
+
+test-lowest:
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(LOWEST)/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print('\n'.join(project['dependencies']).replace('>=', '=='))" > $(LOWEST)/oldest.txt
+	@$(LOWEST)/bin/python -m pip install --quiet --editable . --group dev --constraint $(LOWEST)/oldest.txt
+	$(LOWEST)/bin/pytest -m 'not slow' -n 2
 
 check: $(DEV)
 	$(BIN)/ruff format --check .
@@ -66,7 +77,7 @@ images: $(DEV)
 	PYTHONPATH=tests $(BIN)/python tests/screenshots.py docs/images
 
 clean:
-	rm -rf $(VENV) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find ci_evals tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): pyproject.toml

@@ -89,7 +89,7 @@ def test_json_path_does_not_look_into_json_inside_a_text(answer_of: AnswerOf) ->
 
 
 def test_json_path_on_a_deep_answer_is_a_finding(answer_of: AnswerOf) -> None:
-    finding = JsonPath(path="$..a").grade(answer_of("[" * 400 + "]" * 400))
+    finding = JsonPath(path="$..a").grade(answer_of("[" * 2000 + "]" * 2000))
     assert "nested too deeply" in finding.reason
 
 
