@@ -3,18 +3,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from ci_evals.matrix import CellKey
 from ci_evals.model import Variant
-from ci_evals.stats.fisher import fisher_lower, fisher_upper
-from ci_evals.stats.multiplicity import benjamini_hochberg, holm
+from ci_evals.stats.multiplicity import holm
+from ci_evals.verdict.cells import CellTest, cell_tests
 from ci_evals.verdict.differences import Differences, differences
-from ci_evals.verdict.history import BaseCell, Baseline, Tally
+from ci_evals.verdict.history import BaseCell, Baseline
 from ci_evals.verdict.pairing import (
-    SUSPICION,
     CellComparison,
     CellKind,
     Counted,
@@ -140,14 +138,14 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     variants = matched_variants(map(variant_of, [cell.key for cell in head]), base.variants)
     pairs, rest = paired(head, base, variants)
     cells = Counter([pair.counted for pair in pairs])
-    found = _findings(cells, confirm_runs, alpha)
+    found = cell_tests(cells, confirm_runs, alpha)
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
         usual_runs=usual(_planned_runs(cells)),
         alpha=alpha,
         variants=_variant_comparisons(pairs, variants, found, 1 - alpha),
-        cells=(*[_comparison(pair, found[pair.counted]) for pair in pairs], *rest),
+        cells=(*[_cell_comparison(pair, found[pair.counted]) for pair in pairs], *rest),
     )
 
 
@@ -171,51 +169,7 @@ def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
 
 
-class _Tested(Struct, frozen=True):
-    """One cell's own tests: on all its runs if it was a suspect, else on the planned ones."""
-
-    head: Tally
-    base: Tally
-    lower: float
-    upper: float
-    suspect: bool
-
-
-class _Finding(NamedTuple):
-    """What became of a cell, with the runs and the p that speak for it and its adjusted one."""
-
-    kind: CellKind
-    head: Tally
-    base: Tally
-    p: float
-    adjusted_p: float
-
-
-def _findings(cells: Counter[Counted], confirm_runs: int, alpha: float) -> Mapping[Counted, _Finding]:
-    """What became of cells, from how many of them have the same runs."""
-    tested = {each: _test(each, confirm_runs) for each in cells}
-    falls = _adjusted({each: tests.lower for each, tests in tested.items()}, cells)
-    rises = _adjusted({each: tests.upper for each, tests in tested.items()}, cells)
-    return {each: _finding(tests, falls.get(each, 1.0), rises.get(each, 1.0), alpha) for each, tests in tested.items()}
-
-
-def _adjusted(p_values: Mapping[Counted, float], cells: Counter[Counted]) -> Mapping[Counted, float]:
-    """Of all that are below 1."""
-    below = [each for each, p in p_values.items() if p < 1 for _ in range(cells[each])]
-    return dict(zip(below, benjamini_hochberg([p_values[each] for each in below], cells.total()), strict=True))
-
-
-def _test(counted: Counted, confirm_runs: int) -> _Tested:
-    """p for a drop counts as 1 unless the cell was a suspect and has been confirmed."""
-    planned, more, base = counted.planned, counted.confirming, counted.base
-    if not counted.suspicious:
-        return _Tested(planned, base, lower=1.0, upper=fisher_upper(*planned, *base), suspect=False)
-    head = Tally(planned.passed + more.passed, planned.graded + more.graded)
-    decided = confirm_runs == 0 or counted.confirmed
-    return _Tested(head, base, lower=fisher_lower(*head, *base) if decided else 1.0, upper=1.0, suspect=True)
-
-
-def _comparison(pair: Pair, found: _Finding) -> CellComparison:
+def _cell_comparison(pair: Pair, found: CellTest) -> CellComparison:
     case, provider, prompt = pair.head.key
     kind, head, base, p, adjusted_p = found
     return CellComparison(
@@ -233,26 +187,10 @@ def _comparison(pair: Pair, found: _Finding) -> CellComparison:
     )
 
 
-def _finding(tested: _Tested, fall: float, rise: float, alpha: float) -> _Finding:
-    """The first kind that fits."""
-    head, base = tested.head, tested.base
-    if tested.suspect:
-        p = fisher_lower(*head, *base)
-        lower = head.passed * base.graded < base.passed * head.graded
-        if lower and fall <= alpha:
-            return _Finding("regressed", head, base, p, fall)
-        if lower and p <= SUSPICION:
-            return _Finding("suspect", head, base, p, fall)
-    elif head.passed * base.graded > base.passed * head.graded and rise <= alpha:
-        return _Finding("fixed", head, base, tested.upper, rise)
-    same = head.passed == base.passed == 0 or (head.passed == head.graded and base.passed == base.graded)
-    return _Finding("unchanged" if same else "flaky", head, base, fisher_lower(*head, *base), fall)
-
-
 def _variant_comparisons(
     pairs: Iterable[Pair],
     variants: Mapping[VariantKey, VariantKey],
-    found: Mapping[Counted, _Finding],
+    found: Mapping[Counted, CellTest],
     confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
@@ -302,7 +240,7 @@ def _column(pairs: Sequence[Pair]) -> _Column:
     return _Column(cells, head / len(pairs), base / len(pairs), fallen)
 
 
-def _p_of_rest(column: _Column, found: Mapping[Counted, _Finding]) -> float:
+def _p_of_rest(column: _Column, found: Mapping[Counted, CellTest]) -> float:
     """Of the cells that did not regress by themselves."""
     rest = {each: count for each, count in column.cells.items() if found[each].kind != "regressed"}
     return fall(rest).p if len(rest) < len(column.cells) else column.fall.p
