@@ -21,7 +21,7 @@ from ci_evals.errors import UsageError
 from ci_evals.execution import execute
 from ci_evals.graders.patience import Patience
 from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
-from ci_evals.library.report import Report, baseline_of
+from ci_evals.library.report import Report, as_baseline
 from ci_evals.library.suite import UNLIMITED, Suite
 from ci_evals.matrix import Matrix
 from ci_evals.model import Result
@@ -163,7 +163,7 @@ async def _evaluated(
         suite=suite,
         journal=Path(),
         run_id=uuid4().hex,
-        baseline=None if baseline is None else baseline_of(baseline, suite.name),
+        baseline=None if baseline is None else as_baseline(baseline, suite.name),
     )
     if out is None:
         return await _without_a_trace(order, on_result)

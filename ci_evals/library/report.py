@@ -147,7 +147,7 @@ class Report(counted.Report):
         return Report.of(summarize(part, self.gate))
 
 
-def baseline_of(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
+def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
     """A report, or what is saved at a path, as what a suite is compared with.
 
     Raises:

@@ -45,12 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
-    if config.getoption("--evals-baseline") and baseline_of(config) is None:
+    if config.getoption("--evals-baseline") and baseline_path(config) is None:
         text = f"--evals-baseline: there is no report at {config.getoption('--evals-baseline')}: nothing is compared"
         config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
 
-def baseline_of(config: pytest.Config) -> Path | None:
+def baseline_path(config: pytest.Config) -> Path | None:
     """Where earlier reports are: one of them, or the folder that `--evals-report` filled; None where nothing is."""
     given: Path | None = config.getoption("--evals-baseline")
     path = given and config.invocation_params.dir / given

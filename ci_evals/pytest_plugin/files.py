@@ -13,7 +13,7 @@ from ci_evals.errors import CiEvalsError
 from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
 from ci_evals.model import Status
-from ci_evals.pytest_plugin import OUTCOME, baseline_of
+from ci_evals.pytest_plugin import OUTCOME, baseline_path
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
 from ci_evals.pytest_plugin.marked import changes_of, folder_of, write_page
 from ci_evals.reports.findings import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
@@ -57,7 +57,7 @@ class SuiteFile(pytest.File):
                 runs=option("--evals-runs"),
                 max_concurrency=option("--evals-max-concurrency"),
                 out=out,
-                baseline=baseline_of(self.config),
+                baseline=baseline_path(self.config),
             )
         )
         write_page(self.report, out)

@@ -17,7 +17,7 @@ from ci_evals.config.decode import unknown
 from ci_evals.errors import CiEvalsError, UsageError
 from ci_evals.library.report import Report
 from ci_evals.library.suite import Suite
-from ci_evals.pytest_plugin import baseline_of
+from ci_evals.pytest_plugin import baseline_path
 from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
 from ci_evals.reports import terminal
 from ci_evals.reports.text import one_line, without_commands
@@ -75,7 +75,7 @@ def _evaluated(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
             runs=option("--evals-runs") if runs is None else runs,
             max_concurrency=option("--evals-max-concurrency") if most is None else most,
             out=folder_of(item),
-            baseline=baseline_of(item.config),
+            baseline=baseline_path(item.config),
         )
     )
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ci_evals.stats.fisher import fisher_lower, fisher_upper
 from ci_evals.stats.multiplicity import benjamini_hochberg
 from ci_evals.verdict.history import Tally
-from ci_evals.verdict.pairing import SUSPICION, CellKind, Counted
+from ci_evals.verdict.pairing import SUSPICION, CellKind, CellRuns
 
 
 class _PValues(Struct, frozen=True):
@@ -32,7 +32,7 @@ class CellTest(NamedTuple):
     adjusted_p: float
 
 
-def cell_tests(cells: Counter[Counted], confirm_runs: int, alpha: float) -> Mapping[Counted, CellTest]:
+def cell_tests(cells: Counter[CellRuns], confirm_runs: int, alpha: float) -> Mapping[CellRuns, CellTest]:
     """What became of cells, from how many of them have the same runs."""
     tested = {each: _test(each, confirm_runs) for each in cells}
     falls = _adjusted({each: tests.lower for each, tests in tested.items()}, cells)
@@ -40,19 +40,19 @@ def cell_tests(cells: Counter[Counted], confirm_runs: int, alpha: float) -> Mapp
     return {each: _told(tests, falls.get(each, 1.0), rises.get(each, 1.0), alpha) for each, tests in tested.items()}
 
 
-def _adjusted(p_values: Mapping[Counted, float], cells: Counter[Counted]) -> Mapping[Counted, float]:
+def _adjusted(p_values: Mapping[CellRuns, float], cells: Counter[CellRuns]) -> Mapping[CellRuns, float]:
     """Of all that are below 1."""
     below = [each for each, p in p_values.items() if p < 1 for _ in range(cells[each])]
     return dict(zip(below, benjamini_hochberg([p_values[each] for each in below], cells.total()), strict=True))
 
 
-def _test(counted: Counted, confirm_runs: int) -> _PValues:
+def _test(runs: CellRuns, confirm_runs: int) -> _PValues:
     """p for a drop counts as 1 unless the cell was a suspect and has been confirmed."""
-    planned, more, base = counted.planned, counted.confirming, counted.base
-    if not counted.suspicious:
+    planned, more, base = runs.planned, runs.confirming, runs.base
+    if not runs.suspicious:
         return _PValues(planned, base, lower=1.0, upper=fisher_upper(*planned, *base), suspect=False)
     head = Tally(planned.passed + more.passed, planned.graded + more.graded)
-    decided = confirm_runs == 0 or counted.confirmed
+    decided = confirm_runs == 0 or runs.confirmed
     return _PValues(head, base, lower=fisher_lower(*head, *base) if decided else 1.0, upper=1.0, suspect=True)
 
 

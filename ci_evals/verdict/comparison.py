@@ -15,7 +15,7 @@ from ci_evals.verdict.history import BaseCell, Baseline
 from ci_evals.verdict.pairing import (
     CellComparison,
     CellKind,
-    Counted,
+    CellRuns,
     HeadCell,
     Pair,
     VariantKey,
@@ -137,7 +137,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     """
     variants = matched_variants(map(variant_of, [cell.key for cell in head]), base.variants)
     pairs, rest = paired(head, base, variants)
-    cells = Counter([pair.counted for pair in pairs])
+    cells = Counter([pair.runs for pair in pairs])
     found = cell_tests(cells, confirm_runs, alpha)
     return Comparison(
         baseline=base,
@@ -145,11 +145,11 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
         usual_runs=usual(_planned_runs(cells)),
         alpha=alpha,
         variants=_variant_comparisons(pairs, variants, found, 1 - alpha),
-        cells=(*[_cell_comparison(pair, found[pair.counted]) for pair in pairs], *rest),
+        cells=(*[_cell_comparison(pair, found[pair.runs]) for pair in pairs], *rest),
     )
 
 
-def _planned_runs(cells: Counter[Counted]) -> Counter[int]:
+def _planned_runs(cells: Counter[CellRuns]) -> Counter[int]:
     """How many cells have so many graded ones."""
     runs: Counter[int] = Counter()
     for each, count in cells.items():
@@ -165,8 +165,8 @@ def usual(numbers: Iterable[int] | Mapping[int, int]) -> int:
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """The cells that are to be run again before anything is said of them."""
     pairs, _ = paired(head, base, matched_variants(map(variant_of, [cell.key for cell in head]), base.variants))
-    suspicious = {counted for counted in {pair.counted for pair in pairs} if counted.suspicious}
-    return frozenset(pair.head.key for pair in pairs if pair.counted in suspicious)
+    suspicious = {runs for runs in {pair.runs for pair in pairs} if runs.suspicious}
+    return frozenset(pair.head.key for pair in pairs if pair.runs in suspicious)
 
 
 def _cell_comparison(pair: Pair, found: CellTest) -> CellComparison:
@@ -179,7 +179,7 @@ def _cell_comparison(pair: Pair, found: CellTest) -> CellComparison:
         kind=kind,
         head=head,
         base=base,
-        base_reports=pair.counted.history.pool.reports,
+        base_reports=pair.runs.history.pool.reports,
         p=p,
         adjusted_p=adjusted_p,
         renamed_from=pair.renamed_from,
@@ -190,7 +190,7 @@ def _cell_comparison(pair: Pair, found: CellTest) -> CellComparison:
 def _variant_comparisons(
     pairs: Iterable[Pair],
     variants: Mapping[VariantKey, VariantKey],
-    found: Mapping[Counted, CellTest],
+    found: Mapping[CellRuns, CellTest],
     confidence: float,
 ) -> tuple[VariantComparison, ...]:
     """Of every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
@@ -226,21 +226,21 @@ def _variant_comparisons(
 class _Column(Struct, frozen=True):
     """One variant: how many cells have the same runs, the means of their pass rates, and the test of these."""
 
-    cells: Counter[Counted]
+    cells: Counter[CellRuns]
     head_rate: float
     base_rate: float
     fall: Fall
 
 
 def _column(pairs: Sequence[Pair]) -> _Column:
-    cells = Counter([pair.counted for pair in pairs])
+    cells = Counter([pair.runs for pair in pairs])
     fallen = fall(cells)
     head = sum(passed / graded * count for (passed, graded, _, _), count in fallen.tables.items())
     base = sum(passed / graded * count for (_, _, passed, graded), count in fallen.tables.items())
     return _Column(cells, head / len(pairs), base / len(pairs), fallen)
 
 
-def _p_of_rest(column: _Column, found: Mapping[Counted, CellTest]) -> float:
+def _p_of_rest(column: _Column, found: Mapping[CellRuns, CellTest]) -> float:
     """Of the cells that did not regress by themselves."""
     rest = {each: count for each, count in column.cells.items() if found[each].kind != "regressed"}
     return fall(rest).p if len(rest) < len(column.cells) else column.fall.p

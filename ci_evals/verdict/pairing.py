@@ -83,7 +83,7 @@ class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return (self.renamed_from or self.case, *variants.get(self.key[1:], self.key[1:]))
 
 
-class Counted(Struct, frozen=True, eq=False):
+class CellRuns(Struct, frozen=True, eq=False):
     """The runs that decide about one cell: its own, and those of the base.
 
     Thousands of cells share a few hundred of these. One object stands for all that are equal: it is hashed by what it
@@ -112,7 +112,7 @@ class Pair(Struct, frozen=True, gc=False):
 
     head: HeadCell
     base: BaseCell
-    counted: Counted
+    runs: CellRuns
     renamed_from: str | None
 
 
@@ -141,7 +141,7 @@ def paired(
     mine = _by_base_key(head, variants)
     gone = list(filterfalse(mine.__contains__, base.cells))
     old_names = _renamed(mine, base, gone) if gone else {}
-    counted = cache(Counted)
+    shared = cache(CellRuns)
     pairs: list[Pair] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
@@ -155,7 +155,7 @@ def paired(
             last = Tally(*evidence[0][1:]) if evidence else NO_RUNS
             rest.append(_unpaired(cell.key, "edited", head=cell.planned, base=last, critical=cell.critical))
         elif cell.planned.graded and found.history.pool.graded:
-            runs = counted(cell.planned, cell.confirming, cell.confirmed, found.history)
+            runs = shared(cell.planned, cell.confirming, cell.confirmed, found.history)
             pairs.append(Pair(cell, found, runs, old_name))
         else:
             pooled = found.history.tally

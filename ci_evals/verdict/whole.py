@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ci_evals.stats.power import NEWEST_ALONE
 from ci_evals.stats.stratified import Counts, stratified_lower, stratified_two_sided
 from ci_evals.verdict.history import DISAGREEMENT, History
-from ci_evals.verdict.pairing import Counted
+from ci_evals.verdict.pairing import CellRuns
 
 _LARGEST_SUPPORT = 1000
 """Above, the normal distribution gives the same first three digits, and costs no time."""
@@ -22,7 +22,7 @@ class Fall(NamedTuple):
     tables: Mapping[Counts, int]
 
 
-def fall(cells: Mapping[Counted, int]) -> Fall:
+def fall(cells: Mapping[CellRuns, int]) -> Fall:
     """Test a variant for a drop, from how many of its cells have these head runs and this history.
 
     The base side pools report after report, newest first, as long as they agree with all older ones. A slow drift is
@@ -34,7 +34,7 @@ def fall(cells: Mapping[Counted, int]) -> Fall:
     return Fall(max(stratified_lower(tables, largest_support=_LARGEST_SUPPORT), alone / NEWEST_ALONE), tables)
 
 
-def _against(cells: Mapping[Counted, int], age: int) -> Counter[Counts]:
+def _against(cells: Mapping[CellRuns, int], age: int) -> Counter[Counts]:
     """The cells against the `age` newest reports of each, by their planned runs."""
     tables: Counter[Counts] = Counter()
     for cell, count in cells.items():
@@ -43,7 +43,7 @@ def _against(cells: Mapping[Counted, int], age: int) -> Counter[Counts]:
     return tables
 
 
-def _agreeing(cells: Mapping[Counted, int]) -> int:
+def _agreeing(cells: Mapping[CellRuns, int]) -> int:
     """How many of the newest reports agree with all older ones together."""
     histories: Counter[History] = Counter()
     for cell, count in cells.items():

@@ -7,15 +7,15 @@ import pytest
 from ci_evals.stats.power import NEWEST_ALONE
 from ci_evals.stats.stratified import stratified_lower
 from ci_evals.verdict.history import NO_RUNS, Evidence, History, Tally
-from ci_evals.verdict.pairing import Counted
+from ci_evals.verdict.pairing import CellRuns
 from ci_evals.verdict.whole import fall
 
 
-def cells(*kinds: tuple[int, tuple[int, int], tuple[tuple[int, int], ...]]) -> Counter[Counted]:
+def cells(*kinds: tuple[int, tuple[int, int], tuple[tuple[int, int], ...]]) -> Counter[CellRuns]:
     """So many cells with this head and this history, newest first."""
     return Counter(
         {
-            Counted(Tally(*head), NO_RUNS, False, History(tuple(Evidence("r", *each) for each in series))): count
+            CellRuns(Tally(*head), NO_RUNS, False, History(tuple(Evidence("r", *each) for each in series))): count
             for count, head, series in kinds
         }
     )
