@@ -80,7 +80,7 @@ def _escaped(text: str) -> str:
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
-    """Names for texts: readers merge test cases of the same name, so what looks alike is numbered."""
+    """Names for texts: readers keep one of several of the same name, so what looks alike is numbered."""
     names: dict[str, None] = {}
     last: Counter[str] = Counter()
     for text in map(_attribute, texts):
@@ -115,8 +115,10 @@ def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, cla
 
 
 def _properties(report: Report) -> str:
-    said = {note.label: _attribute(note.text) for note in notes(report)}  # the last of several of a kind
-    tags = (_start_tag("property", {"name": label, "value": text}) for label, text in said.items())
+    said = list(notes(report))
+    labels = _distinct(note.label for note in said)
+    texts = [_attribute(note.text) for note in said]
+    tags = (_start_tag("property", {"name": label, "value": text}) for label, text in zip(labels, texts, strict=True))
     entries = (f"      {tag}</property>\n" for tag in tags)
     return f"    <properties>\n{''.join(entries)}    </properties>\n" if said else ""
 

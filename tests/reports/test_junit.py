@@ -11,6 +11,7 @@ from factories import report_of
 from rendered import junit_of as text_of
 
 from ci_evals.model import Result, RunError, Variant
+from ci_evals.report import Resumption
 from ci_evals.reports.summary import Summary
 from ci_evals.rules import Gate
 from ci_evals.verdict.gate import decide
@@ -129,6 +130,19 @@ def test_what_means_something_in_xml_is_read_back_as_it_was() -> None:
     case = next(root.iter("testcase"))
     assert case.get("name") == name.strip()
     assert f"answer: {name}" in (case.findtext("failure") or "")
+
+
+def test_every_note_of_a_kind_is_a_property() -> None:
+    report = report_of({"capital": "P"})
+    report.resumption = Resumption(kept=1, torn=("shard-1/results.jsonl", "shard-2/results.jsonl"))
+    root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
+    said = {each.get("name"): each.get("value") for each in root.iter("property")}
+    cut = "the last line of {} was cut off in the middle, and its run does not count"
+    assert said == {
+        "Resumed": "1 of 1 run kept",
+        "Torn": cut.format("shard-1/results.jsonl"),
+        "Torn (2)": cut.format("shard-2/results.jsonl"),
+    }
 
 
 def test_one_suite_per_variant() -> None:
