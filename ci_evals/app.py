@@ -201,6 +201,8 @@ def carry_out(order: Order, world: World, appearance: Appearance, posting: Posti
         return contextlib.nullcontext() if appearance.quiet else progress.shown(run, world.stderr, live=world.redraws)
 
     async def phase(stop: Stop) -> Report:
+        if not order.run_missing:
+            loaded()  # nothing runs that would be watched
         tell = (lambda _: None) if appearance.quiet else conclusion.tell
         return await execute(order, stop=stop, tell=tell, watch=watch)
 

@@ -473,6 +473,16 @@ async def test_garbage_is_looked_for_while_code_under_test_runs(tmp_path: Path) 
     assert ended.code == 0, ended.out
 
 
+async def test_garbage_is_looked_for_while_shards_are_merged(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    assert (await ci_evals(tmp_path, "run", "--shard", "1/1", "--out", "shard")).code == 0
+    told_at_the_end = "import atexit, gc; atexit.register(lambda: print(gc.isenabled()))"
+    command = (sys.executable, "-c", f"{told_at_the_end}; from ci_evals.__main__ import main; main()")
+    ended = await ci_evals(tmp_path, "merge", "shard", command=command)
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[-1] == "True"
+
+
 async def test_a_plain_run_loads_no_provider_grader_or_report_that_is_not_asked_for(tmp_path: Path) -> None:
     write_suite(tmp_path)
     ended = await ci_evals(tmp_path, "run", "--quiet", command=(sys.executable, "-c", MODULES_AT_THE_END))
