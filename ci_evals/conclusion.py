@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_evals.actions.posting import Posting
-from ci_evals.files import write_whole
+from ci_evals.files import remove_abandoned, write_whole
 from ci_evals.order import Order
 from ci_evals.redaction import Redactor
 from ci_evals.report import Report
@@ -97,6 +97,7 @@ def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> None:
     """Write the chosen formats into `out`; each file appears whole or not at all."""
     for name in (FILES[each] for each in formats):
         write_whole(out / name, RENDERERS[name](summary))
+        remove_abandoned(out / name)
 
 
 def show(summary: Summary, world: World, output: str, redactor: Redactor) -> None:

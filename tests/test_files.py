@@ -1,14 +1,18 @@
 """Files that appear whole or not at all."""
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
 import pytest
+from processes import finished, start
 
 from ci_evals.errors import StorageError
-from ci_evals.files import write_whole
+from ci_evals.files import remove_abandoned, write_whole
 
 
 def test_the_folder_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> None:
@@ -45,6 +49,43 @@ def test_many_may_write_the_same_file_at_once_and_one_of_theirs_is_there_in_the_
         list(writers.map(lambda text: write_whole(path, chunks(text)), (b"a", b"b", b"c", b"d")))
     assert path.read_bytes() in (b"aa", b"bb", b"cc", b"dd")
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
+
+
+KILLED_WHILE_IT_WRITES = """
+import os, signal
+from pathlib import Path
+from ci_evals.files import write_whole
+
+def chunks():
+    yield b"a"
+    os.kill(os.getpid(), signal.SIGTERM)  # on Windows, too, that ends it at once
+
+write_whole(Path("report.json"), chunks())
+"""
+
+
+def files_in(folder: Path) -> set[Path]:
+    return set(folder.iterdir())
+
+
+async def test_what_a_killed_process_left_behind_goes_when_nobody_can_be_writing_it(tmp_path: Path) -> None:
+    await finished(await start(tmp_path, command=(sys.executable, "-c", KILLED_WHILE_IT_WRITES)))
+    [left] = files_in(tmp_path)
+    others = [left.with_name(name) for name in (".report.json.partial", left.name.replace("report", "other"))]
+    for other in others:
+        shutil.copy(left, other)
+    path = tmp_path / "report.json"
+    hour_s = 60 * 60
+
+    def after(age_s: float) -> set[Path]:
+        write_whole(path, [b"whole"])
+        for each in (left, *others):
+            os.utime(each, (0, path.stat().st_mtime - age_s))
+        remove_abandoned(path)
+        return files_in(tmp_path)
+
+    assert after(23 * hour_s) == {path, left, *others}, "another process may be writing it"
+    assert after(25 * hour_s) == {path, *others}
 
 
 def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:

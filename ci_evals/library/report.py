@@ -8,7 +8,7 @@ from ci_evals import report as counted
 from ci_evals.columns import Columns
 from ci_evals.engine.journal_lines import decode
 from ci_evals.errors import StorageError
-from ci_evals.files import write_whole
+from ci_evals.files import remove_abandoned, write_whole
 from ci_evals.matrix import Matrix
 from ci_evals.model import Case, Variant
 from ci_evals.recalled import read_summary
@@ -96,6 +96,7 @@ class Report(counted.Report):
         path = Path(path)
         path = path / "report.json" if path.is_dir() else path
         write_whole(path, json_report.render(self.judged))
+        remove_abandoned(path)
         return path
 
     @classmethod

@@ -82,6 +82,18 @@ async def test_a_report_that_cannot_be_written_leaves_the_journal(tmp_path: Path
     assert [path.name for path in out.iterdir() if path.name.endswith(".partial")] == []
 
 
+async def test_what_a_killed_run_left_of_its_reports_goes_with_a_later_one(tmp_path: Path) -> None:
+    echoes(tmp_path)
+    out = tmp_path / "ci-evals-results"
+    out.mkdir()
+    for name in ("report.json", "junit.xml", "summary.md"):
+        left = out / f".{name}.0123456789abcdef.partial"
+        left.write_text("half of it")
+        os.utime(left, (0, 0))
+    assert (await ci_evals(tmp_path, "run", "--quiet")).code == 0
+    assert {path.name for path in out.iterdir()} == {"report.json", "junit.xml", "summary.md", "results.jsonl"}
+
+
 async def test_a_step_summary_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     echoes(tmp_path)
     ended = await ci_evals(tmp_path, "run", environ={"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)})
