@@ -8,33 +8,37 @@ from ci_evals.report import Report
 from ci_evals.rules import Gate
 from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import PassRate
+from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.head import fresh_rate
 from ci_evals.verdict.history import TrendPoint, TrendVariant
+from ci_evals.verdict.pairing import VariantKey
 from ci_evals.verdict.words import name_of, percent
 
 STABLE_REPORTS = 3
 """A rate is stable when so many reports in a row reached it together."""
 
 
-def broken(report: Report, rules: Gate, trend: Sequence[TrendPoint]) -> Iterator[str]:
+def broken(report: Report, rules: Gate, comparison: Comparison) -> Iterator[str]:
     """A sentence for each variant whose rate is surely below the best that it has surely held.
 
-    Only points with the same cases count. Both bounds are one-sided at the gate's confidence.
+    Only points of the baseline's trend with the same cases count, and of a variant that is compared under another name
+    what that one held. Both bounds are one-sided at the gate's confidence.
     """
     if not rules.ratchet:
         return
-    same = [point for point in trend if point.cases == report.cases_fingerprint]
+    same = [point for point in comparison.baseline.trend if point.cases == report.cases_fingerprint]
     for variant in report.matrix.variants:
-        found = fresh_rate(report, variant)
-        best = best_stable_rate([_of(point, variant) for point in same], rules.confidence)
+        found, base = fresh_rate(report, variant), comparison.base_variant(variant)
+        best = best_stable_rate([_of(point, base) for point in same], rules.confidence)
         if found is None or best is None:
             continue
         upper = found.bounds(rules.confidence).upper
         if upper < best:
-            of = f"{name_of(str(variant))}: " if len(report.matrix.variants) > 1 else ""
+            of = f"{name_of(str(variant))}: " if comparison.several_variants else ""
+            who = "it" if base == (variant.provider, variant.prompt) else name_of(str(Variant(*base)))
             rate, sure = percent(float(found.rate), best), percent(rules.confidence)
             at_most = f"({sure} sure: at most {percent(upper, best)})"
-            yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that it has held before"
+            yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that {who} has held before"
 
 
 def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -> float | None:
@@ -55,6 +59,5 @@ def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -
     return max(bounds, default=None)
 
 
-def _of(point: TrendPoint, variant: Variant) -> TrendVariant | None:
-    key = variant.provider, variant.prompt
-    return next((each for each in point.variants if (each.provider, each.prompt) == key), None)
+def _of(point: TrendPoint, variant: VariantKey) -> TrendVariant | None:
+    return next((each for each in point.variants if (each.provider, each.prompt) == variant), None)

@@ -40,7 +40,7 @@ def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoCompar
         _critical(comparison),
         _regressions(comparison, rules, red),
         falls,
-        (RuleVerdict("ratchet", "fail", text) for text in ratchet.broken(report, rules, comparison.baseline.trend)),
+        (RuleVerdict("ratchet", "fail", text) for text in ratchet.broken(report, rules, comparison)),
         _increases(comparison, rules),
     )
 
