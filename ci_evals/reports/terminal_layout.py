@@ -75,12 +75,12 @@ class Table(NamedTuple):
         """The widths of the columns: the widest ones become narrower until all fit."""
         rows = [self.header, *self.rows] if self.header else self.rows
         gaps = [self.gap] * (len(rows[0]) - 1) + [0]
-        columns = zip(*rows, strict=True)
-        taken = [min(width, gap + max(map(_width, column))) for column, gap in zip(columns, gaps, strict=True)]
+        wanted = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+        taken = [min(width, gap + cells) for cells, gap in zip(wanted, gaps, strict=True)]
         while sum(taken) > width:
             widest = max(range(len(taken)), key=lambda index: (taken[index], index))
             taken[widest] -= 1
-        return [max(1, each - gap) for each, gap in zip(taken, gaps, strict=True)]
+        return [max(min(1, cells), each - gap) for cells, each, gap in zip(wanted, taken, gaps, strict=True)]
 
     def _row(self, texts: Sequence[Text], widths: Sequence[int], *, at_bottom: bool = False) -> Iterator[Text]:
         columns = [wrapped(text, width) for text, width in zip(texts, widths, strict=True)]

@@ -142,3 +142,9 @@ def test_pieces_of_a_text_keep_their_order() -> None:
     shown = [span for line in wrapped(text, 6) for span in line]
     assert all(int(a.text) + 1 == int(b.text) for a, b in pairwise(shown))
     assert {span.style for span in shown} == {"bold", "dim"}
+
+
+def test_a_column_without_a_text_takes_no_cell() -> None:
+    rows = [[plain("a"), plain(""), plain("many words")], [plain("bc"), (), plain("")]]
+    assert lines_of(Table(rows)) == ["a     many words", "bc"]
+    assert max(map(width_of, lines_of(Table(rows), 10))) == 10
