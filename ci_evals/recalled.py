@@ -1,6 +1,7 @@
 """What saved reports recall: everything that a later comment needs, and what a baseline answered."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
-from ci_evals.saved import check_version, content_of
+from ci_evals.saved import content_of, read_known
 
 MOST_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
@@ -34,8 +35,7 @@ def read_summary(path: Path, *, oldest: int = SCHEMA_VERSION) -> Summary:
     """
     path, content = content_of(path)
     try:
-        check_version(path, content)
-        return json_summary.read(content, oldest=oldest)
+        return read_known(path, content, partial(json_summary.read, oldest=oldest))
     except (ValueError, RecursionError) as error:
         why = str(error) if content.strip() else "it is empty"
         text = f"is no report that this version of ci-evals wrote ({why}): fetch it again, or name another"

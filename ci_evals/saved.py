@@ -1,12 +1,13 @@
 """Reports of earlier runs, read back from disk: as a baseline, as the head of a comparison."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
 
 from ci_evals.errors import StorageError
 from ci_evals.matrix import CellKey
@@ -31,6 +32,7 @@ from ci_evals.verdict.history import (
 from ci_evals.verdict.pairing import HeadCell
 
 _ROUNDING = 1e-6
+Read = TypeVar("Read")
 
 
 class _Version(Struct, frozen=True):
@@ -86,6 +88,7 @@ class _Confirmation(Struct, frozen=True):
 class _Document(Struct, frozen=True):
     """What is needed of a report.json."""
 
+    schema_version: Annotated[int, Meta(le=SCHEMA_VERSION)]
     suite: SuiteInfo
     started_at: float
     cells: tuple[_Cell, ...]
@@ -179,9 +182,7 @@ def read_report(path: Path) -> SavedReport:
     """
     path, content = content_of(path)
     try:
-        check_version(path, content)
-        document = msgspec.json.decode(content, type=_Document)
-        return SavedReport(path, document)
+        return SavedReport(path, read_known(path, content, Decoder(_Document).decode))
     except (ValueError, RecursionError) as error:
         empty = "it is empty" if not content.strip() else f"damaged or cut off: {error}"
         raise StorageError(
@@ -209,13 +210,21 @@ def _possible(runs: int, total: float, squares: float) -> bool:
     return total >= 0 and squares >= total * total / runs * (1 - _ROUNDING)
 
 
-def check_version(path: Path, content: bytes) -> None:
-    """Refuse a report.json of a later schema.
+def read_known(path: Path, content: bytes, read: Callable[[bytes], Read]) -> Read:
+    """What `read` makes of a report.json. The schema is looked at when it refuses one: to decode twice takes time.
 
     Raises:
         StorageError: a newer ci-evals wrote it.
-        ValueError: it is no report.json.
+        ValueError, RecursionError: it is no report.json.
     """
+    try:
+        return read(content)
+    except (ValueError, RecursionError):
+        _check_version(path, content)
+        raise
+
+
+def _check_version(path: Path, content: bytes) -> None:
     version = msgspec.json.decode(content, type=_Version)
     if version.schema_version > SCHEMA_VERSION:
         writer = one_line(str(version.suite.get("version", "a newer version")), 40)

@@ -96,9 +96,12 @@ def test_counts_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, Any
         read_report(path)
 
 
-def test_a_newer_report_is_refused_with_what_to_upgrade(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    path.write_text('{"schema_version": 3, "suite": {"name": "capitals", "version": "7.1.0"}, "cells": "otherwise"}')
+@pytest.mark.parametrize("changes", [{"cells": "otherwise"}, {}], ids=["unreadable", "readable"])
+def test_a_newer_report_is_refused_with_what_to_upgrade(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = saved(tmp_path / "report.json", report_at(1.0))
+    document = json.loads(path.read_bytes())
+    document["suite"]["version"] = "7.1.0"
+    path.write_text(json.dumps(document | {"schema_version": 3} | changes))
     with pytest.raises(StorageError) as refused:
         read_baseline([path], "capitals")
     assert str(refused.value) == (
