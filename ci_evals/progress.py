@@ -60,6 +60,8 @@ async def shown(
 class Watch:
     """Describes a run phase again and again; what is left of it is judged by the pace since it began.
 
+    Where only a provider is left that hangs or refuses, the others' pace says nothing: then nothing is said.
+
     Args:
         run: what is watched.
         clock: seconds from any starting point, never going back.
@@ -71,13 +73,18 @@ class Watch:
         self._begin()
 
     def _begin(self) -> None:
-        self._columns, self._started, self._before = self._run.columns, self._clock(), done(self._run)
+        self._columns, self._before = self._run.columns, done(self._run)
+        self._started = self._went_on = self._clock()
+        self._finished = self._before
 
     def describe(self) -> str:
         """How it stands now."""
         if self._run.columns is not self._columns:
             self._begin()
-        return describe(self._run, self._clock() - self._started, self._before)
+        now, finished = self._clock(), done(self._run)
+        if finished != self._finished:
+            self._finished, self._went_on = finished, now
+        return describe(self._run, now - self._started, self._before, now - self._went_on)
 
 
 async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
@@ -140,13 +147,14 @@ def done(run: Watched) -> int:
     return len(status) - status.count(0)
 
 
-def describe(run: Watched, elapsed_s: float, before: int = 0) -> str:
+def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
     """`120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`.
 
     Args:
         run: what is watched.
         elapsed_s: for how long.
         before: how many runs had a result when that began.
+        idle_s: for how long no run has ended. No time is promised that would be over by now.
     """
     status, finished = run.columns.status, done(run)
     total = len(status)
@@ -158,8 +166,8 @@ def describe(run: Watched, elapsed_s: float, before: int = 0) -> str:
         parts.append(f"{run.retrying:,} retrying")
     if run.spending.cost_usd:
         parts.append(f"${run.spending.cost_usd:.2f}")
-    if before < finished < total:
-        parts.append(f"{duration(elapsed_s / (finished - before) * (total - finished))} left")
+    if before < finished < total and (left_s := elapsed_s / (finished - before) * (total - finished)) >= idle_s:
+        parts.append(f"{duration(left_s)} left")
     return "  ".join(parts)
 
 

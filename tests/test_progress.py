@@ -221,3 +221,21 @@ def test_what_is_left_is_judged_by_the_pace_since_a_phase_began() -> None:
     now = 1110.0
     run.columns.record(1, result_of(), offset=1)
     assert watch.describe().endswith("  2/21 runs  2 passed  0 failed  3m 10s left")
+
+
+def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
+    """As when one provider hangs and the others are done."""
+    now = 0.0
+    run = watched(total=12)
+    watch = progress.Watch(run, clock=lambda: now)
+    for slot in range(10):
+        now += 1
+        run.columns.record(slot, result_of(), offset=slot)
+    assert watch.describe().endswith("  10 passed  0 failed  2s left")
+    now = 11.0
+    assert watch.describe().endswith("  10 passed  0 failed  2s left")
+    for later in (13.0, 100.0, 10_000.0):
+        now = later
+        assert watch.describe().endswith("  10 passed  0 failed")
+    run.columns.record(10, result_of(), offset=10)
+    assert watch.describe().endswith("  11 passed  0 failed  15m 9s left")
