@@ -64,7 +64,7 @@ async def lent(
 def _session(max_concurrency: int) -> "aiohttp.ClientSession":
     import aiohttp
 
-    _keep_read_buffers()
+    keep_read_buffers()
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=max_concurrency, ttl_dns_cache=300),
         timeout=aiohttp.ClientTimeout(total=None),  # `Deadlines` keeps time
@@ -73,7 +73,7 @@ def _session(max_concurrency: int) -> "aiohttp.ClientSession":
     )
 
 
-def _keep_read_buffers() -> None:
+def keep_read_buffers() -> None:
     """Have the C library keep the memory of read buffers, which else takes three system calls for each answer.
 
     glibc maps large blocks one by one, and gives them back to the system when they are freed. It stops doing so for
