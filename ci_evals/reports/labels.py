@@ -1,6 +1,6 @@
 """What a report says of labels: figures of each task, and how often which label was taken for which."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from ci_evals.verdict.metric_names import BY_LABEL
 from ci_evals.verdict.metrics import figures_of, table_of, tasks_of
 
 MAX_LABELS_SHOWN = 20
+_MOST_GIVEN = 4
 
 
 class LabelReport(Struct, frozen=True):
@@ -37,6 +38,11 @@ class TaskReport(Struct, frozen=True):
     @property
     def name(self) -> str:
         return "labels" if self.task == "classify" else self.task
+
+    def taken_for(self, row: int) -> Sequence[tuple[int, str]]:
+        """The labels that were given where that of a row is true, the most frequent first, with how often."""
+        given = zip(self.table.counts[row], self.table.labels, strict=True)
+        return sorted(((count, label) for count, label in given if count), key=lambda each: -each[0])[:_MOST_GIVEN]
 
 
 def task_reports(report: Report) -> Iterator[TaskReport]:

@@ -1,12 +1,14 @@
 """The tables of summary.md: variants, leaderboard, labels and bars."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ci_evals.report import Report
-from ci_evals.reports.figures import number_of, rate, rate_with_interval, score, seconds, usd
+from ci_evals.reports.figures import interval, number_of, rate, rate_with_interval, score, seconds, usd
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport
 from ci_evals.reports.leaderboard import TIES, Standing
-from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill, plain
 from ci_evals.reports.trend import Trend
 from ci_evals.reports.variants import VariantReport
 from ci_evals.verdict.scopes import ScopeVerdict, scope_label
@@ -14,29 +16,71 @@ from ci_evals.verdict.scopes import ScopeVerdict, scope_label
 MAX_ROWS = 50
 
 
+class _Column(NamedTuple):
+    """A column of figures: what stands above it, and of each variant in it."""
+
+    head: Markdown
+    cell: Callable[[VariantReport], Markdown]
+
+
 def variants_table(variants: Sequence[VariantReport], base: str | None) -> Iterator[Markdown]:
     """What each variant came to; `base` is the name of the baseline, if there is one."""
-    draws = variants[0].draws if variants else None
-    against = [fill("against {}", base)] if base else []
-    repeated = [f"pass@{draws}", f"pass^{draws}"] if draws else []
-    ends = ("failed", "errored", "cost", "latency p50", "latency p95")
-    yield _head(Markdown("| | pass rate |"), *against, *map(Markdown, repeated), *map(Markdown, ends))
+    columns = list(_columns(variants, base))
+    yield _row(Markdown("variant"), *(column.head for column in columns))
+    yield Markdown(f"|---|{'---:|' * len(columns)}\n")
     for each in variants[:MAX_ROWS]:
-        change, figures = each.change, each.figures
-        cost = fill("{}; per run {}", each.cost_text, change.cost) if change and change.cost else each.cost_text
-        p50 = seconds(figures.latency_p50_s)
-        yield _row(
-            code(str(each.variant)),
-            rate_with_interval(each.pass_rate, each.lower, each.upper),
-            *([change.pass_rate] if change else []),
-            *([rate(each.pass_at_k), rate(each.pass_hat_k)] if draws else []),
-            each.counts.failed,
-            each.counts.errored,
-            cost,
-            fill("{}; {}", p50, change.latency) if change and change.latency else p50,
-            seconds(figures.latency_p95_s),
-        )
+        yield _row(code(str(each.variant)), *(column.cell(each) for column in columns))
     yield _more(len(variants) - MAX_ROWS, "more variant")
+
+
+def _columns(variants: Sequence[VariantReport], base: str | None) -> Iterator[_Column]:
+    """The columns that say something: where no run failed, or none errored, none would but for zeros."""
+    failed, errored = (any(getattr(each.counts, status) for each in variants) for status in ("failed", "errored"))
+    draws = variants[0].draws if variants else None
+    yield _Column(Markdown("pass rate"), _pass_rate)
+    if base:
+        yield _Column(fill("against {}", base), _against_base)
+    if draws and failed:
+        head = Markdown(f"pass@{draws}<br>pass^{draws}")
+        yield _Column(head, lambda of: fill("{}<br>{}", _kept(rate(of.pass_at_k)), _kept(rate(of.pass_hat_k))))
+    if failed:
+        yield _Column(Markdown("failed"), lambda of: Markdown(f"{of.counts.failed:,}"))
+    if errored:
+        yield _Column(Markdown("errored"), lambda of: Markdown(f"{of.counts.errored:,}"))
+    yield _Column(Markdown("cost"), _cost)
+    yield _Column(Markdown("latency p50"), _latency)
+    yield _Column(Markdown("latency p95"), lambda of: _kept(seconds(of.figures.latency_p95_s)))
+
+
+def _pass_rate(of: VariantReport) -> Markdown:
+    bounds = "" if of.lower is None or of.upper is None else interval(of.lower, of.upper)
+    return _noted(_kept(rate(of.pass_rate)), _kept(bounds))
+
+
+def _against_base(of: VariantReport) -> Markdown:
+    if of.change is None:
+        return Markdown()
+    other = of.change.compared_with
+    return _noted(_kept(of.change.pass_rate), fill("compared with {}", code(str(other))) if other else Markdown())
+
+
+def _cost(of: VariantReport) -> Markdown:
+    change = of.change.cost if of.change else ""
+    return _noted(plain(of.cost_text), fill("per run {}", _kept(change)) if change else Markdown())
+
+
+def _latency(of: VariantReport) -> Markdown:
+    return _noted(_kept(seconds(of.figures.latency_p50_s)), _kept(of.change.latency if of.change else ""))
+
+
+def _noted(figure: Markdown, note: Markdown) -> Markdown:
+    """A figure, and below it in small what there is to know of it."""
+    return Markdown(f"{figure}<br><sub>{note}</sub>") if note else figure
+
+
+def _kept(text: str) -> Markdown:
+    """A figure with its unit in one line; a new one may begin after a comma and before a bracket."""
+    return Markdown(re.sub(r"(?<!,) (?!\()", "&nbsp;", plain(text)))
 
 
 def trend_lines(
@@ -75,11 +119,14 @@ def labels_table(task: TaskReport, *, several: bool) -> Iterator[Markdown]:
     name = Markdown("Labels") if task.task == "classify" else code(task.name.capitalize())
     on = fill(" on {}", code(str(task.variant))) if several else Markdown()
     yield fill("\n### {}{}: accuracy {}, macro F1 {}\n\n", name, on, rate(task.accuracy), rate(task.macro_f1))
-    others = [fill("taken for {}", code(other.label)) for other in task.labels[:MAX_LABELS_SHOWN]]
-    yield _head(Markdown("| true label | precision | recall | F1 | ROC AUC |"), *others)
-    for label, counts in zip(task.labels[:MAX_LABELS_SHOWN], task.table.counts, strict=False):
-        figures = (rate(each) for each in (label.precision, label.recall, label.f1, label.roc_auc))
-        yield _row(code(label.label), *figures, *counts[:MAX_LABELS_SHOWN])
+    shown = task.labels[:MAX_LABELS_SHOWN]
+    ranked = ["ROC AUC"] if any(label.roc_auc is not None for label in shown) else []
+    yield _row("true label", "precision", "recall", "F1", *ranked, "taken for")
+    yield Markdown(f"|---|{'---:|' * (3 + len(ranked))}---|\n")
+    for row, label in enumerate(shown):
+        figures = (label.precision, label.recall, label.f1, label.roc_auc)[: 3 + len(ranked)]
+        taken = (fill("{} × {}", f"{count:,}", code(other)) for count, other in task.taken_for(row))
+        yield _row(code(label.label), *(_kept(rate(each)) for each in figures), Markdown(", ".join(taken)))
     yield _more(len(task.labels) - MAX_LABELS_SHOWN, "more label")
 
 
@@ -97,12 +144,6 @@ def gate_table(scopes: Sequence[ScopeVerdict], report: Report) -> Iterator[Markd
         )
     if (left_out := len(scopes) - MAX_ROWS) > 0:
         yield fill("\n… and {} more in report.json, none worse than these.\n", left_out)
-
-
-def _head(first: Markdown, *others: Markdown) -> Markdown:
-    """The first cells, then others, and the rule below them."""
-    cells = Markdown(first + "".join(f" {other} |" for other in others))
-    return Markdown(f"{cells}\n|{'---|' * (first.count('|') - 1 + len(others))}\n")
 
 
 def _row(*cells: object) -> Markdown:

@@ -94,8 +94,7 @@ def _labels(report: Report, task: TaskReport) -> Iterator[Part]:
     headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
     rows = []
     for row, label in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        taken = sorted(zip(task.table.counts[row], task.table.labels, strict=True), reverse=True)
-        shown = ", ".join(f"{count} × {one_line(other, 40)}" for count, other in taken[:4] if count)
+        shown = ", ".join(f"{count:,} × {one_line(other, 40)}" for count, other in task.taken_for(row))
         found = (rate(each) for each in (label.precision, label.recall, label.f1, label.roc_auc))
         rows.append([plain(text) for text in (one_line(label.label, 40), *found, shown)])
     yield Table(rows, header=[styled(heading, "bold dim") for heading in headings])

@@ -100,7 +100,8 @@ async def test_metrics_of_all_runs_are_in_every_report(tmp_path: Path) -> None:
     assert entry["confusion"] == [[20, 0], [5, 15]]
     summary = (tmp_path / "out" / "summary.md").read_text("utf-8")
     assert "### Labels: accuracy 87.5 %, macro F1 87.3 %" in summary
-    assert "spam</code> | 100 % | 75 % | 85.7 % | 100 % | 5 | 15 |" in summary
+    figures = "100&nbsp;% | 75&nbsp;% | 85.7&nbsp;% | 100&nbsp;%"
+    assert f"spam</code> | {figures} | 15 × <code>spam</code>, 5 × <code>ham</code> |" in summary
 
 
 @pytest.mark.parametrize(

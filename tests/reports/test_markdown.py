@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from browser import browser, excess_px
 from factories import grade_of, report_of
+from github_markdown import page
 from rendered import markdown_of as text_of
 
 from ci_evals.model import Result, RunError, Variant
@@ -42,6 +44,21 @@ def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], N
 
 def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, str], None]) -> None:
     golden("summary-passing.md", text_of(passing))
+
+
+def test_no_column_says_of_every_variant_that_nothing_failed_or_errored() -> None:
+    for cells, columns in (("PPP", []), ("PPF", ["pass@3<br>pass^3", "failed"]), ("PEE", ["errored"])):
+        head = next(line for line in text_of(summary_of({"capital": cells})).splitlines() if line.startswith("|"))
+        expected = ["variant", "pass rate", *columns, "cost", "latency p50", "latency p95"]
+        assert head == f"| {' | '.join(expected)} |"
+
+
+@pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
+@pytest.mark.parametrize("which", ["flights", "changed", "regressed"])
+def test_the_table_of_variants_fits_into_a_comment(which: str, request: pytest.FixtureRequest) -> None:
+    before_cases = re.split("\n(?:###|<details>)", text_of(request.getfixturevalue(which)))[0]
+    assert "| variant |" in before_cases
+    assert max(excess_px(page(before_cases), (810,))) <= 0
 
 
 @pytest.mark.parametrize(
