@@ -10,31 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_evals.model import Result, Variant
-from ci_evals.report import Report
+from ci_evals.model import Variant
 from ci_evals.reports import figures, templates
 from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, roster_title, rosters, told
 from ci_evals.reports.findings import (
     MAX_CASES_OF_ERROR,
-    JudgedCell,
     Outcome,
-    answer_text,
-    detail_text,
     error_groups,
-    failed_runs,
     input_text,
     judged_cells,
     over_budget,
     place_of,
-    results_of,
     why,
 )
+from ci_evals.reports.html_runs import runs_worth_a_look, shown_runs
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import code_spans, one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
 from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import VerdictStatus, scope_label
+from ci_evals.verdict.scopes import VerdictStatus, scope_label, worst_first
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,12 +40,9 @@ MAX_BYTES = 12_000_000
 
 _CELLS_BYTES = 10_000_000  # the rest is for tables of at most `_MAX_ROWS` rows
 _MAX_ROWS = 100
-_MAX_RUNS = 3
 _MAX_LISTED = 10  # cells of a list that is unfolded from the start, unless they regressed
 _MAX_OPEN = 20  # cells that are unfolded from the start
-_MAX_GRADES = 50
 _INPUT_CHARACTERS = 4000
-_ANSWER_CHARACTERS = 8000
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
 _MAX_NAMES = 50  # of cases that came or went
@@ -76,7 +68,7 @@ def render(summary: Summary) -> Iterator[bytes]:
         changed=_changed(summary, found),
         rosters=_rosters(summary),
         started=datetime.fromtimestamp(report.started_at, UTC),
-        scopes=verdict.scopes if len(verdict.scopes) > 1 else (),
+        scopes=worst_first(verdict.scopes) if len(verdict.scopes) > 1 else (),
         variants=variant_reports(summary),
         filtered=report.matrix.variants[:_MAX_FILTERED] if len(report.matrix.variants) > 1 else (),
         outcomes=_outcomes(summary),
@@ -191,21 +183,11 @@ class _Cells:
         return (ComparedCell(cell, known.get(cell.key)) for cell in cells)
 
 
-class _Shown(Struct, frozen=True):
-    """One run that a cell shows."""
-
-    result: Result
-    answer: str | None
-    detail: str | None
-    reasons: tuple[str, ...]
-    more_grades: int
-
-
 def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Markup":
     from markupsafe import Markup
 
     report, cell = summary.report, compared.judged
-    results, count = _results(report, cell)
+    results, count = runs_worth_a_look(report, cell)
     column = cell.cell % len(report.matrix.variants)
     return Markup(  # noqa: S704  the template escapes
         _environment()
@@ -222,32 +204,9 @@ def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Mark
             input=shortened(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,
-            runs=[_shown(result) for result in results],
+            runs=shown_runs(results),
             left_out=count - len(results),
-            max_grades=_MAX_GRADES,
         )
-    )
-
-
-def _results(report: Report, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
-    """The runs of a cell that are worth a look, at most `_MAX_RUNS`, and how many of the kind there are."""
-    if cell.outcome in ("failed", "flaky"):
-        more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0
-        return failed_runs(report, cell.cell, _MAX_RUNS), cell.counts.failed + more
-    if cell.outcome == "errored":
-        return results_of(report, cell.cell, "errored", _MAX_RUNS), cell.counts.errored
-    shown = results_of(report, cell.cell, "passed", 1)
-    return shown, len(shown)
-
-
-def _shown(result: Result) -> _Shown:
-    answer, detail = answer_text(result), detail_text(result)
-    return _Shown(
-        result,
-        None if answer is None else shortened(answer, _ANSWER_CHARACTERS),
-        None if detail is None else visible(detail),
-        why(result) if result.error is not None else (),
-        max(0, len(result.grades) - _MAX_GRADES),
     )
 
 

@@ -12,14 +12,15 @@ import comments
 import msgspec
 import pytest
 from browser import browser, excess_px
-from factories import STARTED_AT, baseline_of, many, report_of
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from github_markdown import shown
 from rendered import html_of as text_of
 
-from ci_evals.model import Variant
+from ci_evals.model import Result, Variant
 from ci_evals.reports import html
 from ci_evals.reports.changes import rosters
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.response import Response
 from ci_evals.rules import Gate
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.gate import decide
@@ -116,8 +117,38 @@ def test_a_regression_comes_first_and_unfolded_even_within_its_bar(regressed: Su
     text = text_of(regressed)
     cells = re.findall(r'<details class="cell (\w+) v0"( open)?>\n.*?<bdi class="id">(\w+)', text)
     assert cells == [("flaky", " open", "refund"), ("passed", "", "greet")]
-    assert re.findall(r"Run (\d+) failed", text) == ["2", "3", "4"]
-    assert "… and 4 more runs like it" in text, "confirm runs are counted"
+    assert "<h3>Runs 2, 3 and 4 failed alike <" in text
+    assert "… and 4 more failed runs" in text, "confirm runs are counted"
+
+
+def test_runs_that_ended_alike_are_shown_once_and_others_each() -> None:
+    def edit(result: Result) -> Result:
+        answer = {1: "Lyon", 2: "Nice", 3: "Lyon"}[result.run]
+        changes = {"latency_s": result.run / 10, "cost_usd": None if result.run == 1 else 0.002}
+        return msgspec.structs.replace(result, response=Response(output=answer), **changes)
+
+    text = text_of(summarize(report_of({"capital": "FFF"}, edit=edit), None))
+    assert re.findall(r"<h3>(Run.*?)</h3>", text) == [
+        'Runs 1 and 3 failed alike <span class="facts">100 ms, 300 ms · $0.0020</span>',
+        'Run 2 failed <span class="facts">200 ms · $0.0020</span>',
+    ]
+    assert re.findall(r'class="answer">(.*?)</pre>', text) == ["Lyon", "Nice"]
+
+
+def test_runs_that_differ_in_a_reason_only_are_shown_each() -> None:
+    def edit(result: Result) -> Result:
+        return msgspec.structs.replace(result, grades=(grade_of(passed=False, reason=f"for reason {result.run}"),))
+
+    text = text_of(summarize(report_of({"capital": "FF"}, edit=edit), None))
+    assert re.findall(r"<h3>(Run.*?) <", text) == ["Run 1 failed", "Run 2 failed"]
+
+
+def test_bars_that_are_missed_come_first() -> None:
+    report = report_of({"easy": "P", "hard": "FF"}, cases={"hard": {"tags": ("critical",)}})
+    text = text_of(summarize(report, Gate(min_pass_rate=0.1, tags={"critical": 1.0})))
+    badges = re.findall(r'<td><span class="badge (\w+)">', text)
+    assert badges[0] == "fail"
+    assert len(badges) == 2
 
 
 def test_a_long_list_of_regressions_is_cut_and_counted() -> None:
