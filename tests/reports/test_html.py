@@ -32,6 +32,7 @@ TAGS = {
     *("fieldset", "legend", "label", "input"),
 }
 ATTRIBUTES = {"class", "id", "lang", "charset", "name", "content", "http-equiv", "dir", "type", "checked", "open"}
+ATTRIBUTES |= {"role", "aria-label", "aria-labelledby"}
 WITHOUT_END = {"meta", "input"}
 
 
@@ -210,8 +211,25 @@ def test_failing_cells_come_first_and_unfolded(flights: Summary) -> None:
     assert all(bool(unfolded) == (outcome in ("failed", "errored")) for outcome, unfolded in classes)
 
 
+def test_marks_and_tables_have_names_for_those_who_do_not_see_them(flights: Summary) -> None:
+    text = text_of(flights)
+    marks = re.findall(r'<span class="mark"(?: role="img" aria-label="(.*?)")?>(.)</span>', text)
+    names = {"✓": "passed", "✗": "failed", "!": "errored", "~": "flaky"}
+    assert set(marks) == {(name, mark) for mark, name in names.items()}
+    tables = re.findall(r"<table.*?>", text)
+    assert len(tables) == 2
+    for table in tables:
+        (title,) = re.findall(r'aria-labelledby="(.*?)"', table)
+        assert f'<h2 id="{title}">' in text
+
+
+def test_errors_come_before_figures_that_lack_their_runs() -> None:
+    text = text_of(comments.errored_provider())
+    assert text.index('<h2>Errored <span class="count">102') < text.index("<h2>Not compared") < text.index(">Variants<")
+
+
 def test_a_folded_cell_has_the_reason_beside_what_became_of_it(flights: Summary) -> None:
-    summaries = re.findall(r'<summary><span class="mark">(.)</span>(.*?)</summary>', text_of(flights), re.DOTALL)
+    summaries = re.findall(r'<summary><span class="mark"[^>]*>(.)</span>(.*?)</summary>', text_of(flights), re.DOTALL)
     reasons = [(mark, re.findall(r'<span class="why">(.*?)</span>', rest)) for mark, rest in summaries]
     assert ("✗", ["contains: expected &#39;Paris&#39; in the answer, got &#39;Lyon&#39;"]) in reasons
     assert ("!", ["429: slow down"]) in reasons
