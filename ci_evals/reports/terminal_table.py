@@ -111,11 +111,7 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
             for grader in dict.fromkeys(grader for variant in variants for grader in variant.grader_means)
         ),
         row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd) if same_work else None),
-        row(
-            "cost per run",
-            lambda of: usd(of.cost_per_run_usd, of.unknown_cost),
-            _priced(lambda of: of.cost_per_run_usd),
-        ),
+        *_cost_per_run(variants, row),
         *change(lambda of: of.cost),
         row("tokens", _tokens, _token_sum if same_work else None),
         row("latency mean", lambda of: seconds(of.figures.latency_mean_s), lambda of: of.figures.latency_mean_s),
@@ -123,6 +119,16 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         *change(lambda of: of.latency),
         row("latency p95", lambda of: seconds(of.figures.latency_p95_s), lambda of: of.figures.latency_p95_s),
     ]
+
+
+def _cost_per_run(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iterator[Row]:
+    """What a run costs, where the row above does not already say that nobody knows."""
+    if any(variant.cost_per_run_usd is not None for variant in variants):
+        yield row(
+            "cost per run",
+            lambda of: usd(of.cost_per_run_usd, of.unknown_cost),
+            _priced(lambda of: of.cost_per_run_usd),
+        )
 
 
 def _repeated(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iterator[Row]:

@@ -111,6 +111,15 @@ def test_labels_of_rows_are_not_folded(width: int) -> None:
         )
 
 
+def test_a_price_that_nobody_knows_is_said_once() -> None:
+    def unpriced(result: Result) -> Result:
+        return msgspec.structs.replace(result, cost_usd=None)
+
+    text = text_of(summary_of({"capital": "PPP"}, edit=unpriced))
+    assert len(re.findall(r"^cost .*$", text, re.MULTILINE)) == 1
+    assert re.search("^cost +unknown$", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", ["x" * 95, "\u822a\u7a7a\u5238" * 20, "many words " * 8])
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_long_name_is_folded_and_what_follows_it_is_not_lost(name: str, width: int) -> None:
