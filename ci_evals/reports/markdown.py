@@ -65,14 +65,17 @@ def _head(summary: Summary) -> Iterator[Markdown]:
 
 def _rest(summary: Summary) -> Iterator[Iterable[Markdown]]:
     report, scopes = summary.report, summary.verdict.scopes
+    errors = [_errors(error_groups(report))] if report.errored else []
+    if summary.verdict.status == "error":
+        yield from errors
     if len(scopes) > 1:
         yield gate_table(worst_first(scopes), report)
     for section in sections(summary, Room(_CELLS_BYTES, _MAX_CELLS)):
         yield from _section(section)
     if results := over_budget(report, MAX_ROWS):
         yield _over_budget(report, results)
-    if report.errored:
-        yield _errors(error_groups(report))
+    if summary.verdict.status != "error":
+        yield from errors
 
 
 def _section(section: Section) -> Iterator[Iterable[Markdown]]:

@@ -46,6 +46,13 @@ def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, s
     golden("summary-passing.md", text_of(passing))
 
 
+def test_errors_come_first_where_they_leave_no_verdict() -> None:
+    cells = {"down": "EEE", "wrong": "FFF"}
+    for most, titles in ((0.1, ["Errored runs", "Failing (1)"]), (0.9, ["Failing (1)", "Errored runs"])):
+        text = text_of(summary_of(cells, Gate(min_pass_rate=0.9, max_error_rate=most)))
+        assert re.findall("^### (.*)$", text, re.MULTILINE) == titles
+
+
 def test_no_column_says_of_every_variant_that_nothing_failed_or_errored() -> None:
     for cells, columns in (("PPP", []), ("PPF", ["pass@3<br>pass^3", "failed"]), ("PEE", ["errored"])):
         head = next(line for line in text_of(summary_of({"capital": cells})).splitlines() if line.startswith("|"))
