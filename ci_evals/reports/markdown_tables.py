@@ -98,7 +98,7 @@ def leaderboard_table(standings: Sequence[Standing]) -> Iterator[Markdown]:
     """The variants, the best first."""
     if not standings:
         return
-    yield Markdown("\n### Leaderboard\n\n| | | pass rate | mean score | cost per run | latency p50 |\n")
+    yield Markdown("\n### Leaderboard\n\n| place | variant | pass rate | mean score | cost per run | latency p50 |\n")
     yield Markdown("|---|---|---|---|---|---|\n")
     for standing in standings[:MAX_ROWS]:
         variant = standing.variant
@@ -132,7 +132,7 @@ def labels_table(task: TaskReport, *, several: bool) -> Iterator[Markdown]:
 
 def gate_table(scopes: Sequence[ScopeVerdict], report: Report) -> Iterator[Markdown]:
     """The parts of the matrix that are judged, in this order."""
-    yield Markdown("### Gate\n\n| | pass rate | at least | |\n|---|---|---|---|\n")
+    yield Markdown("### Gate\n\n| scope | pass rate | at least | verdict |\n|---|---|---|---|\n")
     for scope in scopes[:MAX_ROWS]:
         label = scope_label(scope, report)
         fair = report.settled is None

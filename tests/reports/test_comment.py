@@ -180,8 +180,14 @@ def test_a_baseline_of_other_cases_has_no_latency_to_compare_with() -> None:
     same, other = (
         summarize(report_of({"capital": "PPP", name: "PPP"}), None, baseline_of(base)) for name in ("river", "lake")
     )
-    assert "500 ms, was 500 ms" in text_of(same)
-    assert "was" not in text_of(other)
+    assert " 500 ms; no change |" in text_of(same)
+    assert " 500 ms |" in text_of(other)
+
+
+def test_a_latency_of_before_is_shown_where_it_was_another() -> None:
+    slow = report_of({"capital": "PPP"}, started_at=1.0, edit=lambda run: msgspec.structs.replace(run, latency_s=1.2))
+    text = text_of(summarize(report_of({"capital": "PPP"}), None, baseline_of(slow)))
+    assert " 500 ms, was 1.20 s |" in text
 
 
 def test_every_missed_bar_is_told_where_there_are_several() -> None:
