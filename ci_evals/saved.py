@@ -199,6 +199,8 @@ def content_of(path: Path) -> tuple[Path, bytes]:
     path = path / REPORT if path.is_dir() else path
     try:
         return path, path.read_bytes()
+    except FileNotFoundError:
+        raise StorageError(f"{path}: there is no report: `ci-evals run` writes one, name it or its folder") from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -25,7 +25,7 @@ class Note(NamedTuple):
 def notes(report: Report) -> Iterator[Note]:
     """What is to be said, if anything is."""
     if report.interrupted:
-        yield Note("Interrupted", report.interrupted)
+        yield Note("Interrupted", _interrupted(report.interrupted))
     if report.resumption is not None:
         yield Note("Resumed", _resumed(report))
         for journal in report.resumption.torn:
@@ -39,6 +39,11 @@ def notes(report: Report) -> Iterator[Note]:
         yield Note("Spent", _spent(report))
     if report.columns.orders_to_judges:
         yield Note("Suspicious", _orders(report.columns.orders_to_judges))
+
+
+def _interrupted(reason: str) -> str:
+    """Why a run ended early, and what becomes of what ran where it is a signal that says no more than its name."""
+    return f"{reason}; what ran is kept, --resume goes on from it" if reason in ("SIGINT", "SIGTERM") else reason
 
 
 def _judged(judging: Judging) -> str:
