@@ -47,11 +47,11 @@ def judge() -> None:
 @options.option("--rubric", help="Which judge, by its rubric, if the suite has several.")
 @options.output
 def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
-    """Measure a judge against people's labels, and say whether it is fit to gate.
+    """Say whether a judge is fit to gate.
 
-    LABELS.jsonl has one answer to the line: `output`, `label` (pass or fail), and perhaps `input`, `reference`,
-    `context` and `case`. The judge is the suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 %
-    interval lies from 0.6 on.
+    It is measured against people's labels. LABELS.jsonl has one answer to the line: `output`, `label` (pass or
+    fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the suite's. It is fit with at
+    least 30 labels and a Cohen's kappa whose 95 % interval lies from 0.6 on.
 
     \b
     Exit codes: 0 fit to gate · 1 not fit · 3 too little to tell

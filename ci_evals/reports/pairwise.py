@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ci_evals.reports.figures import number_of, rate_with_interval
 from ci_evals.reports.json_text import printed
-from ci_evals.reports.markdown_text import code
+from ci_evals.reports.markdown_text import code, plain
 from ci_evals.reports.terminal_layout import padded, width_of
 from ci_evals.reports.text import named, one_line, without_commands
 from ci_evals.verdict.pairwise import MOST_UNJUDGED, CasePreference, Pair, Preference
@@ -82,8 +82,8 @@ def render_text(comparison: Comparison) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """For GitHub: the sentence first."""
-    lines = [f"## {code(comparison.sentence)}", "", "| | |", "|---|---|"]
-    lines += [f"| {code(label)} | {value} |" for label, value in comparison.rows]
+    lines = [f"## {plain(comparison.sentence)}", "", "| outcome | count |", "|---|---:|"]
+    lines += [f"| {plain(label)} | {plain(value)} |" for label, value in comparison.rows]
     if comparison.decided:
         lines += ["", "| case | preferred |", "|---|---|"]
         lines += [
