@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ci_evals.model import Grade, Result, RunError, Status, Variant
 from ci_evals.report import Report
-from ci_evals.reports.figures import seconds, usd
+from ci_evals.reports.figures import run_numbers, seconds, span, usd
 from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_text import printed
@@ -165,9 +165,9 @@ def _lines(cell: Explanation) -> Iterator[str]:
 
 
 def _runs_as_lines(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
-    yield from ("", f"{title} ({len(runs)})")
-    for run in runs[:_MAX_RUNS]:
-        yield f"{_MARKS[run.status]} {_run_line(run)}"
+    yield from ("", f"{title} ({len(runs):,})")
+    for run, *others in _alike(runs):
+        yield f"{_MARKS[run.status]} {_runs_line([run, *others])}"
         yield from (f"    {_short(line)}" for line in _reasons(run))
         if run.output is not None:
             yield f"    answer: {_short(run.output) or '(empty)'}"
@@ -193,9 +193,9 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
 
 
 def _runs_as_paragraphs(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
-    yield f"\n**{title} ({len(runs)})**\n"
-    for run in runs[:_MAX_RUNS]:
-        yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_run_line(run))}</summary>\n"
+    yield f"\n**{title} ({len(runs):,})**\n"
+    for run, *others in _alike(runs):
+        yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_runs_line([run, *others]))}</summary>\n"
         yield from (f"- {code(line)}" for line in _reasons(run))
         yield f"\n{fence(run.output or '(nothing)')}\n\n</details>"
     yield from (f"\n{plain(line)}" for line in _left_out(runs))
@@ -206,11 +206,22 @@ def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
         yield f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json"
 
 
-def _run_line(run: RunEntry) -> str:
-    """`run 4 failed, 850 ms, $0.0012, confirm run`."""
-    parts = [f"run {run.run} {run.status}", seconds(run.latency_s)]
-    parts += [usd(run.cost_usd)] if run.cost_usd is not None else []
-    parts += ["confirm run"] if run.confirming else []
+def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
+    """The first runs, those together that nothing tells apart but number, latency and cost."""
+    groups: dict[object, list[RunEntry]] = {}
+    for run in runs[:_MAX_RUNS]:
+        look = (run.confirming, run.status, run.recorded, run.output, *_reasons(run))
+        groups.setdefault(look, []).append(run)
+    return list(groups.values())
+
+
+def _runs_line(alike: Sequence[RunEntry]) -> str:
+    """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
+    run, several = alike[0], len(alike) > 1
+    parts = [f"{run_numbers(each.run for each in alike)} {run.status}{' alike' if several else ''}"]
+    costs = span((each.cost_usd for each in alike if each.cost_usd is not None), usd)
+    parts += filter(None, [span((each.latency_s for each in alike), seconds), costs])
+    parts += ["confirm runs" if several else "confirm run"] if run.confirming else []
     parts += ["recorded, so no new evidence"] if run.recorded else []
     return ", ".join(parts)
 

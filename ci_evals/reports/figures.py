@@ -1,8 +1,25 @@
 """Figures as a person reads them: rates, money, seconds, counts."""
 
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
 from ci_evals.verdict.words import number_of, percent
 
-__all__ = ["UNKNOWN", "between", "interval", "number_of", "rate", "rate_with_interval", "seconds", "usd"]
+__all__ = [
+    "UNKNOWN",
+    "between",
+    "interval",
+    "number_of",
+    "rate",
+    "rate_with_interval",
+    "run_numbers",
+    "score",
+    "seconds",
+    "span",
+    "usd",
+]
+
+_FEWEST_IN_A_ROW = 4  # that are shown as `4 to 7`
 
 UNKNOWN = "—"
 
@@ -61,3 +78,24 @@ def seconds(duration: float | None, unknown: str = UNKNOWN) -> str:
     minutes, rest = divmod(round(duration), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def span(values: Iterable[float], show: Callable[[float], str]) -> str:
+    """`500 ms`, or `500 ms to 1.20 s` where they differ; nothing of nothing."""
+    known = sorted(values)
+    return " to ".join(dict.fromkeys((show(known[0]), show(known[-1])))) if known else ""
+
+
+def run_numbers(numbers: Iterable[int]) -> str:
+    """`run 2`, `runs 1, 2 and 3`, `runs 1, 4 to 7 and 9`; of rising numbers."""
+    rising = enumerate(numbers)
+    rows = [[number for _, number in row] for _, row in groupby(rising, lambda each: each[1] - each[0])]
+    shown = [
+        text
+        for row in rows
+        for text in ([f"{row[0]:,} to {row[-1]:,}"] if len(row) >= _FEWEST_IN_A_ROW else [f"{each:,}" for each in row])
+    ]
+    if len(rows) == len(rows[0]) == 1:
+        return f"run {shown[0]}"
+    *others, last = shown
+    return f"runs {', '.join(others)} and {last}" if others else f"runs {last}"

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ci_evals.model import Grade, Result, Status
 from ci_evals.report import Report
-from ci_evals.reports.figures import number_of, seconds, usd
+from ci_evals.reports.figures import number_of, run_numbers, seconds, span, usd
 from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, failed_runs, results_of, why
 from ci_evals.reports.text import shortened, visible
 
@@ -38,16 +38,16 @@ class ShownRuns(Struct, frozen=True):
     @property
     def title(self) -> str:
         """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
-        *others, last = (str(result.run) for result in self.results)
-        return f"Runs {', '.join(others)} and {last} {self.status} alike" if others else f"Run {last} {self.status}"
+        numbers = run_numbers(result.run for result in self.results).capitalize()
+        return f"{numbers} {self.status}{' alike' if len(self.results) > 1 else ''}"
 
     @property
     def facts(self) -> str:
-        """`1.10 s, 1.20 s · $0.0010 · 5 attempts`."""
-        costs = (usd(result.cost_usd) for result in self.results if result.cost_usd is not None)
-        attempts = (number_of(result.attempts, "attempt") for result in self.results if result.attempts > 1)
-        told = ((seconds(result.latency_s) for result in self.results), costs, attempts)
-        return " · ".join(filter(None, (", ".join(dict.fromkeys(texts)) for texts in told)))
+        """`1.10 s to 1.20 s · $0.0010 · 5 attempts`."""
+        latency = span((result.latency_s for result in self.results), seconds)
+        cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
+        most = max(result.attempts for result in self.results)
+        return " · ".join(filter(None, (latency, cost, number_of(most, "attempt") if most > 1 else "")))
 
 
 def shown_runs(results: Iterable[Result]) -> list[ShownRuns]:

@@ -130,7 +130,7 @@ def test_runs_that_ended_alike_are_shown_once_and_others_each() -> None:
 
     text = text_of(summarize(report_of({"capital": "FFF"}, edit=edit), None))
     assert re.findall(r"<h3>(Run.*?)</h3>", text) == [
-        'Runs 1 and 3 failed alike <span class="facts">100 ms, 300 ms · $0.0020</span>',
+        'Runs 1 and 3 failed alike <span class="facts">100 ms to 300 ms · $0.0020</span>',
         'Run 2 failed <span class="facts">200 ms · $0.0020</span>',
     ]
     assert re.findall(r'class="answer">(.*?)</pre>', text) == ["Lyon", "Nice"]

@@ -1,10 +1,12 @@
 """Text that others wrote, and figures, as people read them."""
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_evals.reports.figures import rate_with_interval, seconds, usd
+from ci_evals.reports.figures import rate_with_interval, run_numbers, seconds, span, usd
 from ci_evals.reports.text import one_line, shortened, visible, without_commands
 
 
@@ -81,3 +83,24 @@ def test_a_rate_is_never_rounded_to_all_none_or_its_bar() -> None:
     assert rate_with_interval(0.99996, 0.5, 1.0) == "99.996 % (50 to 100 %)"
     assert rate_with_interval(0.89996, None, None, 0.9) == "89.996 %"
     assert rate_with_interval(None, None, None) == "—"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([7], "run 7"),
+        ([1, 2], "runs 1 and 2"),
+        ([1, 2, 3], "runs 1, 2 and 3"),
+        ([1, 2, 3, 4], "runs 1 to 4"),
+        ([1, 4, 5, 6, 7, 9], "runs 1, 4 to 7 and 9"),
+        (range(1, 1201), "runs 1 to 1,200"),
+    ],
+)
+def test_numbers_of_runs_in_a_row_are_not_listed(numbers: Iterable[int], shown: str) -> None:
+    assert run_numbers(numbers) == shown
+
+
+def test_a_span_is_one_figure_where_its_ends_look_the_same() -> None:
+    assert span([1.2, 0.5, 0.8], seconds) == "500 ms to 1.20 s"
+    assert span([0.5001, 0.5], seconds) == "500 ms"
+    assert span([], seconds) == ""
