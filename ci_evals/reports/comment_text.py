@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ci_evals.reports import figures, templates
-from ci_evals.reports.markdown_text import Markdown, code, finalize, link
+from ci_evals.reports.markdown_text import Markdown, code, finalize, kept, link
 
 if TYPE_CHECKING:
     from jinja2.environment import TemplateModule
@@ -20,6 +20,7 @@ def _macros() -> "TemplateModule":
     environment = templates.environment(finalize)
     environment.filters |= {
         "code": code,
+        "kept": kept,
         "link": link,
         "number_of": figures.number_of,
         "rate": figures.rate,

@@ -1,6 +1,5 @@
 """The tables of summary.md: variants, leaderboard, labels and bars."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -8,7 +7,7 @@ from ci_evals.report import Report
 from ci_evals.reports.figures import interval, number_of, rate, rate_with_interval, score, seconds, usd
 from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport
 from ci_evals.reports.leaderboard import TIES, Standing
-from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill, plain
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill, kept, plain
 from ci_evals.reports.trend import Trend
 from ci_evals.reports.variants import VariantReport
 from ci_evals.verdict.scopes import ScopeVerdict, scope_label
@@ -42,45 +41,40 @@ def _columns(variants: Sequence[VariantReport], base: str | None) -> Iterator[_C
         yield _Column(fill("against {}", base), _against_base)
     if draws and failed:
         head = Markdown(f"pass@{draws}<br>pass^{draws}")
-        yield _Column(head, lambda of: fill("{}<br>{}", _kept(rate(of.pass_at_k)), _kept(rate(of.pass_hat_k))))
+        yield _Column(head, lambda of: fill("{}<br>{}", kept(rate(of.pass_at_k)), kept(rate(of.pass_hat_k))))
     if failed:
         yield _Column(Markdown("failed"), lambda of: Markdown(f"{of.counts.failed:,}"))
     if errored:
         yield _Column(Markdown("errored"), lambda of: Markdown(f"{of.counts.errored:,}"))
     yield _Column(Markdown("cost"), _cost)
     yield _Column(Markdown("latency p50"), _latency)
-    yield _Column(Markdown("latency p95"), lambda of: _kept(seconds(of.figures.latency_p95_s)))
+    yield _Column(Markdown("latency p95"), lambda of: kept(seconds(of.figures.latency_p95_s)))
 
 
 def _pass_rate(of: VariantReport) -> Markdown:
     bounds = "" if of.lower is None or of.upper is None else interval(of.lower, of.upper)
-    return _noted(_kept(rate(of.pass_rate)), _kept(bounds))
+    return _noted(kept(rate(of.pass_rate)), kept(bounds))
 
 
 def _against_base(of: VariantReport) -> Markdown:
     if of.change is None:
         return Markdown()
     other = of.change.compared_with
-    return _noted(_kept(of.change.pass_rate), fill("compared with {}", code(str(other))) if other else Markdown())
+    return _noted(kept(of.change.pass_rate), fill("compared with {}", code(str(other))) if other else Markdown())
 
 
 def _cost(of: VariantReport) -> Markdown:
     change = of.change.cost if of.change else ""
-    return _noted(plain(of.cost_text), fill("per run {}", _kept(change)) if change else Markdown())
+    return _noted(plain(of.cost_text), fill("per run {}", kept(change)) if change else Markdown())
 
 
 def _latency(of: VariantReport) -> Markdown:
-    return _noted(_kept(seconds(of.figures.latency_p50_s)), _kept(of.change.latency if of.change else ""))
+    return _noted(kept(seconds(of.figures.latency_p50_s)), kept(of.change.latency if of.change else ""))
 
 
 def _noted(figure: Markdown, note: Markdown) -> Markdown:
     """A figure, and below it in small what there is to know of it."""
     return Markdown(f"{figure}<br><sub>{note}</sub>") if note else figure
-
-
-def _kept(text: str) -> Markdown:
-    """A figure with its unit in one line; a new one may begin after a comma and before a bracket."""
-    return Markdown(re.sub(r"(?<!,) (?!\()", "&nbsp;", plain(text)))
 
 
 def trend_lines(
@@ -126,7 +120,7 @@ def labels_table(task: TaskReport, *, several: bool) -> Iterator[Markdown]:
     for row, label in enumerate(shown):
         figures = (label.precision, label.recall, label.f1, label.roc_auc)[: 3 + len(ranked)]
         taken = (fill("{} × {}", f"{count:,}", code(other)) for count, other in task.taken_for(row))
-        yield _row(code(label.label), *(_kept(rate(each)) for each in figures), Markdown(", ".join(taken)))
+        yield _row(code(label.label), *(kept(rate(each)) for each in figures), Markdown(", ".join(taken)))
     yield _more(len(task.labels) - MAX_LABELS_SHOWN, "more label")
 
 

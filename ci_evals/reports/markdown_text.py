@@ -46,6 +46,11 @@ def plain(text: str) -> Markdown:
     return Markdown(_inert(one_line(text, PLAIN_CHARACTERS)))
 
 
+def kept(text: str) -> Markdown:
+    """A figure with its unit in one line; a new one may begin after a comma and before a bracket."""
+    return Markdown(re.sub(r"(?<!,) (?!\()", "&nbsp;", plain(text)))
+
+
 def code(text: str) -> Markdown:
     """A name in one line as `<code>`: unlike backticks it holds in table cells and in `<summary>` too.
 

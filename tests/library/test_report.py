@@ -117,7 +117,7 @@ def test_what_is_no_report_is_refused_with_what_to_try(content: bytes, message: 
 
 
 def test_a_report_that_is_not_there_or_cannot_be_written_is_an_error(report: Report, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot be read"):
+    with pytest.raises(StorageError, match="there is no report"):
         Report.load(tmp_path / "nowhere.json")
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):

@@ -96,7 +96,7 @@ def test_a_row_tells_what_a_renamed_variant_was_compared_with() -> None:
     base = report_of(cells, variants=(Variant("m"),), started_at=1e9)
     for name, told in (("m2", True), ("m", False)):
         text = text_of(summarize(report_of(cells, variants=(Variant(name),)), None, baseline_of(base)))
-        assert ("no change, compared with <code>m</code> |" in text) == told
+        assert ("no&nbsp;change, compared with <code>m</code> |" in text) == told
 
 
 def test_a_regression_shows_what_was_answered_before_and_now() -> None:
@@ -180,14 +180,14 @@ def test_a_baseline_of_other_cases_has_no_latency_to_compare_with() -> None:
     same, other = (
         summarize(report_of({"capital": "PPP", name: "PPP"}), None, baseline_of(base)) for name in ("river", "lake")
     )
-    assert " 500 ms; no change |" in text_of(same)
-    assert " 500 ms |" in text_of(other)
+    assert " 500&nbsp;ms; no&nbsp;change |" in text_of(same)
+    assert " 500&nbsp;ms |" in text_of(other)
 
 
 def test_a_latency_of_before_is_shown_where_it_was_another() -> None:
     slow = report_of({"capital": "PPP"}, started_at=1.0, edit=lambda run: msgspec.structs.replace(run, latency_s=1.2))
     text = text_of(summarize(report_of({"capital": "PPP"}), None, baseline_of(slow)))
-    assert " 500 ms, was 1.20 s |" in text
+    assert " 500&nbsp;ms, was&nbsp;1.20&nbsp;s |" in text
 
 
 def test_every_missed_bar_is_told_where_there_are_several() -> None:
