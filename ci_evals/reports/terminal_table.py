@@ -17,6 +17,7 @@ NAME_CHARACTERS = 100
 _HEADER_WIDTH = 26  # longer names are folded
 _LABEL_WIDTH = 20  # kept free for the labels even where variants have to fold; longer ones fold too
 _GAP = 3
+_MOST_PERFECT = 3  # graders that are listed although every answer was right for them
 
 AsText = Callable[[VariantReport], str]
 AsNumber = Callable[[VariantReport], float | None]
@@ -106,10 +107,7 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         *_repeated(variants, row),
         row("errored runs", lambda of: f"{of.counts.errored:,}", lambda of: of.counts.errored),
         row("mean score", lambda of: _score(of.mean_score), lambda of: of.mean_score, higher_is_better=True),
-        *(
-            row(f"  {named(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
-            for grader in dict.fromkeys(grader for variant in variants for grader in variant.grader_means)
-        ),
+        *_graders(variants, row),
         row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd) if same_work else None),
         *_cost_per_run(variants, row),
         *change(lambda of: of.cost),
@@ -119,6 +117,23 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         *change(lambda of: of.latency),
         row("latency p95", lambda of: seconds(of.figures.latency_p95_s), lambda of: of.figures.latency_p95_s),
     ]
+
+
+def _graders(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iterator[Row]:
+    """The mean of every grader, the worst first; those that never took anything off are counted where they are many."""
+    lowest: dict[str, float] = {}
+    for variant in variants:
+        for grader, mean in variant.grader_means.items():
+            lowest[grader] = min(mean, lowest.get(grader, mean))
+    listed = sorted(lowest, key=lambda grader: lowest[grader])
+    perfect = [grader for grader in listed if lowest[grader] == 1]
+    if len(perfect) > _MOST_PERFECT:
+        listed = listed[: -len(perfect)]
+    for grader in listed:
+        yield row(f"  {named(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
+    if len(perfect) > _MOST_PERFECT:
+        label = f"  {len(perfect)} others" if listed else f"  {len(perfect)} graders"
+        yield row(label, lambda of: _score(1.0 if of.grader_means else None))
 
 
 def _cost_per_run(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iterator[Row]:

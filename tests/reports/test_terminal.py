@@ -111,6 +111,21 @@ def test_labels_of_rows_are_not_folded(width: int) -> None:
         )
 
 
+def test_graders_are_listed_worst_first_and_the_many_that_took_nothing_off_are_counted() -> None:
+    def edit(result: Result) -> Result:
+        names = ("regex", "latency", "equals", "cost", "contains", "similar")
+        wrong = ("contains", "similar") if result.run == 1 else ("similar",)
+        grades = tuple(grade_of(grader=name, passed=name not in wrong) for name in names)
+        return msgspec.structs.replace(result, grades=grades)
+
+    text = text_of(summary_of({"capital": "FF"}, edit=edit))
+    assert re.findall(r"^  (\w.*?) +([\d.]+)$", text, re.MULTILINE) == [
+        ("similar", "0.00"),
+        ("contains", "0.50"),
+        ("4 others", "1.00"),
+    ]
+
+
 def test_a_price_that_nobody_knows_is_said_once() -> None:
     def unpriced(result: Result) -> Result:
         return msgspec.structs.replace(result, cost_usd=None)
