@@ -117,9 +117,9 @@ def ratio_change(ratio: Difference | None) -> str:
 
 
 def _signed(value: float, places: int = 0) -> str:
-    """`-8.3`, `+2.0`, `0`."""
-    shown = f"{value:+.{places}f}"
-    return shown if float(shown) else f"{0:.{places}f}"
+    """`-8.3`, `+2.0`, `+4,186`, `0`."""
+    shown = f"{value:+,.{places}f}"
+    return shown if shown.strip("+-0.") else f"{0:.{places}f}"
 
 
 def surely_higher(variant: VariantComparison) -> bool:
