@@ -116,6 +116,11 @@ async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
     }
 
 
+async def test_init_elsewhere_says_where_to_run(tmp_path: Path) -> None:
+    written = await ci_evals(tmp_path, "init", "my app")
+    assert written.out.splitlines()[-1] == 'next: cd "my app" && ci-evals run'
+
+
 async def test_init_overwrites_nothing_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "evals.yaml").write_text("mine")
     check_usage_error(await ci_evals(tmp_path, "init"), "evals.yaml", "--force")

@@ -183,7 +183,7 @@ async def test_what_cannot_be_compared_is_told(tmp_path: Path, arguments: tuple[
 async def test_markdown_starts_with_the_sentence(tmp_path: Path) -> None:
     await recorded(tmp_path)
     done = await pairwise(tmp_path, "long", "short", "--function", "taste_of_tests:shorter", "--format", "markdown")
-    assert done.out.startswith("## <code>short is preferred in 100 %")
+    assert done.out.startswith("## short is preferred in 100 %")
     assert "| <code>case-0</code> | <code>short</code> |" in done.out
 
 
