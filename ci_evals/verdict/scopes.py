@@ -129,7 +129,7 @@ def _undecided(scope: ScopeVerdict, rate: str, bar: str, rules: Gate) -> str:
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
     apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
     outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
-    more = f". {number_of(scope.runs_needed, 'run')} of each would" if scope.runs_needed else ""
+    more = f". {number_of(scope.runs_needed, 'run')} of each could tell" if scope.runs_needed else ""
     return f"{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
 
 

@@ -47,7 +47,7 @@ def test_a_rate_below_the_bar_within_the_noise_is_borderline() -> None:
     assert verdict.status == "borderline"
     assert verdict.reason == (
         "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases cannot tell 85 from 90: not blocked. "
-        "4 runs of each would"
+        "4 runs of each could tell"
     )
 
 
