@@ -1,7 +1,7 @@
 """The reasons why a call has to wait, each for itself."""
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ci_evals.engine.limits import Allowance
 from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
@@ -15,6 +15,10 @@ PROBE_S = 0.25
 
 FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has doubled
 GROWTH_CALLS = 200  # answers after which a rate that is bounded from both sides has reached its upper bound
+GROWTH_S = 120.0  # seconds after which it has, too, so that a low rate does not take its time for ever
+OUTDATED = 1.5  # growth after which an upper bound would have been met if it still held
+LEAST_SPAN_S = 0.25  # shorter ones tell of chance and bursts instead of a rate
+SUSTAINED_CALLS = 3  # and so do fewer calls
 CONTRADICTIONS = 5
 CONTRADICTION = 1.5  # how much slower than a rate that was let through
 LEAST_SPREAD = 0.05  # bounds this near to each other are as good as one
@@ -23,6 +27,7 @@ FIRST_TRIAL_TURNS = 3  # refusals after which a rate that is bounded from both s
 TRIAL_TURNS = 12  # and further ones, each time that this one was refused, too
 TRIAL = 2.0  # how much higher it is
 TRUST = 0.05  # how far one answer moves a count of what is left upwards
+ASK_AGAIN_S = 1.0  # answers under way may tell that there is more left
 LONGEST_INTERVAL_S = 2.0  # between calls at a learnt rate, unless the provider itself asks for longer waits
 
 
@@ -105,16 +110,53 @@ class Probe:
             self._out_at = now
 
 
+class _Known(NamedTuple):
+    """What is known of a rate. A turn, which is a refusal that tells something about it, makes a new one."""
+
+    since: float  # the last turn
+    base: float = math.inf  # what calls start from after a turn
+    lower: float = 0.0
+    upper: float | None = None
+    guessed: bool = True  # no turn yet
+    sustained: float = 0.0  # the highest rate that was let through from one turn to the next
+    contradictions: int = 0
+    until_trial: int = FIRST_TRIAL_TURNS  # turns
+    trying: bool = False
+
+    def rate(self, progress: float, answers: int) -> float:
+        """At what rate calls go, after so many answers since the last turn."""
+        if self.trying:
+            return TRIAL * self.base
+        if self.upper is None:
+            return self.base * (1 + (answers / FIRST_GROWTH_CALLS) ** 2)
+        spread = max(LEAST_SPREAD, self.upper / self.base - 1)
+        return self.base * (1 + spread * progress**2)
+
+    def turned(self, now: float, sent: float, rate: float) -> "_Known":
+        """What is known after another refusal: calls went at `rate` in the end, and at `sent` since the last turn."""
+        contradicts = sent < self.sustained / CONTRADICTION
+        known = self._replace(since=now, contradictions=self.contradictions + contradicts)
+        if self.upper is None:
+            return known._replace(upper=rate)
+        if self.trying:
+            again = sent > CONTRADICTION * self.upper
+            return known._replace(upper=max(self.upper, sent), trying=again, until_trial=TRIAL_TURNS)
+        left = self.until_trial - 1
+        return known._replace(upper=min(rate, self.upper * DRIFT), trying=not left, until_trial=left)
+
+
 class LearntRate(Spacing):
     """A rate that is enforced but not told, found by bisection.
 
     The bucket is empty at every refusal. So what was let through between two refusals, over the time between them, is
     at most the quota's rate, and the rate of calling at a refusal is at least that. Calls go at the geometric mean of
-    both bounds; with the answers the rate grows as a square, slowly where it is known and fast where it is not.
+    both bounds; with answers and time the rate grows as a square, slowly where it is known and fast where it is not.
 
     A provider that refuses now and then whatever the rate, or a process that stood still for seconds, makes both bounds
     far too low, and every further refusal seems to confirm them. So from time to time they are held against a trial: a
-    far higher rate. An enforced rate refuses that at once; else the bounds go up with what was let through.
+    far higher rate. An enforced rate refuses that at once; else the bounds go up with what was let through. Bounds
+    that are not met any more, as when others leave more of a quota free, are given up. And where nothing at all is let
+    through, nothing is learnt: the provider is closed, at whatever rate it is called.
 
     Args:
         admitted: the calls that went out before the first refusal.
@@ -124,80 +166,69 @@ class LearntRate(Spacing):
 
     def __init__(self, admitted: int, since: float, now: float) -> None:
         super().__init__(math.inf, now)
-        self.answers = 0  # since the last refusal
-        self._base = 0.0
-        self._lower = 0.0
-        self._upper: float | None = None
-        self._sent = admitted
-        self._since = since
-        self._let_through = 0
+        self.answers = 0  # since the last turn
+        self._known = self._before = _Known(since)
+        self._sent = admitted  # since the last turn
+        self._let_through = 0  # from the turn before to the last one
         self._span_s = 0.0
-        self._lower_before = 0.0
-        self._guessing = True
-        self._sustained = 0.0  # the highest rate that was let through from one refusal to the next
-        self._contradictions = 0
-        self._until_trial = FIRST_TRIAL_TURNS  # turns
-        self._trying = False
+        self._resumed_at = now
 
     def take(self, now: float, tokens: int) -> None:
+        progress = self._progress(now)
+        self.per_second = self._known.rate(progress, self.answers)
+        if self._known.upper is not None and progress > OUTDATED and self.answers > FIRST_GROWTH_CALLS:
+            self._known = self._known._replace(since=now, base=self.per_second, upper=None, trying=False)
+            self._sent = self._let_through = self.answers = 0
         self._sent += 1
-        self.per_second = self._rate()
         super().take(now, tokens)
 
     def refused(self, now: float, sent_at: float, wait_s: float, resume_at: float) -> None:
         """A call that went out at `sent_at` was refused; refusals of one burst count as one."""
-        if self._guessing or sent_at >= self._since:
+        self.free_at = self._resumed_at = resume_at
+        if sent_at < self._known.since:
+            self._let_through -= 1
+        elif self._sent > 1 and (self._known.guessed or now - self._known.since >= LEAST_SPAN_S):
             self._turn(now, wait_s)
-        self._let_through -= 1
-        lower = max(self._let_through, 0) / self._span_s
-        if self._upper is None:
-            self._base = lower
         else:
-            self._lower = min(self._upper, max(lower, self._lower_before))
-            self._base = math.sqrt(self._lower * self._upper)
-        self._base = max(self._base, 1 / max(LONGEST_INTERVAL_S, wait_s))
-        self.free_at = resume_at
+            self._sent = max(0, self._sent - 1)
+            return
+        if self._let_through > 0:
+            self._bound_below(wait_s)
+        elif self._let_through == 0:  # and not again for refusals that come later still
+            self._known = self._before
 
     @property
     def refuted(self) -> bool:
         """Whether refusals keep coming at rates far below one that was let through: then it is no rate that is kept."""
-        return self._contradictions >= CONTRADICTIONS
+        return self._known.contradictions >= CONTRADICTIONS
+
+    def _progress(self, now: float) -> float:
+        """How far the rate has grown towards its upper bound, which is 1."""
+        return self.answers / GROWTH_CALLS + max(0.0, now - self._resumed_at) / GROWTH_S
 
     def _turn(self, now: float, wait_s: float) -> None:
         """Begin anew at the first refusal of a burst."""
-        if self._guessing:  # the quota lets so much through in the time until it is there again
-            self._span_s = now - self._since + max(wait_s, POLL_S)
-            self._guessing = False
+        known = self._before = self._known
+        if known.guessed:  # the quota lets so much through in the time until it is there again
+            self._span_s = now - known.since + max(wait_s, POLL_S)
+            self._known = known._replace(since=now, guessed=False)
         else:
-            if self._upper is not None:  # the span before was one from refusal to refusal, and is over now
-                self._sustained = max(self._sustained, self._let_through / self._span_s)
-            self._span_s = max(now - self._since, POLL_S)
-            self._contradictions += self._sent / self._span_s < self._sustained / CONTRADICTION
-            self._upper = self._bound_above(self._sent / self._span_s)
-        self._lower_before = self._lower / DRIFT
-        self._let_through, self._sent = self._sent, 0
-        self._since = now
+            if known.upper is not None and self._let_through >= SUSTAINED_CALLS:
+                known = known._replace(sustained=max(known.sustained, self._let_through / self._span_s))
+            self._span_s = now - known.since
+            rate = known.rate(self._progress(now), self.answers)
+            self._known = known.turned(now, self._sent / self._span_s, rate)
+        self._let_through, self._sent = self._sent - 1, 0
         self.answers = 0
 
-    def _bound_above(self, let_through: float) -> float:
-        """The upper bound after another refusal; decides whether a trial is next."""
-        if self._upper is None:
-            return self._rate()
-        if self._trying:
-            self._trying = let_through > CONTRADICTION * self._upper
-            self._until_trial = TRIAL_TURNS
-            return max(self._upper, let_through)
-        self._until_trial -= 1
-        self._trying = not self._until_trial
-        return min(self._rate(), self._upper * DRIFT)
-
-    def _rate(self) -> float:
-        if self._trying:
-            return TRIAL * self._base
-        if self._upper is None:
-            return self._base * (1 + (self.answers / FIRST_GROWTH_CALLS) ** 2)
-        spread = max(LEAST_SPREAD, self._upper / self._base - 1)
-        return self._base * (1 + spread * (self.answers / GROWTH_CALLS) ** 2)
+    def _bound_below(self, wait_s: float) -> None:
+        known, lower = self._known, self._let_through / self._span_s
+        base = lower
+        if known.upper is not None:
+            lower = min(known.upper, max(lower, self._before.lower / DRIFT))
+            base = math.sqrt(lower * known.upper)
+            known = known._replace(lower=lower)
+        self._known = known._replace(base=max(base, 1 / max(LONGEST_INTERVAL_S, wait_s)))
 
 
 class Told:
@@ -207,14 +238,25 @@ class Told:
         self.by_tokens = by_tokens
         self._limit = self._left = self._reset_at = math.inf
         self._told_at = self._per_second = self._window_s = 0.0
+        self._least = math.inf  # that was told since nothing else was under way
+        self._all_back = False  # whether the last word came when nothing was under way
+        self._awaited = False  # whether a reset was waited for, and nothing was told since
+        self.in_vain = False  # whether that did not help: then it is no limit that is kept
 
     def renew(self, allowance: Allowance, others: int, now: float) -> None:
         """Take the newest word; `others` is what calls under way may still take from it.
 
-        Answers overtake each other: an older word that says more than a newer one is hardly believed.
+        Answers overtake each other: an older word that says more than a newer one is hardly believed. The least that
+        was told is, once all answers are there.
         """
         expected, told = self._at(now), allowance.remaining - others
+        self.in_vain |= self._awaited and allowance.remaining < 1 <= expected
+        self._awaited = False
         self._left = told if told < expected else expected + TRUST * (min(told, self._limit) - expected)
+        self._least = min(self._least, allowance.remaining)
+        self._all_back = not others
+        if self._all_back:
+            self._left, self._least = max(self._left, self._least), math.inf
         self._told_at = now
         self._limit = math.inf if allowance.limit is None else allowance.limit
         self._window_s = min(allowance.reset_s, LONGEST_RETRY_AFTER_S)
@@ -227,11 +269,12 @@ class Told:
         missing = min(self._need(tokens), self._limit) - self._at(now)
         if missing <= 0:
             return 0.0
-        until_reset = self._reset_at - now
+        until_reset = min(self._reset_at - now, ASK_AGAIN_S)
         return min(until_reset, missing / self._per_second) if self._per_second else until_reset
 
     def take(self, now: float, tokens: int) -> None:
         self._left, self._told_at = self._at(now) - self._need(tokens), now
+        self._all_back = False
 
     def _need(self, tokens: int) -> int:
         return tokens if self.by_tokens else 1
@@ -239,6 +282,7 @@ class Told:
     def _at(self, now: float) -> float:
         """What is left by now."""
         if now >= self._reset_at:
+            self._awaited = self._all_back and self._left < 1
             self._reset_at = now + max(self._window_s, 1.0)
             self._left, self._told_at = self._limit, now
         return min(self._limit, self._left + self._per_second * (now - self._told_at))

@@ -80,6 +80,8 @@ def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]
         )
         if remaining is not None and reset_s is not None:
             limit = number_in(headers.get(source.limit, ""))
+            if limit == 0:  # none of which anything was answered: some say so of what they do not limit
+                continue
             yield Allowance(source.name, source.by_tokens, source.refills, limit, remaining, reset_s)
 
 

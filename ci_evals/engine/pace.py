@@ -1,16 +1,19 @@
 """When a provider may be called next, by the limits that were declared, that it tells, and that it only enforces."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
-from ci_evals.engine.gates import PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing, Told
+from ci_evals.engine.gates import LONGEST_INTERVAL_S, PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing, Told
 from ci_evals.engine.limits import allowances
 from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
 from ci_evals.response import Message, Usage
 
 DEFAULT_OUTPUT_TOKENS = 256
 SHORTEST_WAIT_S = 0.001  # event loops wake up to a clock tick early, and would only ask again at once
+FIRST_TRY_S = 0.05  # between two calls when the second one was refused like the first
+IN_VAIN = 16  # refusals more than answers
 TELLING_ANSWERS = 10  # a provider that says nothing about its limits in so many answers never does
 
 
@@ -56,10 +59,15 @@ class Pace:
         self._wall_clock = wall_clock
         self._since = clock()
         self._paused_until = self._since
+        self._refusals = 0  # in a row, each of a call that went after the one before was known
+        self._refused_at = -math.inf
+        self._next_try_at = self._since
         self._requests = Spacing(rpm / 60, self._since) if rpm else None
         self._tokens = TokenSpacing(tpm / 60, self._since, self) if tpm else None
         self._learnt: LearntRate | None = None
         self._no_rate = False
+        self._before = 0
+        self._in_vain = 0  # refusals without a rate, less the answers: how far slowing down seems to help after all
         self._told: dict[str, Told] = {}
         self._untold = 0
         self._answers = self._input_tokens = self._output_tokens = 0
@@ -75,9 +83,12 @@ class Pace:
             now = self._clock()
             if not self.admitted:
                 self._since = now
-            wait_s = max(self._paused_until - now, *(gate.wait_s(now, tokens) for gate in self._gates))
+            closed_until = max(self._paused_until, self._next_try_at)
+            wait_s = max(closed_until - now, *(gate.wait_s(now, tokens) for gate in self._gates))
             if wait_s > 0:
                 return max(wait_s, SHORTEST_WAIT_S)
+            if self._refusals > 1:
+                self._next_try_at = now + self._try_after_s
             for gate in self._gates:
                 gate.take(now, tokens)
         self.under_way += 1
@@ -87,6 +98,8 @@ class Pace:
     def answered(self, usage: Usage | None = None, tokens: int = 0) -> None:
         """A call came back with an answer; `tokens` is what it was admitted with."""
         self.under_way -= 1
+        self._refusals, self._next_try_at = 0, self._paused_until
+        self._in_vain = max(0, self._in_vain - 1)
         if self._gates:
             self._learn(usage, tokens)
 
@@ -104,12 +117,20 @@ class Pace:
         """
         self.under_way -= 1
         now = self._clock()
+        if now - latency_s >= self._refused_at:
+            self._refusals, self._refused_at = self._refusals + 1, now
+            self._next_try_at = now + self._try_after_s
         wait_s = min(default_wait_s if retry_after_s is None else retry_after_s, LONGEST_RETRY_AFTER_S)
         self._paused_until = max(self._paused_until, now + wait_s)
         if self._no_rate:
+            self._in_vain += 1
+            if self._in_vain < IN_VAIN:
+                return
+            self._no_rate, self._learnt, self._in_vain = False, None, 0
+            self._before, self._since = self.admitted, now
             return
         if self._learnt is None:
-            self._learnt = LearntRate(self.admitted, self._since, now)
+            self._learnt = LearntRate(self.admitted - self._before, self._since, now)
             self._gates = [gate for gate in self._gates if not isinstance(gate, Probe)] + [self._learnt]
         self._learnt.refused(now, now - latency_s, wait_s, self._paused_until)
         if self._learnt.refuted:
@@ -128,7 +149,10 @@ class Pace:
                 self._told[allowance.name] = Told(allowance.by_tokens)
                 self._gates.append(self._told[allowance.name])
                 self.counts_tokens |= allowance.by_tokens
-            self._told[allowance.name].renew(allowance, others, self._clock())
+            gate = self._told[allowance.name]
+            gate.renew(allowance, others, self._clock())
+            if gate.in_vain and gate in self._gates:
+                self._gates.remove(gate)
         self._untold = 0 if told else self._untold + (not self._told)
 
     def expected_tokens(self, messages: Iterable[Message], max_tokens: int | None = None) -> int:
@@ -143,6 +167,11 @@ class Pace:
             return text_length // 4 + (max_tokens or DEFAULT_OUTPUT_TOKENS)
         output = self._output_tokens // self._answers
         return max(text_length // 4, self._input_tokens // self._answers) + output
+
+    @property
+    def _try_after_s(self) -> float:
+        """While nothing but refusals comes, calls go one by one, further and further apart, whatever was asked for."""
+        return min(FIRST_TRY_S * 2 ** min(self._refusals - 2, 16), LONGEST_INTERVAL_S) if self._refusals > 1 else 0.0
 
     def _learn(self, usage: Usage | None, tokens: int) -> None:
         if self._learnt:
