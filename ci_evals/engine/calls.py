@@ -107,7 +107,7 @@ class Calls:
             raise
         except PlayError as silent:
             if is_admitted:
-                lane.pace.failed()
+                lane.not_called(attempt)
             told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
             outcome = Outcome("errored", error=told)
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error

@@ -103,6 +103,12 @@ class Lane:
         """Return an attempt that was not made."""
         heapq.heappush(self._retries, (0.0, attempt))
 
+    def not_called(self, attempt: Attempt) -> None:
+        """An attempt that was admitted ended before it called."""
+        self.pace.failed()
+        if attempt == self._probe:
+            self._probe = None
+
     def _until_probe(self) -> float:
         if self._probe:
             return 0.1  # somebody is trying it

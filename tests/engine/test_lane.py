@@ -114,6 +114,17 @@ def test_what_was_given_up_stays_so(late: ProviderError) -> None:
     assert calls.lane.breaker.reason == reason
 
 
+def test_a_probe_that_never_came_to_call_leaves_room_for_another() -> None:
+    calls = Calls()
+    while calls.state() == "closed":
+        calls.lose(calls.start(), GONE)
+    probe = calls.start()
+    assert isinstance(calls.lane.take(), float)
+    calls.lane.not_called(probe)
+    calls.lose(calls.start(), GONE)
+    assert calls.lane.breaker.probes == 1
+
+
 def test_a_probe_that_is_answered_with_nonsense_shows_that_somebody_is_there() -> None:
     calls = Calls()
     while calls.state() == "closed":
