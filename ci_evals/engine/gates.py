@@ -17,9 +17,9 @@ FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has 
 GROWTH_CALLS = 200  # answers after which a rate that is bounded from both sides has reached its upper bound
 GROWTH_S = 120.0  # seconds after which it has, too, so that a low rate does not take its time for ever
 OUTDATED = 1.5  # growth after which an upper bound would have been met if it still held
-LEAST_SPAN_S = 0.25  # shorter ones tell of chance and bursts instead of a rate
+LEAST_SPAN_S = 0.25  # between turns: shorter spans tell of chance and bursts instead of a rate
 SUSTAINED_CALLS = 3  # and so do fewer calls
-CONTRADICTIONS = 5
+CONTRADICTIONS = 5  # more than turns that fit
 CONTRADICTION = 1.5  # how much slower than a rate that was let through
 LEAST_SPREAD = 0.05  # bounds this near to each other are as good as one
 DRIFT = 1.2  # how far bounds may have moved from one refusal to the next
@@ -134,8 +134,8 @@ class _Known(NamedTuple):
 
     def turned(self, now: float, sent: float, rate: float) -> "_Known":
         """What is known after another refusal: calls went at `rate` in the end, and at `sent` since the last turn."""
-        contradicts = sent < self.sustained / CONTRADICTION
-        known = self._replace(since=now, contradictions=self.contradictions + contradicts)
+        contradictions = self.contradictions + (1 if sent < self.sustained / CONTRADICTION else -1)
+        known = self._replace(since=now, contradictions=max(0, contradictions))
         if self.upper is None:
             return known._replace(upper=rate)
         if self.trying:
@@ -189,12 +189,12 @@ class LearntRate(Spacing):
             self._let_through -= 1
         elif self._sent > 1 and (self._known.guessed or now - self._known.since >= LEAST_SPAN_S):
             self._turn(now, wait_s)
-        else:
+        else:  # nothing else was called, or too much at once
             self._sent = max(0, self._sent - 1)
             return
         if self._let_through > 0:
             self._bound_below(wait_s)
-        elif self._let_through == 0:  # and not again for refusals that come later still
+        elif self._let_through == 0:  # refusals that come later still are of older calls
             self._known = self._before
 
     @property

@@ -12,8 +12,8 @@ from ci_evals.response import Message, Usage
 
 DEFAULT_OUTPUT_TOKENS = 256
 SHORTEST_WAIT_S = 0.001  # event loops wake up to a clock tick early, and would only ask again at once
-FIRST_TRY_S = 0.05  # between two calls when the second one was refused like the first
-IN_VAIN = 16  # refusals more than answers
+FIRST_TRY_S = 0.05  # between calls when two in a row were refused; twice as long after each further one
+MOST_UNPACED = 16  # refusals more than answers: chance alone does not come so far
 TELLING_ANSWERS = 10  # a provider that says nothing about its limits in so many answers never does
 
 
@@ -66,8 +66,8 @@ class Pace:
         self._tokens = TokenSpacing(tpm / 60, self._since, self) if tpm else None
         self._learnt: LearntRate | None = None
         self._no_rate = False
-        self._before = 0
-        self._in_vain = 0  # refusals without a rate, less the answers: how far slowing down seems to help after all
+        self._before = 0  # calls that tell nothing about a rate
+        self._unpaced = 0  # refusals since no rate is kept, less the answers
         self._told: dict[str, Told] = {}
         self._untold = 0
         self._answers = self._input_tokens = self._output_tokens = 0
@@ -98,9 +98,9 @@ class Pace:
     def answered(self, usage: Usage | None = None, tokens: int = 0) -> None:
         """A call came back with an answer; `tokens` is what it was admitted with."""
         self.under_way -= 1
-        self._refusals, self._next_try_at = 0, self._paused_until
-        self._in_vain = max(0, self._in_vain - 1)
         if self._gates:
+            self._refusals, self._next_try_at = 0, self._paused_until
+            self._unpaced = max(0, self._unpaced - 1)
             self._learn(usage, tokens)
 
     def failed(self) -> None:
@@ -123,12 +123,18 @@ class Pace:
         wait_s = min(default_wait_s if retry_after_s is None else retry_after_s, LONGEST_RETRY_AFTER_S)
         self._paused_until = max(self._paused_until, now + wait_s)
         if self._no_rate:
-            self._in_vain += 1
-            if self._in_vain < IN_VAIN:
-                return
-            self._no_rate, self._learnt, self._in_vain = False, None, 0
+            self._doubt(now)
+        else:
+            self._narrow_down(now, latency_s, wait_s)
+
+    def _doubt(self, now: float) -> None:
+        """Look for a rate anew if without one most calls are refused."""
+        self._unpaced += 1
+        if self._unpaced >= MOST_UNPACED:
+            self._no_rate, self._learnt, self._unpaced = False, None, 0
             self._before, self._since = self.admitted, now
-            return
+
+    def _narrow_down(self, now: float, latency_s: float, wait_s: float) -> None:
         if self._learnt is None:
             self._learnt = LearntRate(self.admitted - self._before, self._since, now)
             self._gates = [gate for gate in self._gates if not isinstance(gate, Probe)] + [self._learnt]

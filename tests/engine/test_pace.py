@@ -83,16 +83,17 @@ class Window(Bucket):
 
 
 class Seats:
-    """Refuses what is more than so many calls at once."""
+    """Refuses what is more than so many calls at once, and a share of the others."""
 
-    def __init__(self, seats: int, latency_s: float) -> None:
-        self.seats, self.latency_s = seats, latency_s
+    def __init__(self, seats: int, latency_s: float, *, share: float = 0.0) -> None:
+        self.seats, self.latency_s, self.share = seats, latency_s, share
+        self.draw = random.Random(0).random
 
     def minimum_s(self, runs: int) -> float:
         return runs * self.latency_s / self.seats
 
     def call(self, now: float) -> Reply:
-        if not self.seats:
+        if not self.seats or (self.share and self.draw() < self.share):
             return Reply(0.005, 1)
         self.seats -= 1
         return Reply(self.latency_s)
@@ -111,6 +112,42 @@ class Moody(Bucket):
 
     def call(self, now: float) -> Reply:
         return Reply(self.refusal_s, self.retry_after_s) if self.draw() < self.share else Reply(self.latency_s)
+
+
+class Down(Bucket):
+    """Refuses everything for some time, and nothing before and after."""
+
+    def __init__(self, latency_s: float, retry_after_s: float, *, from_s: float, until_s: float) -> None:
+        super().__init__(math.inf, latency_s)
+        self.retry_after_s, self.from_s, self.until_s = retry_after_s, from_s, until_s
+
+    def call(self, now: float) -> Reply:
+        down = self.from_s <= now < self.until_s
+        return Reply(self.refusal_s, self.retry_after_s) if down else Reply(self.latency_s)
+
+
+class Changing(Bucket):
+    """A quota of which others leave another part free from some moment on."""
+
+    def __init__(self, latency_s: float, before: float, after: float, *, at_s: float) -> None:
+        super().__init__(10, latency_s, rate=before)
+        self.after, self.at_s = after, at_s
+
+    def call(self, now: float) -> Reply:
+        if now >= self.at_s:
+            self.rate = self.after
+        return super().call(now)
+
+
+class Misleading(Bucket):
+    """Limits nothing, whatever its headers say."""
+
+    def __init__(self, latency_s: float, **told: str) -> None:
+        super().__init__(math.inf, latency_s)
+        self.told = tuple((f"x-ratelimit-{name.replace('_', '-')}", value) for name, value in told.items())
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        return self.told
 
 
 class Stop(NamedTuple):
@@ -327,6 +364,58 @@ def test_a_rate_that_is_too_low_because_the_process_stood_still_is_found_to_be_s
         assert simulate(server, 16, runs=3000, stop=Stop(0.02, 5.0)).wall_s <= 5 + 10
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3])
+@pytest.mark.parametrize("retry_after_s", [0.3, 1.0])
+def test_pauses_that_are_asked_for_at_random_are_all_that_is_lost(share: float, retry_after_s: float) -> None:
+    for seed in range(5):
+        outcome = simulate(Moody(0.05, retry_after_s, share=share, seed=seed), 16, runs=1000)
+        assert outcome.wall_s <= 10 + outcome.refused * retry_after_s
+
+
+@pytest.mark.parametrize("retry_after_s", [0.0, 1.0, 30.0])
+@pytest.mark.parametrize("from_s", [0.0, 1.0])
+@pytest.mark.parametrize("length_s", [5.0, 60.0])
+def test_refusals_of_an_outage_tell_nothing_about_a_rate(retry_after_s: float, from_s: float, length_s: float) -> None:
+    server = Down(0.05, retry_after_s, from_s=from_s, until_s=from_s + length_s)
+    outcome = simulate(server, 16, runs=3000)
+    assert outcome.wall_s <= 1.25 * (from_s + length_s + 3000 / 16 * 0.05) + retry_after_s + 3
+    assert outcome.refused <= 50 + length_s
+
+
+@pytest.mark.parametrize("retry_after_s", [0.0, 0.001, 1.0])
+def test_a_window_is_found_whatever_its_refusals_ask_for(retry_after_s: float) -> None:
+    class Curt(Window):
+        def call(self, now: float) -> Reply:
+            reply = super().call(now)
+            return reply if reply.retry_after_s is None else Reply(self.refusal_s, retry_after_s)
+
+    outcome = simulate(Curt(100, 0.05, 10, telling=False), 16)
+    assert outcome.wall_s <= 1.25 * RUNS / RATE
+    assert outcome.refused <= RUNS / 2
+
+
+def test_a_quota_of_which_more_becomes_free_is_used() -> None:
+    for rates, minimum_s in (((1.0, 100.0), 60 + 29.4), ((2.0, 10.0), 60 + 287)):
+        outcome = simulate(Changing(0.05, *rates, at_s=60), 16, runs=3000)
+        assert outcome.wall_s <= 3 * minimum_s
+        assert outcome.refused_share <= 0.03
+
+
+def test_a_quota_of_which_less_becomes_free_is_kept() -> None:
+    outcome = simulate(Changing(0.05, 10.0, 2.0, at_s=60), 16, runs=1000)
+    assert outcome.wall_s <= 1.25 * (60 + 200)
+    assert outcome.refused_share <= 0.1
+
+
+@pytest.mark.parametrize("seats", [1, 3])
+def test_calls_at_once_are_still_limited_where_some_are_refused_at_random(seats: int) -> None:
+    server = Seats(seats, 0.5, share=0.05)
+    minimum_s = server.minimum_s(1000)
+    outcome = simulate(server, 16, runs=1000)
+    assert outcome.wall_s <= 5 * minimum_s
+    assert outcome.refused_share <= 0.3
+
+
 @LATENCIES
 @WORKERS
 @pytest.mark.parametrize("rate", [1.0, 10.0, 50.0])
@@ -359,6 +448,31 @@ def test_a_told_window_is_waited_for(length_s: int) -> None:
     outcome = simulate(server, 16)
     assert outcome.refused == 0
     assert outcome.wall_s <= 1.1 * RUNS / RATE
+
+
+@pytest.mark.parametrize(
+    ("told", "most_s"),
+    [
+        ({"limit_requests": "10", "remaining_requests": "9", "reset_requests": "1h"}, 90),  # never counts down
+        ({"limit_requests": "0", "remaining_requests": "0", "reset_requests": "1h"}, 3),
+        ({"limit": "0", "remaining": "100", "reset": "60"}, 3),
+        ({"remaining": "0", "reset": "60"}, 60 + 3),
+        ({"limit": "100", "remaining": "0", "reset": "60"}, 60 + 3),
+    ],
+)
+def test_limits_that_are_told_and_not_kept_are_not_waited_for_again_and_again(
+    told: dict[str, str], most_s: float
+) -> None:
+    assert simulate(Misleading(0.05, **told), 16).wall_s <= most_s + RUNS / 16 * 0.05
+
+
+def test_who_waits_for_a_told_limit_asks_again_in_case_answers_under_way_tell_of_more() -> None:
+    pace = Pace(rpm=None, tpm=None, limit=4, clock=lambda: 0.0)
+    for _ in range(4):
+        pace.admit()
+    pace.observe({"x-ratelimit-limit": "9", "x-ratelimit-remaining": "3", "x-ratelimit-reset": "200"})
+    pace.answered()
+    assert 0 < pace.admit() <= 1.0
 
 
 @pytest.mark.parametrize(("workers", "runs", "bound"), [(16, 1000, 1.02), (64, 1000, 1.04), (100, 1000, 1.05)])
