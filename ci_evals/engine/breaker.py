@@ -15,7 +15,7 @@ class Breaker:
 
     - *closed*: all is well.
     - *probing*: as many runs in a row as there are calls under way were lost to an outage. One call at a time tries
-      whether it is over, with growing pauses; each costs one run.
+      whether it is over, with growing pauses; each costs one attempt.
     - *open*: the rest is given up for `cause`. Refusals for good come here at once, an outage after as many probes
       as a run has attempts.
     """
@@ -36,7 +36,7 @@ class Breaker:
             self.probes = self._refused = self._lost = 0
 
     def gave_up(self, error: ProviderError) -> None:
-        """A run ended without an answer."""
+        """A run ended without an answer, or a probe did."""
         if self.state == "open":
             return
         if error.status in _FOR_GOOD:

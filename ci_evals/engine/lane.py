@@ -127,14 +127,16 @@ class Lane:
             self.pace.refused(error.retry_after_s, delay_s, latency_s)
         else:
             self.pace.failed()
-        if error.retryable and attempt.number <= self.retries and self.breaker.state == "closed":
-            heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
-            return True
-        self._note_end(attempt, error)
-        return False
+        has_another = error.retryable and attempt.number <= self.retries
+        if not has_another or self.breaker.state != "closed":
+            self._note_end(attempt, error)
+        if not has_another or self.given_up:
+            return False
+        heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
+        return True
 
     def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
-        """Tell the breaker of a run that ended without an answer."""
+        """Tell the breaker of a run that ended without an answer, or of an attempt in an outage."""
         if self.options.own_code and error.kind in ("server", "rejected"):
             self._probe = None
             self.breaker.answered()  # the system under test is there, and how it fails is what is judged

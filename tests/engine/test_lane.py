@@ -114,6 +114,18 @@ def test_what_was_given_up_stays_so(late: ProviderError) -> None:
     assert calls.lane.breaker.reason == reason
 
 
+def test_an_outage_costs_no_run_that_has_attempts_left() -> None:
+    calls = Calls(retries=2)
+    late = [calls.start() for _ in range(3)]
+    while calls.state() == "closed":
+        calls.lose(calls.start(), DOWN)
+    assert all(calls.lose(attempt, DOWN) for attempt in late)
+    assert calls.lane.breaker.probes == 0
+    probe = calls.start()
+    assert calls.lose(probe, DOWN) == (probe.number <= 2)
+    assert calls.lane.breaker.probes == 1
+
+
 def test_a_probe_that_never_came_to_call_leaves_room_for_another() -> None:
     calls = Calls()
     while calls.state() == "closed":
