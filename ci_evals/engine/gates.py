@@ -10,7 +10,7 @@ CATCH_UP_S = 0.25  # what a late call may be made up for; far less than any quot
 POLL_S = 0.005  # when to ask again if nobody can know
 
 PROBE_CALLS = 16
-PROBE_JOIN_S = 0.01
+PROBE_JOIN_S = 0.015
 PROBE_S = 0.25
 
 FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has doubled
@@ -97,17 +97,22 @@ class Probe:
         self._first = min(PROBE_CALLS, limit)
         self._limit = limit
         self._calls = calls
-        self._out_at = 0.0  # when the last of the first calls went
+        self._waited_s = 0.0  # since the last of the first calls went
+        self._asked_at = 0.0
 
     def wait_s(self, now: float, tokens: int) -> float:  # noqa: ARG002
-        calls, out_s = self._calls, now - self._out_at
+        calls = self._calls
         if calls.admitted < self._first or calls.admitted - calls.under_way >= self._first:
             return 0.0
-        return min(POLL_S, (PROBE_JOIN_S if calls.admitted < self._limit else PROBE_S) - out_s)
+        self._waited_s += min(
+            now - self._asked_at, POLL_S
+        )  # a busy process asks late, and has read no answer meanwhile
+        self._asked_at = now
+        return min(POLL_S, (PROBE_JOIN_S if calls.admitted < self._limit else PROBE_S) - self._waited_s)
 
     def take(self, now: float, tokens: int) -> None:  # noqa: ARG002
         if self._calls.admitted < self._first:
-            self._out_at = now
+            self._asked_at = now
 
 
 class _Known(NamedTuple):

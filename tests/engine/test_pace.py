@@ -303,6 +303,12 @@ def test_an_undeclared_rate_by_tokens_is_found(latency_s: float, workers: int) -
     assert outcome.refused_share <= 0.03
 
 
+@pytest.mark.parametrize("length_s", [0.01, 0.05, 0.2])
+def test_a_process_that_is_busy_as_it_starts_still_hears_of_refusals_before_all_workers_call(length_s: float) -> None:
+    outcome = simulate(Bucket(10, 0.05, 0.008), 64, stop=Stop(0.001, length_s))
+    assert outcome.refused_share <= 0.03
+
+
 @pytest.mark.parametrize("refusal_s", [0.05, 0.3])
 def test_refusals_that_come_late_cost_one_round_of_all_workers(refusal_s: float) -> None:
     server = Bucket(10, 2.0, refusal_s)
