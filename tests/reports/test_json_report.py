@@ -29,8 +29,22 @@ def test_the_report_reads_well(flights: Summary, golden: Callable[[str, str], No
     golden("report.json", b"".join(json_report.render(flights)).decode())
 
 
+def in_one_order(schema: Any) -> Any:
+    """A schema with its alternatives sorted: each version of msgspec has an order of its own."""
+    if isinstance(schema, list):
+        return [in_one_order(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    each_sorted = {key: in_one_order(value) for key, value in schema.items()}
+    if "anyOf" in schema:
+        each_sorted["anyOf"].sort(key=str)
+    return each_sorted
+
+
 def test_the_schema_in_the_repository_is_in_step_with_the_types(golden: Callable[[str, str], None]) -> None:
-    golden("../../schemas/report.schema.json", json_report.schema().decode())
+    schema = json_report.schema()
+    if in_one_order(json.loads(schema)) != in_one_order(json.loads(SCHEMA.read_bytes())):
+        golden("../../schemas/report.schema.json", schema.decode())
 
 
 def test_a_report_satisfies_its_schema(flights: Summary, passing: Summary, hostile: Summary) -> None:
