@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -306,26 +307,26 @@ async def test_a_coroutine_that_comes_as_its_caller_gives_up_is_closed() -> None
 
 def test_a_call_that_ends_after_its_event_loop_leaves_neither_coroutine_nor_thread() -> None:
     made = []
-    seen: list[threading.Thread] = []
+    seen: SimpleQueue[threading.Thread] = SimpleQueue()
     closed = threading.Event()
 
     async def later() -> None:
         raise AssertionError
 
     def call() -> object:
-        seen.append(threading.current_thread())
+        seen.put(threading.current_thread())
         closed.wait(LONG_S)
         made.append(later())
         return made[0]
 
-    async def give_up() -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await DaemonThreads().run(call)
+    async def give_up() -> threading.Thread:
+        task = asyncio.create_task(DaemonThreads().run(call))
+        thread = await asyncio.to_thread(seen.get, timeout=LONG_S)
+        task.cancel()
+        return thread
 
-    asyncio.run(give_up())
+    thread = asyncio.run(give_up())
     closed.set()
-    (thread,) = seen
     thread.join(LONG_S)
     assert not thread.is_alive()
     assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
