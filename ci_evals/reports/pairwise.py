@@ -11,7 +11,7 @@ from ci_evals.reports.markdown_text import code, plain
 from ci_evals.reports.terminal_layout import padded, width_of
 from ci_evals.reports.text import named, one_line, without_commands
 from ci_evals.verdict.pairwise import MOST_UNJUDGED, CasePreference, Pair, Preference
-from ci_evals.verdict.words import percent
+from ci_evals.verdict.words import in_place, percent
 
 MAX_CASES = 50
 _NAME_CHARACTERS = 100
@@ -28,16 +28,16 @@ class Comparison(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """What was found, in a line."""
-        found = self.preference
+        found, a, b = self.preference, in_place(self.a), in_place(self.b)
         if not found.has_verdict:
             return self._no_verdict
         if found.share is None or found.interval is None:
-            return f"no case prefers {self.a} or {self.b}: every one is a tie"
+            return f"no case prefers {a} or {b}: every one is a tie"
         share = rate_with_interval(found.share, found.interval.lower, found.interval.upper)
-        told = f"{self.b} is preferred in {share} of the cases that prefer one"
+        told = f"{b} is preferred in {share} of the cases that prefer one"
         if found.side == "tie":
             return f"{told}: these cases cannot tell the two apart"
-        return f"{told}: {self.a if found.side == 'a' else self.b} is better"
+        return f"{told}: {a if found.side == 'a' else b} is better"
 
     @property
     def _no_verdict(self) -> str:
@@ -52,8 +52,8 @@ class Comparison(Struct, frozen=True):
         found = self.preference
         flips = f"{found.flips:,} of {number_of(found.pairs - found.unjudged, 'pair')}"
         return (
-            (f"prefer {self.a}", number_of(found.a, "case")),
-            (f"prefer {self.b}", number_of(found.b, "case")),
+            (f"prefer {in_place(self.a)}", number_of(found.a, "case")),
+            (f"prefer {in_place(self.b)}", number_of(found.b, "case")),
             ("prefer neither", number_of(found.ties, "case")),
             ("flipped with the order", flips),
             *([("not judged", number_of(found.unjudged, "pair"))] if found.unjudged else []),
@@ -66,7 +66,7 @@ class Comparison(Struct, frozen=True):
 
 def render_text(comparison: Comparison) -> str:
     """For a terminal; no name and no reason can move the cursor or command a CI runner."""
-    rows = [(named(label, 2 * _NAME_CHARACTERS), value) for label, value in comparison.rows]
+    rows = [(one_line(label, 2 * _NAME_CHARACTERS), value) for label, value in comparison.rows]
     width = max(width_of(label) for label, _ in rows)
     lines = [f"{padded(label, width)}  {value}" for label, value in rows]
     for case in comparison.decided[:MAX_CASES]:
