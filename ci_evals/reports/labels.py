@@ -1,6 +1,6 @@
 """What a report says of labels: figures of each task, and how often which label was taken for which."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -39,10 +39,12 @@ class TaskReport(Struct, frozen=True):
     def name(self) -> str:
         return "labels" if self.task == "classify" else self.task
 
-    def taken_for(self, row: int) -> Sequence[tuple[int, str]]:
-        """The labels that were given where that of a row is true, the most frequent first, with how often."""
-        given = zip(self.table.counts[row], self.table.labels, strict=True)
-        return sorted(((count, label) for count, label in given if count), key=lambda each: -each[0])[:_MOST_GIVEN]
+    def taken_for(self, row: int, show: Callable[[str], str]) -> str:
+        """`15 × spam, 5 × ham`: what was given where the label of a row is true, the most frequent first."""
+        given = zip(self.table.counts[row], map(show, self.table.labels), strict=True)
+        frequent = sorted(((count, label) for count, label in given if count), key=lambda each: -each[0])
+        texts = [f"{count:,} × {label}" for count, label in frequent[:_MOST_GIVEN]]
+        return ", ".join([*texts, "…"] if len(frequent) > _MOST_GIVEN else texts)
 
 
 def task_reports(report: Report) -> Iterator[TaskReport]:

@@ -119,8 +119,8 @@ def labels_table(task: TaskReport, *, several: bool) -> Iterator[Markdown]:
     yield Markdown(f"|---|{'---:|' * (3 + len(ranked))}---|\n")
     for row, label in enumerate(shown):
         figures = (label.precision, label.recall, label.f1, label.roc_auc)[: 3 + len(ranked)]
-        taken = (fill("{} × {}", f"{count:,}", code(other)) for count, other in task.taken_for(row))
-        yield _row(code(label.label), *(kept(rate(each)) for each in figures), Markdown(", ".join(taken)))
+        taken = Markdown(task.taken_for(row, code))
+        yield _row(code(label.label), *(kept(rate(each)) for each in figures), taken)
     yield _more(len(task.labels) - MAX_LABELS_SHOWN, "more label")
 
 

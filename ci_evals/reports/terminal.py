@@ -39,6 +39,7 @@ MAX_STANDINGS = 20
 
 _MAX_REASONS = 3
 _ANSWER_CHARACTERS = 200
+_LABEL_CHARACTERS = 40
 _SENTENCE_CHARACTERS = 1000
 _STYLES: Mapping[VerdictStatus, str] = {
     "pass": "bold green",
@@ -94,9 +95,9 @@ def _labels(report: Report, task: TaskReport) -> Iterator[Part]:
     headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
     rows = []
     for row, label in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        shown = ", ".join(f"{count:,} × {one_line(other, 40)}" for count, other in task.taken_for(row))
+        taken = task.taken_for(row, _label)
         found = (rate(each) for each in (label.precision, label.recall, label.f1, label.roc_auc))
-        rows.append([plain(text) for text in (one_line(label.label, 40), *found, shown)])
+        rows.append([plain(text) for text in (_label(label.label), *found, taken)])
     yield Table(rows, header=[styled(heading, "bold dim") for heading in headings])
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
@@ -259,3 +260,7 @@ def _on(report: Report, variant: Variant) -> str:
 
 def _name(name: object) -> str:
     return named(name, NAME_CHARACTERS)
+
+
+def _label(label: str) -> str:
+    return named(label, _LABEL_CHARACTERS)
