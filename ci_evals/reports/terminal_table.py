@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ci_evals.reports.figures import UNKNOWN, rate, rate_with_interval, seconds, usd
+from ci_evals.reports.figures import rate, rate_with_interval, score, seconds, usd
 from ci_evals.reports.terminal_layout import Table, Text, plain, styled, width_of
 from ci_evals.reports.text import named
 from ci_evals.reports.variants import VariantChange, VariantReport
@@ -106,7 +106,7 @@ def _rows(variants: Sequence[VariantReport]) -> list[Row]:
         row("passed runs", lambda of: f"{of.counts.passed:,} of {of.counts.graded:,}"),
         *_repeated(variants, row),
         row("errored runs", lambda of: f"{of.counts.errored:,}", lambda of: of.counts.errored),
-        row("mean score", lambda of: _score(of.mean_score), lambda of: of.mean_score, higher_is_better=True),
+        row("mean score", lambda of: score(of.mean_score), lambda of: of.mean_score, higher_is_better=True),
         *_graders(variants, row),
         row("cost", lambda of: of.cost_text, _priced(lambda of: of.cost_usd) if same_work else None),
         *_cost_per_run(variants, row),
@@ -133,7 +133,7 @@ def _graders(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iter
         yield row(f"  {named(grader, 40)}", _mean_of(grader), _number_of(grader), higher_is_better=True)
     if len(perfect) > _MOST_PERFECT:
         label = f"  {len(perfect)} others" if listed else f"  {len(perfect)} graders"
-        yield row(label, lambda of: _score(1.0 if of.grader_means else None))
+        yield row(label, lambda of: score(None if of.grader_means.keys().isdisjoint(perfect) else 1.0))
 
 
 def _cost_per_run(variants: Sequence[VariantReport], row: Callable[..., Row]) -> Iterator[Row]:
@@ -180,12 +180,8 @@ def _pass_rate(variant: VariantReport) -> str:
     return rate_with_interval(variant.pass_rate, variant.lower, variant.upper)
 
 
-def _score(score: float | None) -> str:
-    return UNKNOWN if score is None else f"{score:.2f}"
-
-
 def _mean_of(grader: str) -> AsText:
-    return lambda variant: _score(variant.grader_means.get(grader))
+    return lambda variant: score(variant.grader_means.get(grader))
 
 
 def _number_of(grader: str) -> AsNumber:

@@ -126,6 +126,17 @@ def test_graders_are_listed_worst_first_and_the_many_that_took_nothing_off_are_c
     ]
 
 
+def test_graders_that_are_counted_say_nothing_of_a_variant_that_none_of_them_saw() -> None:
+    def edit(result: Result) -> Result:
+        names = ("similar",) if result.provider == "b" else ("regex", "latency", "equals", "cost")
+        grades = tuple(grade_of(grader=name, passed=name != "similar") for name in names)
+        return msgspec.structs.replace(result, grades=grades)
+
+    text = text_of(summary_of({"capital": "P"}, variants=(Variant("a"), Variant("b")), edit=edit))
+    assert re.search(r"^  similar +— +0\.00$", text, re.MULTILINE)
+    assert re.search(r"^  4 others +1\.00 +—$", text, re.MULTILINE)
+
+
 def test_a_price_that_nobody_knows_is_said_once() -> None:
     def unpriced(result: Result) -> Result:
         return msgspec.structs.replace(result, cost_usd=None)
