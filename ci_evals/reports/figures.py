@@ -91,9 +91,7 @@ def run_numbers(numbers: Iterable[int]) -> str:
     rising = enumerate(numbers)
     rows = [[number for _, number in row] for _, row in groupby(rising, lambda each: each[1] - each[0])]
     shown = [
-        text
-        for row in rows
-        for text in ([f"{row[0]:,} to {row[-1]:,}"] if len(row) >= _FEWEST_IN_A_ROW else [f"{each:,}" for each in row])
+        text for row in rows for text in ([f"{row[0]} to {row[-1]}"] if len(row) >= _FEWEST_IN_A_ROW else map(str, row))
     ]
     if len(rows) == len(rows[0]) == 1:
         return f"run {shown[0]}"

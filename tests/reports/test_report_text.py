@@ -93,7 +93,8 @@ def test_a_rate_is_never_rounded_to_all_none_or_its_bar() -> None:
         ([1, 2, 3], "runs 1, 2 and 3"),
         ([1, 2, 3, 4], "runs 1 to 4"),
         ([1, 4, 5, 6, 7, 9], "runs 1, 4 to 7 and 9"),
-        (range(1, 1201), "runs 1 to 1,200"),
+        (range(1, 1201), "runs 1 to 1200"),
+        ([999, 1000, 1001], "runs 999, 1000 and 1001"),
     ],
 )
 def test_numbers_of_runs_in_a_row_are_not_listed(numbers: Iterable[int], shown: str) -> None:
