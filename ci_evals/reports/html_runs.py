@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ci_evals.model import Grade, Result, Status
 from ci_evals.report import Report
-from ci_evals.reports.figures import number_of, run_numbers, seconds, span, usd
+from ci_evals.reports.figures import run_numbers, seconds, span, usd
 from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, failed_runs, results_of, why
 from ci_evals.reports.text import shortened, visible
 
@@ -43,11 +43,11 @@ class ShownRuns(Struct, frozen=True):
 
     @property
     def facts(self) -> str:
-        """`1.10 s to 1.20 s · $0.0010 · 5 attempts`."""
+        """`1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
         latency = span((result.latency_s for result in self.results), seconds)
         cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
-        most = max(result.attempts for result in self.results)
-        return " · ".join(filter(None, (latency, cost, number_of(most, "attempt") if most > 1 else "")))
+        attempts = span((result.attempts for result in self.results), "{:,}".format)
+        return " · ".join(filter(None, (latency, cost, f"{attempts} attempts" if attempts != "1" else "")))
 
 
 def shown_runs(results: Iterable[Result]) -> list[ShownRuns]:

@@ -136,6 +136,17 @@ def test_runs_that_ended_alike_are_shown_once_and_others_each() -> None:
     assert re.findall(r'class="answer">(.*?)</pre>', text) == ["Lyon", "Nice"]
 
 
+@pytest.mark.parametrize(("numbers", "told"), [((1, 1), ""), ((1, 5), " · 1 to 5 attempts"), ((3, 3), " · 3 attempts")])
+def test_attempts_are_told_of_all_runs_that_ended_alike(numbers: tuple[int, int], told: str) -> None:
+    def edit(result: Result) -> Result:
+        return msgspec.structs.replace(result, attempts=numbers[result.run - 1])
+
+    text = text_of(summarize(report_of({"capital": "FF"}, edit=edit), None))
+    assert re.findall(r"<h3>Run.*?</h3>", text) == [
+        f'<h3>Runs 1 and 2 failed alike <span class="facts">500 ms · $0.0010{told}</span></h3>'
+    ]
+
+
 def test_runs_that_differ_in_a_reason_only_are_shown_each() -> None:
     def edit(result: Result) -> Result:
         return msgspec.structs.replace(result, grades=(grade_of(passed=False, reason=f"for reason {result.run}"),))
