@@ -200,7 +200,7 @@ def content_of(path: Path) -> tuple[Path, bytes]:
     try:
         return path, path.read_bytes()
     except FileNotFoundError:
-        raise StorageError(f"{path}: there is no report: `ci-evals run` writes one, name it or its folder") from None
+        raise StorageError(f"{path}: there is no report: name one that `ci-evals run` wrote, or its folder") from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -157,7 +157,7 @@ async def test_without_a_pull_request_there_is_nothing_to_do(fake: FakeGitHub, t
 async def test_a_missing_report_is_an_error(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "comment", "nowhere")
     assert (ended.code, ended.out) == (3, "")
-    assert ended.err == "error: nowhere: there is no report: `ci-evals run` writes one, name it or its folder\n"
+    assert ended.err == "error: nowhere: there is no report: name one that `ci-evals run` wrote, or its folder\n"
 
 
 async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
