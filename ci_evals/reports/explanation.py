@@ -166,8 +166,9 @@ def _lines(cell: Explanation) -> Iterator[str]:
 
 def _runs_as_lines(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
     yield from ("", f"{title} ({len(runs):,})")
-    for run, *others in _alike(runs):
-        yield f"{_MARKS[run.status]} {_runs_line([run, *others])}"
+    for alike in _alike(runs):
+        run = alike[0]
+        yield f"{_MARKS[run.status]} {_runs_line(alike)}"
         yield from (f"    {_short(line)}" for line in _reasons(run))
         if run.output is not None:
             yield f"    answer: {_short(run.output) or '(empty)'}"
@@ -194,8 +195,9 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
 
 def _runs_as_paragraphs(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
     yield f"\n**{title} ({len(runs):,})**\n"
-    for run, *others in _alike(runs):
-        yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_runs_line([run, *others]))}</summary>\n"
+    for alike in _alike(runs):
+        run = alike[0]
+        yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_runs_line(alike))}</summary>\n"
         yield from (f"- {code(line)}" for line in _reasons(run))
         yield f"\n{fence(run.output or '(nothing)')}\n\n</details>"
     yield from (f"\n{plain(line)}" for line in _left_out(runs))
