@@ -104,9 +104,8 @@ class Probe:
         calls = self._calls
         if calls.admitted < self._first or calls.admitted - calls.under_way >= self._first:
             return 0.0
-        self._waited_s += min(
-            now - self._asked_at, POLL_S
-        )  # a busy process asks late, and has read no answer meanwhile
+        # A busy process asks late, and has read no answer meanwhile.
+        self._waited_s += min(now - self._asked_at, POLL_S)
         self._asked_at = now
         return min(POLL_S, (PROBE_JOIN_S if calls.admitted < self._limit else PROBE_S) - self._waited_s)
 
@@ -126,7 +125,10 @@ class _Known(NamedTuple):
     sustained: float = 0.0  # the highest rate that was let through from one turn to the next
     contradictions: int = 0
     until_trial: int = FIRST_TRIAL_TURNS  # turns
-    trying: bool = False
+
+    @property
+    def trying(self) -> bool:
+        return not self.until_trial
 
     def rate(self, progress: float, answers: int) -> float:
         """At what rate calls go, after so many answers since the last turn."""
@@ -144,10 +146,13 @@ class _Known(NamedTuple):
         if self.upper is None:
             return known._replace(upper=rate)
         if self.trying:
-            again = sent > CONTRADICTION * self.upper
-            return known._replace(upper=max(self.upper, sent), trying=again, until_trial=TRIAL_TURNS)
-        left = self.until_trial - 1
-        return known._replace(upper=min(rate, self.upper * DRIFT), trying=not left, until_trial=left)
+            until_trial = 0 if sent > CONTRADICTION * self.upper else TRIAL_TURNS
+            return known._replace(upper=max(self.upper, sent), until_trial=until_trial)
+        return known._replace(upper=min(rate, self.upper * DRIFT), until_trial=self.until_trial - 1)
+
+    def outgrown(self, now: float, rate: float) -> "_Known":
+        """What is left to know at a rate that is far above the upper bound, and not refused."""
+        return self._replace(since=now, base=rate, upper=None, until_trial=FIRST_TRIAL_TURNS)
 
 
 class LearntRate(Spacing):
@@ -182,7 +187,7 @@ class LearntRate(Spacing):
         progress = self._progress(now)
         self.per_second = self._known.rate(progress, self.answers)
         if self._known.upper is not None and progress > OUTDATED and self.answers > FIRST_GROWTH_CALLS:
-            self._known = self._known._replace(since=now, base=self.per_second, upper=None, trying=False)
+            self._known = self._known.outgrown(now, self.per_second)
             self._sent = self._let_through = self.answers = 0
         self._sent += 1
         super().take(now, tokens)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ci_evals.engine.gates import GROWTH_CALLS, LEAST_SPAN_S, TRIAL_TURNS, LearntRate
 from ci_evals.engine.pace import Pace
 from ci_evals.response import Usage
 
@@ -411,6 +412,33 @@ def test_a_quota_of_which_less_becomes_free_is_kept() -> None:
     outcome = simulate(Changing(0.05, 10.0, 2.0, at_s=60), 16, runs=1000)
     assert outcome.wall_s <= 1.25 * (60 + 200)
     assert outcome.refused_share <= 0.1
+
+
+def test_trials_go_on_after_one_that_nobody_refused() -> None:
+    learnt = LearntRate(10, 0.0, 0.0)
+    now = 0.0
+
+    def sent(calls: int) -> None:
+        nonlocal now
+        for _ in range(calls):
+            now = max(now, learnt.free_at)
+            learnt.take(now, 0)
+            learnt.answers += 1
+
+    def refused_until_trial() -> None:
+        nonlocal now
+        for _ in range(2 * TRIAL_TURNS):
+            sent(10)
+            now += LEAST_SPAN_S
+            learnt.refused(now, now, 0.0, now)
+            if learnt._known.trying:
+                return
+        raise AssertionError("there was no trial")
+
+    refused_until_trial()
+    sent(2 * GROWTH_CALLS)
+    assert not learnt._known.trying
+    refused_until_trial()
 
 
 @pytest.mark.parametrize("seats", [1, 3])
