@@ -18,7 +18,7 @@ TELLING_ANSWERS = 10  # a provider that says nothing about its limits in so many
 
 
 class _Open:
-    """A gate that is never closed, so that pauses are still kept."""
+    """A gate that is never closed: pauses are kept as long as there is any gate."""
 
     def wait_s(self, now: float, tokens: int) -> float:  # noqa: ARG002
         return 0.0
@@ -137,10 +137,11 @@ class Pace:
     def _narrow_down(self, now: float, latency_s: float, wait_s: float) -> None:
         if self._learnt is None:
             self._learnt = LearntRate(self.admitted - self._before, self._since, now)
-            self._gates = [gate for gate in self._gates if not isinstance(gate, Probe)] + [self._learnt]
+            self._gates = [gate for gate in self._gates if not isinstance(gate, Probe | _Open)]
+            self._gates += [_PAUSES, self._learnt]
         self._learnt.refused(now, now - latency_s, wait_s, self._paused_until)
         if self._learnt.refuted:
-            self._gates = [gate for gate in self._gates if gate is not self._learnt] or [_PAUSES]
+            self._gates.remove(self._learnt)
             self._no_rate = True
 
     def observe(self, headers: Mapping[str, str]) -> None:

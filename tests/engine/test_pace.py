@@ -500,6 +500,24 @@ def test_limits_that_are_told_and_not_kept_are_not_waited_for_again_and_again(
     assert simulate(Misleading(0.05, **told), 16).wall_s <= most_s + RUNS / 16 * 0.05
 
 
+def test_pauses_are_kept_where_neither_a_rate_nor_what_is_told_is() -> None:
+    class Pausing(Moody):
+        paused_until = 0.0
+        too_early = 0
+
+        def call(self, now: float) -> Reply:
+            self.too_early += now < self.paused_until
+            reply = super().call(now)
+            if reply.retry_after_s is not None:
+                self.paused_until = now + reply.retry_after_s
+            left = 9 if now < 200 else 0  # when it is known that no rate is kept
+            return reply._replace(headers=(("x-ratelimit-remaining", str(left)), ("x-ratelimit-reset", "1")))
+
+    server = Pausing(0.05, 1.0, share=0.3)
+    simulate(server, 1, runs=1000)
+    assert server.too_early == 0
+
+
 def test_who_waits_for_a_told_limit_asks_again_in_case_answers_under_way_tell_of_more() -> None:
     pace = Pace(rpm=None, tpm=None, limit=4, clock=lambda: 0.0)
     for _ in range(4):
