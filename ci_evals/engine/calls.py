@@ -100,8 +100,7 @@ class Calls:
                 start, is_admitted = time.perf_counter(), False
                 response = await lane.provider.answer(request)
                 lane.answered(response.usage, tokens)
-                if response.files:
-                    response = without_data(await asyncio.to_thread(keep_files, response, self._files))
+                response = await self._with_files_kept(response)
                 conversation.answered(response, time.perf_counter() - start, lane.price(response))
         except StorageError:
             raise
@@ -116,10 +115,18 @@ class Calls:
                 return None
             outcome = unanswered(error, lane.options)
         else:
+            if is_admitted:  # the simulated user had nothing to ask
+                lane.not_called(attempt)
             answer = Answer(cell.request(run), conversation.response, conversation.latency_s, conversation.cost_usd)
             outcome = await judged(answer, self._judges)
         del self._conversations[attempt.slot]
         return Ended(outcome, started_at, conversation.latency_s)
+
+    async def _with_files_kept(self, response: Response) -> Response:
+        """The response, with its files in the results folder instead."""
+        if not response.files:
+            return response
+        return without_data(await asyncio.to_thread(keep_files, response, self._files))
 
     async def _play_user(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
         if self._players is None:

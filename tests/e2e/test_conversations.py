@@ -1,5 +1,6 @@
 """Runs that are conversations, from the suite's file to the results."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -169,6 +170,17 @@ async def test_a_provider_of_the_suite_may_play_whether_it_is_selected_or_not(tm
         suite = load_suite(config, {}, Overrides(providers=selected))
         report = await execute(Order(suite=suite, journal=tmp_path / "out" / JOURNAL))
         assert (report.passed, report.total) == (runs, runs)
+
+
+async def test_an_outage_is_not_waited_for_in_a_run_whose_user_has_nothing_to_ask(tmp_path: Path) -> None:
+    content = {"type": "mock", "default": "<goal-reached>"}
+    cases = [{"id": f"asks-{n}", "input": "x", "expect": [{"not_empty": True}]} for n in range(5)]
+    cases += [talk(content, id=f"content-{n}") for n in range(40)]
+    gone = chat("http://127.0.0.1:9", retries=0)
+    suite = load_suite(write_suite(tmp_path, cases, providers=[gone], max_concurrency=5, runs=4), {})
+    async with asyncio.timeout(60):
+        report = await execute(Order(suite=suite, journal=tmp_path / "out" / JOURNAL))
+    assert report.errored >= 20
 
 
 def test_what_is_wrong_with_a_conversation_is_told(tmp_path: Path) -> None:
