@@ -200,24 +200,24 @@ class Run:
         cell, tokens = self._cells.of_slot(attempt.slot), 0
         if lane.pace.counts_tokens:
             tokens = _tokens(lane, cell)
-        if lane.turn.locked() or lane.pace.admit(tokens) > 0:
-            admitted = await self._admitted(lane, cell)
+        if lane.turn.locked() or not lane.may_call(attempt) or lane.pace.admit(tokens) > 0:
+            admitted = await self._admitted(lane, attempt, cell)
             if admitted is None:
+                if self.stopped is None:
+                    lane.put_back(attempt)
                 return
             tokens = admitted
-        if not lane.may_call(attempt):
-            lane.pace.failed()  # while this one waited, others found that the provider is gone
-            lane.put_back(attempt)
-        elif (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
+        if (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
             self._record(attempt, self._result(cell, attempt, ended))
 
-    async def _admitted(self, lane: Lane, cell: PreparedCell) -> int | None:
+    async def _admitted(self, lane: Lane, attempt: Attempt, cell: PreparedCell) -> int | None:
         """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
 
-        Returns the tokens that the call was admitted with, or None if the run was stopped meanwhile.
+        Returns the tokens that the call was admitted with, or None if meanwhile the run was stopped, or others found
+        that the provider is gone.
         """
         async with lane.turn:
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() and lane.may_call(attempt):
                 tokens = _tokens(lane, cell)
                 if (wait_s := lane.pace.admit(tokens)) <= 0:
                     return tokens
