@@ -14,8 +14,8 @@ class Breaker:
     """Watches how runs of one provider end.
 
     - *closed*: all is well.
-    - *probing*: as many runs in a row as there are calls under way were lost to an outage. One call at a time tries
-      whether it is over, with growing pauses; each costs one attempt.
+    - *probing*: as many runs in a row as there are calls under way were lost to an outage, or it is `outlasting` what
+      is worth waiting for. One call at a time tries whether it is over, with growing pauses; each costs one attempt.
     - *open*: the rest is given up for `cause`. Refusals for good come here at once, an outage after as many probes
       as a run has attempts.
     """
@@ -55,6 +55,11 @@ class Breaker:
             return
         self._lost += 1
         if self._lost >= self._patience:
+            self.state = "probing"
+
+    def outlasting(self) -> None:
+        """An outage that its calls may survive goes on for long."""
+        if self.state == "closed":
             self.state = "probing"
 
     def _open(self, error: ProviderError) -> None:

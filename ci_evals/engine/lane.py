@@ -14,6 +14,8 @@ from ci_evals.errors import ProviderError
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.response import Response, Usage
 
+LONGEST_OUTAGE_S = 60.0  # that is waited for before a provider is probed: as long as windows of quotas mostly are
+
 
 class Attempt(Struct, frozen=True, order=True, gc=False):
     """The next thing to do: attempt `number` (from 1) of one slot."""
@@ -66,6 +68,7 @@ class Lane:
         self._retries: list[tuple[float, Attempt]] = []
         self._probe: Attempt | None = None
         self._probe_at = 0.0
+        self._down_since: float | None = None
 
     def queue(self, fresh: Iterator[int]) -> None:
         """Go on with further slots; how the provider has fared stays known."""
@@ -116,7 +119,7 @@ class Lane:
 
     def answered(self, usage: Usage | None, tokens: int) -> None:
         """A call that was admitted with `tokens` brought an answer."""
-        self._probe = None
+        self._probe = self._down_since = None
         self.breaker.answered()
         self.pace.answered(usage, tokens)
 
@@ -127,6 +130,8 @@ class Lane:
             self.pace.refused(error.retry_after_s, delay_s, latency_s)
         else:
             self.pace.failed()
+        if self._is_outage(error):
+            self.breaker.outlasting()
         has_another = error.retryable and attempt.number <= self.retries
         if not has_another or self.breaker.state != "closed":
             self._note_end(attempt, error)
@@ -134,6 +139,18 @@ class Lane:
             return False
         heapq.heappush(self._retries, (self._clock() + delay_s, Attempt(attempt.slot, attempt.number + 1)))
         return True
+
+    def _is_outage(self, error: ProviderError) -> bool:
+        """Whether nothing has come for long but word that the provider is down, and when to ask again.
+
+        With their calls that far apart, hardly any runs end that the breaker could count.
+        """
+        if self.options.own_code or error.kind != "server" or error.retry_after_s is None:
+            return False
+        now = self._clock()
+        if self._down_since is None:
+            self._down_since = now
+        return now - self._down_since >= LONGEST_OUTAGE_S
 
     def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
         """Tell the breaker of a run that ended without an answer, or of an attempt in an outage."""

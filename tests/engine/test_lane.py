@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ci_evals.engine.breaker import State
-from ci_evals.engine.lane import Attempt, Lane
+from ci_evals.engine.lane import LONGEST_OUTAGE_S, Attempt, Lane
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Slots
 from ci_evals.errors import ProviderError
@@ -124,6 +124,31 @@ def test_an_outage_costs_no_run_that_has_attempts_left() -> None:
     probe = calls.start()
     assert calls.lose(probe, DOWN) == (probe.number <= 2)
     assert calls.lane.breaker.probes == 1
+
+
+@pytest.mark.parametrize("options", [API, SERVICE], ids=["model", "the team's own"])
+def test_a_model_that_asks_for_patience_without_end_is_given_up_and_not_the_teams_own_service(
+    options: ProviderOptions,
+) -> None:
+    patient = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
+    calls = Calls(options, retries=3)
+    while not calls.lane.given_up and calls.clock.now < 10 * LONGEST_OUTAGE_S:
+        calls.lose(calls.start(), patient)
+        assert (calls.state() == "closed") == (options is SERVICE or calls.clock.now < LONGEST_OUTAGE_S)
+        calls.clock.now += LONGEST_OUTAGE_S / 10
+    assert calls.lane.given_up == (options is API)
+    assert calls.lane.breaker.probes == (4 if options is API else 0)
+
+
+def test_an_answer_ends_the_time_for_which_a_provider_is_said_to_be_down() -> None:
+    patient = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
+    calls = Calls(retries=100)
+    for _ in range(100):
+        calls.lose(calls.start(), patient)
+        calls.clock.now += LONGEST_OUTAGE_S - 1
+        calls.start()
+        calls.lane.answered(None, 0)
+    assert calls.state() == "closed"
 
 
 def test_a_probe_that_never_came_to_call_leaves_room_for_another() -> None:
