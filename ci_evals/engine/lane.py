@@ -160,4 +160,6 @@ class Lane:
         elif self.breaker.state == "closed" or attempt == self._probe:  # not what was under way before the outage
             self._probe = None
             self.breaker.gave_up(error)
+            if self.given_up:
+                self.pace.learn_anew()
             self._probe_at = self._clock() + retry.delay_s(self.breaker.probes + 1, None, lambda: 1.0)

@@ -123,16 +123,21 @@ class Pace:
         wait_s = min(default_wait_s if retry_after_s is None else retry_after_s, LONGEST_RETRY_AFTER_S)
         self._paused_until = max(self._paused_until, now + wait_s)
         if self._no_rate:
-            self._doubt(now)
+            self._doubt()
         else:
             self._narrow_down(now, latency_s, wait_s)
 
-    def _doubt(self, now: float) -> None:
+    def learn_anew(self) -> None:
+        """Forget what refusals so far told about a rate, as when one of those that share the pace is given up."""
+        self._gates = [gate for gate in self._gates if gate is not self._learnt]
+        self._no_rate, self._learnt, self._unpaced = False, None, 0
+        self._before, self._since = self.admitted, self._clock()
+
+    def _doubt(self) -> None:
         """Look for a rate anew if without one most calls are refused."""
         self._unpaced += 1
         if self._unpaced >= MOST_UNPACED:
-            self._no_rate, self._learnt, self._unpaced = False, None, 0
-            self._before, self._since = self.admitted, now
+            self.learn_anew()
 
     def _narrow_down(self, now: float, latency_s: float, wait_s: float) -> None:
         if self._learnt is None:

@@ -140,6 +140,19 @@ def test_a_model_that_asks_for_patience_without_end_is_given_up_and_not_the_team
     assert calls.lane.breaker.probes == (4 if options is API else 0)
 
 
+def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_its_pace() -> None:
+    calls = Calls()
+    under_way = [calls.start() for _ in range(LIMIT)]
+    calls.clock.now += 0.1
+    calls.lane.answered(None, 0)
+    calls.lose(under_way[1], ProviderError("rate_limit", "429: slow down", status=429, retry_after_s=1.0))
+    for attempt in under_way[2:]:
+        calls.lose(attempt, WRONG_KEY)
+    assert calls.lane.given_up
+    calls.clock.now += 2
+    assert [calls.lane.pace.admit() for _ in range(50)] == [0.0] * 50
+
+
 def test_an_answer_ends_the_time_for_which_a_provider_is_said_to_be_down() -> None:
     patient = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
     calls = Calls(retries=100)
