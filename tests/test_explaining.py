@@ -4,12 +4,13 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
-from factories import STARTED_AT, baseline_of, report_of
+from factories import STARTED_AT, baseline_of, grade_of, report_of
 
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.explaining import Wanted, explanations, shown
-from ci_evals.model import Variant
+from ci_evals.model import Result, Variant
 from ci_evals.report import Report
 from ci_evals.reports import json_report
 from ci_evals.reports.summary import summarize
@@ -60,6 +61,17 @@ def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases:
     assert [entry.pooled for entry in alone.base_reports] == [True, True, False, False]
     assert alone.base_runs == ()
     assert len(anew.base_runs) == 3
+
+
+def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: Path) -> None:
+    def edit(result: Result) -> Result:
+        quick = grade_of(grader="latency", reason=f"took {result.run} s")
+        return msgspec.structs.replace(result, grades=(quick, grade_of(passed=False, reason="is wrong")))
+
+    head = saved(tmp_path / "report.json", report_of({"refund": "FF"}, edit=edit))
+    text = shown(explanations(Wanted("refund"), head), "text")
+    assert "runs 1 and 2 failed alike" in text
+    assert re.findall(r" +[✓✗] (.*)", text) == ["latency", "contains: is wrong"]
 
 
 def test_confirm_runs_come_last_and_are_marked(head: Path) -> None:

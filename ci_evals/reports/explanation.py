@@ -169,7 +169,7 @@ def _runs_as_lines(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
     for alike in _alike(runs):
         run = alike[0]
         yield f"{_MARKS[run.status]} {_runs_line(alike)}"
-        yield from (f"    {_short(line)}" for line in _reasons(run))
+        yield from (f"    {_short(line)}" for line in _reasons(alike))
         if run.output is not None:
             yield f"    answer: {_short(run.output) or '(empty)'}"
     yield from _left_out(runs)
@@ -198,7 +198,7 @@ def _runs_as_paragraphs(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
     for alike in _alike(runs):
         run = alike[0]
         yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_runs_line(alike))}</summary>\n"
-        yield from (f"- {code(line)}" for line in _reasons(run))
+        yield from (f"- {code(line)}" for line in _reasons(alike))
         yield f"\n{fence(run.output or '(nothing)')}\n\n</details>"
     yield from (f"\n{plain(line)}" for line in _left_out(runs))
 
@@ -209,10 +209,14 @@ def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 
 def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
-    """The first runs, those together that nothing tells apart but number, latency and cost."""
+    """The first runs, those together that nothing tells apart but number, latency and cost.
+
+    What was said of these in their favour may differ.
+    """
     groups: dict[object, list[RunEntry]] = {}
     for run in runs[:_MAX_RUNS]:
-        look = (run.confirming, run.status, run.recorded, run.output, *_reasons(run))
+        grades = ((each.grader, None if each.passed else each.reason) for each in run.grades)
+        look = (run.confirming, run.status, run.recorded, run.output, _error(run), *grades)
         groups.setdefault(look, []).append(run)
     return list(groups.values())
 
@@ -228,11 +232,18 @@ def _runs_line(alike: Sequence[RunEntry]) -> str:
     return ", ".join(parts)
 
 
-def _reasons(run: RunEntry) -> list[str]:
-    error = [run.error.message or run.error.kind] if run.error is not None else []
-    return error + [
-        f"{_MARKS['passed' if each.passed else 'failed']} {each.grader}: {each.reason}" for each in run.grades
-    ]
+def _error(run: RunEntry) -> str | None:
+    return None if run.error is None else run.error.message or run.error.kind
+
+
+def _reasons(alike: Sequence[RunEntry]) -> Iterator[str]:
+    """Why runs ended as they did; what was said of one alone is left out."""
+    if error := _error(alike[0]):
+        yield error
+    for grades in zip(*(run.grades for run in alike), strict=True):
+        mark = _MARKS["passed" if grades[0].passed else "failed"]
+        reasons = {each.reason for each in grades}
+        yield f"{mark} {grades[0].grader}{f': {reasons.pop()}' if len(reasons) == 1 else ''}"
 
 
 def _base_line(entry: BaseEntry, cell: Explanation) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_evals.model import Grade, Result, Status
 from ci_evals.report import Report
@@ -16,7 +17,7 @@ _ANSWER_CHARACTERS = 8000
 
 
 class ShownRuns(Struct, frozen=True):
-    """Runs that nothing tells apart but their number, latency and cost."""
+    """Runs that nothing tells apart but their number, what they took, and what was said of that in their favour."""
 
     results: tuple[Result, ...]
     answer: str | None
@@ -29,7 +30,9 @@ class ShownRuns(Struct, frozen=True):
 
     @property
     def grades(self) -> Sequence[Grade]:
-        return self.results[0].grades[:MAX_GRADES]
+        """The grades of all, without a reason that is not that of all."""
+        each = zip(*(result.grades[:MAX_GRADES] for result in self.results), strict=True)
+        return [same[0] if len({grade.reason for grade in same}) == 1 else replace(same[0], reason="") for same in each]
 
     @property
     def more_grades(self) -> int:
@@ -54,7 +57,7 @@ def shown_runs(results: Iterable[Result]) -> list[ShownRuns]:
     """Put runs together that ended for the same reasons with the same answer, in the order of the first of each."""
     alike: dict[object, list[Result]] = {}
     for result in results:
-        grades = tuple((grade.grader, grade.passed, grade.score, grade.reason) for grade in result.grades)
+        grades = tuple((each.grader, each.score, None if each.passed else each.reason) for each in result.grades)
         alike.setdefault((_reasons(result), grades, answer_text(result), detail_text(result)), []).append(result)
     return [_shown(tuple(group)) for group in alike.values()]
 

@@ -155,6 +155,19 @@ def test_runs_that_differ_in_a_reason_only_are_shown_each() -> None:
     assert re.findall(r"<h3>(Run.*?) <", text) == ["Run 1 failed", "Run 2 failed"]
 
 
+def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart() -> None:
+    def edit(result: Result) -> Result:
+        quick = grade_of(grader="latency", reason=f"took {result.run} s")
+        kind = grade_of(grader="contains", reason="contains 'please'")
+        return msgspec.structs.replace(result, grades=(quick, kind, grade_of(passed=False, reason="is wrong")))
+
+    text = text_of(summarize(report_of({"capital": "FF"}, edit=edit), None))
+    assert re.findall(r"<h3>(Run.*?) <", text) == ["Runs 1 and 2 failed alike"]
+    assert "took 1 s" not in text
+    assert "contains &#39;please&#39;" in text
+    assert "is wrong" in text
+
+
 def test_bars_that_are_missed_come_first() -> None:
     report = report_of({"easy": "P", "hard": "FF"}, cases={"hard": {"tags": ("critical",)}})
     text = text_of(summarize(report, Gate(min_pass_rate=0.1, tags={"critical": 1.0})))
