@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from ci_evals.model import Grade, Result, RunError, Status, Variant
 from ci_evals.report import Report
-from ci_evals.reports.figures import run_numbers, seconds, span, usd
+from ci_evals.reports.alike import common_grades, ended, verdicts_of
+from ci_evals.reports.figures import seconds, span, usd
 from ci_evals.reports.findings import answer_text
 from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_text import printed
@@ -209,25 +210,21 @@ def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 
 def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
-    """The first runs, those together that nothing tells apart but number, latency and cost.
-
-    What was said of these in their favour may differ.
-    """
+    """The first runs, those together that nothing tells apart but their number and what they took."""
     groups: dict[object, list[RunEntry]] = {}
     for run in runs[:_MAX_RUNS]:
-        grades = ((each.grader, None if each.passed else each.reason) for each in run.grades)
-        look = (run.confirming, run.status, run.recorded, run.output, _error(run), *grades)
+        look = (run.confirming, run.status, run.recorded, run.output, _error(run), verdicts_of(run.grades))
         groups.setdefault(look, []).append(run)
     return list(groups.values())
 
 
 def _runs_line(alike: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
-    run, several = alike[0], len(alike) > 1
-    parts = [f"{run_numbers(each.run for each in alike)} {run.status}{' alike' if several else ''}"]
+    run = alike[0]
+    parts = [ended([each.run for each in alike], run.status)]
     costs = span((each.cost_usd for each in alike if each.cost_usd is not None), usd)
     parts += filter(None, [span((each.latency_s for each in alike), seconds), costs])
-    parts += ["confirm runs" if several else "confirm run"] if run.confirming else []
+    parts += ["confirm run" if len(alike) == 1 else "confirm runs"] if run.confirming else []
     parts += ["recorded, so no new evidence"] if run.recorded else []
     return ", ".join(parts)
 
@@ -240,10 +237,9 @@ def _reasons(alike: Sequence[RunEntry]) -> Iterator[str]:
     """Why runs ended as they did; what was said of one alone is left out."""
     if error := _error(alike[0]):
         yield error
-    for grades in zip(*(run.grades for run in alike), strict=True):
-        mark = _MARKS["passed" if grades[0].passed else "failed"]
-        reasons = {each.reason for each in grades}
-        yield f"{mark} {grades[0].grader}{f': {reasons.pop()}' if len(reasons) == 1 else ''}"
+    for grade in common_grades(run.grades for run in alike):
+        mark = _MARKS["passed" if grade.passed else "failed"]
+        yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
 
 
 def _base_line(entry: BaseEntry, cell: Explanation) -> str:

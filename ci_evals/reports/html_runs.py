@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ci_evals.model import Grade, Result, Status
 from ci_evals.report import Report
-from ci_evals.reports.figures import run_numbers, seconds, span, usd
+from ci_evals.reports.alike import common_grades, ended, verdicts_of
+from ci_evals.reports.figures import seconds, span, usd
 from ci_evals.reports.findings import JudgedCell, answer_text, detail_text, failed_runs, results_of, why
 from ci_evals.reports.text import shortened, visible
 
@@ -31,8 +31,7 @@ class ShownRuns(Struct, frozen=True):
     @property
     def grades(self) -> Sequence[Grade]:
         """The grades of all, without a reason that is not that of all."""
-        each = zip(*(result.grades[:MAX_GRADES] for result in self.results), strict=True)
-        return [same[0] if len({grade.reason for grade in same}) == 1 else replace(same[0], reason="") for same in each]
+        return common_grades(result.grades[:MAX_GRADES] for result in self.results)
 
     @property
     def more_grades(self) -> int:
@@ -41,8 +40,7 @@ class ShownRuns(Struct, frozen=True):
     @property
     def title(self) -> str:
         """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
-        numbers = run_numbers(result.run for result in self.results).capitalize()
-        return f"{numbers} {self.status}{' alike' if len(self.results) > 1 else ''}"
+        return ended([result.run for result in self.results], self.status).capitalize()
 
     @property
     def facts(self) -> str:
@@ -57,8 +55,9 @@ def shown_runs(results: Iterable[Result]) -> list[ShownRuns]:
     """Put runs together that ended for the same reasons with the same answer, in the order of the first of each."""
     alike: dict[object, list[Result]] = {}
     for result in results:
-        grades = tuple((each.grader, each.score, None if each.passed else each.reason) for each in result.grades)
-        alike.setdefault((_reasons(result), grades, answer_text(result), detail_text(result)), []).append(result)
+        scores = tuple(grade.score for grade in result.grades)
+        look = (_reasons(result), verdicts_of(result.grades), scores, answer_text(result), detail_text(result))
+        alike.setdefault(look, []).append(result)
     return [_shown(tuple(group)) for group in alike.values()]
 
 
