@@ -48,6 +48,17 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         raise NotImplementedError
 
 
+class AlwaysTrue(GraderOptions, frozen=True):
+    """A grader that is there or not: `value` is always true."""
+
+    instead: ClassVar[str]  # what to write for `false`
+
+    value: bool = True
+
+    def problems(self) -> list[str]:
+        return [] if self.value else [f"`false` says nothing: {self.instead}"]
+
+
 def at_once(grader: Grader, answer: Answer) -> Finding | Awaitable[Finding]:
     """What a grader finds without waiting; `patience` looks for this function on the stack."""
     return grader.grade(answer)

@@ -1,17 +1,14 @@
 """`goal_reached`: a simulated user got what it wanted."""
 
-from ci_evals.graders.base import GraderOptions, all_or_nothing
+from ci_evals.graders.base import AlwaysTrue, all_or_nothing
 from ci_evals.model import Answer, Finding
 from ci_evals.response import GOAL_REACHED
 
 
-class GoalReached(GraderOptions, frozen=True):
+class GoalReached(AlwaysTrue, frozen=True):
     """The simulated user said that its goal is reached. `value` is always true."""
 
-    value: bool = True
-
-    def problems(self) -> list[str]:
-        return [] if self.value else ["`false` says nothing: write `not_goal_reached: true`, or leave it out"]
+    instead = "write `not_goal_reached: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
         turns = len(answer.response.turns)

@@ -1,20 +1,15 @@
 """`not_empty`: there is an answer."""
 
-from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.base import AlwaysTrue
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.quoting import quote
 from ci_evals.model import Answer, Finding
 
 
-class NotEmpty(GraderOptions, frozen=True):
+class NotEmpty(AlwaysTrue, frozen=True):
     """The answer has more than white space in it, or calls a tool. `value` is always true."""
 
-    value: bool = True
-
-    def problems(self) -> list[str]:
-        return (
-            [] if self.value else ["`false` says nothing: leave it out, or write `max_length: 0` for an empty answer"]
-        )
+    instead = "leave it out, or write `max_length: 0` for an empty answer"
 
     def grade(self, answer: Answer) -> Finding:
         response = answer.response

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ci_evals.errors import GradingError
-from ci_evals.graders.base import GraderOptions, all_or_nothing
+from ci_evals.graders.base import AlwaysTrue, GraderOptions, all_or_nothing
 from ci_evals.graders.findings import fails, holds
 from ci_evals.graders.quoting import clip, quote
 from ci_evals.model import Answer, Finding
@@ -14,13 +14,10 @@ from ci_evals.response import Step
 Count = Annotated[int, Meta(ge=0)]
 
 
-class NoToolErrors(GraderOptions, frozen=True):
+class NoToolErrors(AlwaysTrue, frozen=True):
     """No tool call failed; the score is the share of calls that did not. `value` is always true."""
 
-    value: bool = True
-
-    def problems(self) -> list[str]:
-        return [] if self.value else ["`false` says nothing: write `not_no_tool_errors: true`, or leave it out"]
+    instead = "write `not_no_tool_errors: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
         steps = _steps(answer)
