@@ -9,7 +9,6 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 AGENTS := $(VENV)/.agents
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-
 LOWEST := .venv-lowest
 
 .PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images clean
