@@ -7,8 +7,9 @@ import time
 from functools import cache
 
 from ci_evals.matrix import CellKey
+from ci_evals.stats.scores import ScoreSums
 from ci_evals.verdict.comparison import compare
-from ci_evals.verdict.history import BaseCell, Baseline, CellFigures, Evidence, History, ReportRef, Tally, Totals
+from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History, PerRun, ReportRef, Tally
 from ci_evals.verdict.pairing import HeadCell
 
 REPORTS, RUNS = 10, 3
@@ -27,9 +28,9 @@ def main(cells: int) -> None:
         rate = rng.random() if kind < FLAKY else 1.0
         key = (f"case {number}", "agent", None)
         evidence = tuple(Evidence(ref.id, drawn(rng, rate), RUNS) for ref in refs)
-        base[key] = BaseCell(f"{number:016x}", history(evidence), figures(rng, evidence[0].passed))
+        base[key] = BaseCell(f"{number:016x}", history(evidence), per_run(rng, evidence[0].passed))
         passed = 0 if FLAKY <= kind < FLAKY + BROKEN else drawn(rng, rate)
-        head.append(HeadCell(key, f"{number:016x}", Tally(passed, RUNS), figures=figures(rng, passed)))
+        head.append(HeadCell(key, f"{number:016x}", Tally(passed, RUNS), per_run=per_run(rng, passed)))
     baseline = Baseline(suite="benchmark", reports=refs, cells=base)
     gc.collect()
     gc.freeze()  # as the command does when it starts
@@ -43,18 +44,14 @@ def drawn(rng: random.Random, rate: float) -> int:
     return sum(rng.random() < rate for _ in range(RUNS))
 
 
-def figures(rng: random.Random, passed: int) -> CellFigures:
-    tokens = [float(rng.randrange(200, 900)) for _ in range(RUNS)]
-    return CellFigures(
-        scores=Totals(RUNS, float(passed), float(passed)),
-        cost=totals([each * 2e-6 for each in tokens]),
-        tokens=totals(tokens),
+def per_run(rng: random.Random, passed: int) -> PerRun:
+    mean_tokens = sum(rng.randrange(200, 900) for _ in range(RUNS)) / RUNS
+    return PerRun(
+        scores=ScoreSums(RUNS, float(passed), float(passed)),
+        cost_usd=mean_tokens * 2e-6,
+        tokens=mean_tokens,
         latency_median_s=rng.uniform(0.5, 3),
     )
-
-
-def totals(values: list[float]) -> Totals:
-    return Totals(len(values), sum(values), sum(value * value for value in values))
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.text import one_line
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import (
-    NO_FIGURES,
+    NOTHING_KNOWN,
     BaseCell,
     Baseline,
-    CellFigures,
     Evidence,
     History,
+    PerRun,
     ReportRef,
     Tally,
     TrendPoint,
@@ -53,7 +53,7 @@ class _Cell(Struct, frozen=True, gc=False):
     confirming: Tally = Tally(0, 0)
     confirmed: bool = False
     critical: bool = False
-    figures: CellFigures = NO_FIGURES
+    per_run: PerRun = NOTHING_KNOWN
     history: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -61,10 +61,9 @@ class _Cell(Struct, frozen=True, gc=False):
         (passed, graded), (more_passed, more) = self.fresh, self.confirming
         if not (0 <= passed <= graded and 0 <= more_passed <= more):
             raise ValueError(f"the counts of the case {self.case!r} are impossible")
-        scores, cost, tokens, _ = self.figures
-        most = scores.runs * (1 + _ROUNDING)
-        if not (_possible(*scores) and _possible(*cost) and _possible(*tokens)) or scores.total > most:
-            raise ValueError(f"the figures of the case {self.case!r} are impossible")
+        scores, *amounts = self.per_run
+        if not _possible(*scores) or any(amount is not None and amount < 0 for amount in amounts):
+            raise ValueError(f"what a run of the case {self.case!r} came to is impossible")
 
     @property
     def key(self) -> CellKey:
@@ -143,7 +142,7 @@ class SavedReport(Struct, frozen=True):
         """Its cells, to be compared with a baseline."""
         return [
             HeadCell(
-                cell.key, cell.fingerprint, cell.fresh, cell.confirming, cell.confirmed, cell.critical, cell.figures
+                cell.key, cell.fingerprint, cell.fresh, cell.confirming, cell.confirmed, cell.critical, cell.per_run
             )
             for cell in self.document.cells
         ]
@@ -161,7 +160,7 @@ class SavedReport(Struct, frozen=True):
             return History((Evidence(own.id, *fresh), *before))
 
         cells = {
-            cell.key: BaseCell(cell.fingerprint, history(cell.fresh, cell.history), cell.figures)
+            cell.key: BaseCell(cell.fingerprint, history(cell.fresh, cell.history), cell.per_run)
             for cell in document.cells
         }
         point = (document.trend_point,) if document.trend_point else ()
@@ -206,10 +205,10 @@ def content_of(path: Path) -> tuple[Path, bytes]:
 
 
 def _possible(runs: int, total: float, squares: float) -> bool:
-    """Whether so many values that are not negative have this sum, and this sum of squares."""
+    """Whether so many scores have this sum, and this sum of squares."""
     if runs <= 0:
         return runs == total == squares == 0
-    return total >= 0 and squares >= total * total / runs * (1 - _ROUNDING)
+    return 0 <= total <= runs * (1 + _ROUNDING) and squares >= total * total / runs * (1 - _ROUNDING)
 
 
 def read_known(path: Path, content: bytes, read: Callable[[bytes], Read]) -> Read:

@@ -146,7 +146,7 @@ def baseline_of(*reports: Report, gate: Gate | None = None, name: str = "main") 
 
 def _baseline(report: Report, gate: Gate | None) -> Baseline:
     cells = {
-        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.figures)
+        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.per_run)
         for head in head_cells(report, gate)
     }
     return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))

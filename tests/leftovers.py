@@ -33,7 +33,7 @@ def comparable(folder: Path) -> dict[str, Any]:
         for figure in ("latency_mean_s", "latency_p50_s", "latency_p95_s"):
             del variant["figures"][figure]
     for cell in report["cells"]:
-        cell["figures"].pop()  # the latency
+        cell["per_run"].pop()  # the latency
     for result in report["results"]:
         del result["started_at"], result["latency_s"]
     return report

@@ -85,9 +85,19 @@ def test_a_truncated_report_is_refused(tmp_path: Path, part: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"evidence": [4, 3]}, {"evidence": [-1, 3]}, {"confirming": [2, 1]}, {"history": [[0, 3, 3]]}]
+    "change",
+    [
+        {"evidence": [4, 3]},
+        {"evidence": [-1, 3]},
+        {"confirming": [2, 1]},
+        {"history": [[0, 3, 3]]},
+        {"per_run": [[2, 2.5, 3.25], None, None, None]},
+        {"per_run": [[2, 1.0, 0.4], None, None, None]},
+        {"per_run": [[0, 0.0, 0.0], -0.1, None, None]},
+        {"per_run": [[0, 0.0, 0.0], None, None, -0.1]},
+    ],
 )
-def test_counts_that_cannot_be_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_what_no_runs_leave_behind_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     path = saved(tmp_path / "report.json", report_at(1.0))
     document = json.loads(path.read_bytes())
     document["cells"][0] |= change
@@ -177,4 +187,4 @@ def test_no_number_of_a_report_is_not_a_number(tmp_path: Path) -> None:
         msgspec.json.decode(text, strict=True)
         assert b"NaN" not in text
         assert b"Infinity" not in text
-    assert [cell.figures.latency_median_s for cell in baseline.cells.values()] == [None, None, 0.5]
+    assert [cell.per_run.latency_median_s for cell in baseline.cells.values()] == [None, None, 0.5]

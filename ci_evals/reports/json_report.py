@@ -27,7 +27,7 @@ from ci_evals.rules import Gate
 from ci_evals.schema_text import schema_text
 from ci_evals.verdict.gate import Verdict
 from ci_evals.verdict.head import stream_head_cells, trend_point
-from ci_evals.verdict.history import CellFigures, Tally, TrendPoint, carried
+from ci_evals.verdict.history import PerRun, Tally, TrendPoint, carried
 
 REPORT = "report.json"
 CHUNK_BYTES = 64 * 1024
@@ -46,7 +46,7 @@ class SavedCellEntry(CellEntry, frozen=True, kw_only=True):
     evidence: Tally
     confirming: Tally
     confirmed: bool
-    figures: CellFigures
+    per_run: PerRun
     history: tuple[tuple[int, int, int], ...]
 
 
@@ -148,7 +148,7 @@ def _cell_lines(summary: Summary) -> Iterator[bytes]:
                 evidence=head.planned,
                 confirming=head.confirming,
                 confirmed=head.confirmed,
-                figures=head.figures,
+                per_run=head.per_run,
                 history=tuple(
                     (places[each.report], each.passed, each.graded) for each in handed_on if each.report in places
                 ),

@@ -24,7 +24,7 @@ def ratio_of_totals(head: Sequence[float], base: Sequence[float], confidence: fl
     if size < 2:
         return Estimate(ratio, None)
     squares = [(residual := mine - ratio * theirs) * residual for mine, theirs in zip(head, base, strict=True)]
-    error = sqrt(fsum(squares) * size / (size - 1)) / base_total
+    error = sqrt(sum(squares) * size / (size - 1)) / base_total
     half = t_quantile((1 + confidence) / 2, size - 1) * error
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
 

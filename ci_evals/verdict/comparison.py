@@ -214,8 +214,8 @@ def _variant_comparisons(
             adjusted_p_of_rest=p_of_rest,
             differences=differences(
                 column.fall.tables,
-                [pair.head.figures for pair in by_variant[variant]],
-                [pair.base.figures for pair in by_variant[variant]],
+                [pair.head.per_run for pair in by_variant[variant]],
+                [pair.base.per_run for pair in by_variant[variant]],
                 confidence,
             ),
         )

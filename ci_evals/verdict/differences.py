@@ -1,7 +1,7 @@
 """By how much a variant as a whole differs from its base: pass rate, score, cost, tokens, latency."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import TypeGuard
 
@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from ci_evals.stats.differences import rate_difference, ratio_of_totals, score_difference
 from ci_evals.stats.intervals import Estimate
-from ci_evals.stats.scores import ScoreSums
 from ci_evals.stats.stratified import Counts
-from ci_evals.verdict.history import CellFigures, Totals
+from ci_evals.verdict.history import PerRun
 
 _LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
@@ -40,35 +39,25 @@ class Differences(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def differences(
-    tables: Mapping[Counts, int], head: Sequence[CellFigures], base: Sequence[CellFigures], confidence: float
+    tables: Mapping[Counts, int], head: Sequence[PerRun], base: Sequence[PerRun], confidence: float
 ) -> Differences:
     """Compare matched cells. Intervals are two-sided.
 
     Args:
         tables: how many cells have the same counts.
-        head: what the runs of each cell took; of one cell at least.
+        head: what a run of each cell comes to; of one cell at least.
         base: the same of the cells that these are compared with.
         confidence: of each interval, in (0, 1).
     """
     scores, costs, tokens, latencies = zip(*head, strict=True)
     base_scores, base_costs, base_tokens, base_latencies = zip(*base, strict=True)
-    both_scores = Counter(zip(scores, base_scores, strict=True))
     return Differences(
         pass_rate=_difference(rate_difference(tables, confidence)),
-        score=_difference(score_difference(_score_sums(both_scores), confidence)),
-        cost=_ratio(_means(costs), _means(base_costs), confidence),
-        tokens=_ratio(_means(tokens), _means(base_tokens), confidence),
+        score=_difference(score_difference(Counter(zip(scores, base_scores, strict=True)), confidence)),
+        cost=_ratio(costs, base_costs, confidence),
+        tokens=_ratio(tokens, base_tokens, confidence),
         latency=_latency(latencies, base_latencies, confidence),
     )
-
-
-def _score_sums(scores: Mapping[tuple[Totals, Totals], int]) -> Mapping[tuple[ScoreSums, ScoreSums], int]:
-    return {(ScoreSums(*head), ScoreSums(*base)): count for (head, base), count in scores.items()}
-
-
-def _means(cells: Iterable[Totals]) -> list[float | None]:
-    """What one run took on average in each cell; None where it is not known."""
-    return [total / runs if runs else None for runs, total, _ in cells]
 
 
 def _ratio(head: Sequence[float | None], base: Sequence[float | None], confidence: float) -> Difference | None:

@@ -11,13 +11,13 @@ from ci_evals.model import Variant
 from ci_evals.report import Report
 from ci_evals.rules import Gate
 from ci_evals.stats.pass_rate import PassRate, pass_rate
+from ci_evals.stats.scores import ScoreSums
 from ci_evals.verdict.history import (
-    NO_FIGURES,
     NO_RUNS,
-    CellFigures,
+    NOTHING_KNOWN,
+    PerRun,
     ReportRef,
     Tally,
-    Totals,
     TrendPoint,
     TrendVariant,
 )
@@ -36,16 +36,16 @@ def stream_head_cells(report: Report, gate: Gate | None) -> Iterator[HeadCell]:
     critical_tags = gate.critical_tags if gate else frozenset()
     for cell in range(len(report.matrix)):
         if report.matrix.runs(cell):
-            yield _head_cell(report, cell, critical_tags, cell_figures(report, cell))
+            yield _head_cell(report, cell, critical_tags, per_run(report, cell))
 
 
 def counted_cells(report: Report, gate: Gate | None) -> list[HeadCell]:
-    """Every cell that the suite of a report has, without what its runs took."""
+    """Every cell that the suite of a report has, without what its runs came to."""
     critical_tags = gate.critical_tags if gate else frozenset()
-    return [_head_cell(report, cell, critical_tags, NO_FIGURES) for cell in range(len(report.matrix))]
+    return [_head_cell(report, cell, critical_tags, NOTHING_KNOWN) for cell in range(len(report.matrix))]
 
 
-def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], figures: CellFigures) -> HeadCell:
+def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], per_run: PerRun) -> HeadCell:
     case = report.matrix.case(cell)
     more, confirmed = NO_RUNS, False
     if (confirmation := report.confirmation) is not None and confirmation.matrix.runs(cell):
@@ -58,12 +58,12 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], figures
         confirming=more,
         confirmed=confirmed,
         critical=case.critical or not critical_tags.isdisjoint(case.tags),
-        figures=figures,
+        per_run=per_run,
     )
 
 
-def cell_figures(report: Report, cell: int) -> CellFigures:
-    """What the graded runs of a cell took; runs that repeat a record take no part."""
+def per_run(report: Report, cell: int) -> PerRun:
+    """What a graded run of a cell came to; runs that repeat a record take no part."""
     columns, first_slots = report.columns, report.matrix.first_slots
     slots = slice(first_slots[cell], first_slots[cell + 1])
     scores, costs, latencies = columns.score[slots], columns.cost_usd[slots], columns.latency_s[slots]
@@ -75,7 +75,7 @@ def cell_figures(report: Report, cell: int) -> CellFigures:
         tokens = list(compress(tokens, counted))
     if 0 in tokens:  # not known
         tokens = list(filter(None, tokens))
-    return CellFigures(_known_totals(scores), _known_totals(costs), _totals(tokens), _median(latencies))
+    return PerRun(_score_sums(_known(scores)), _mean(_known(costs)), _mean(tokens), _median(latencies))
 
 
 def trend_point(report: Report) -> TrendPoint:
@@ -98,14 +98,18 @@ def fresh_rate(report: Report, variant: Variant) -> PassRate | None:
     return pass_rate(report.fresh(cell) for cell in report.cells_of(variant))
 
 
-def _known_totals(values: Sequence[float]) -> Totals:
-    """Of those that are numbers."""
-    found = _totals(values)
-    return _totals(list(filterfalse(isnan, values))) if isnan(found.total) else found
+def _known(values: Sequence[float]) -> Sequence[float]:
+    """Those that are numbers."""
+    return list(filterfalse(isnan, values)) if isnan(sum(values)) else values
 
 
-def _totals(values: Sequence[float]) -> Totals:
-    return Totals(len(values), float(sum(values)), float(sum(map(mul, values, values))))
+def _score_sums(scores: Sequence[float]) -> ScoreSums:
+    return ScoreSums(len(scores), float(sum(scores)), float(sum(map(mul, scores, scores))))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """None of nothing."""
+    return sum(values) / len(values) if values else None
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_two_sided
+from ci_evals.stats.scores import ScoreSums
 
 POOLED_RUNS = 30
 """So many runs of a cell are enough for its history."""
@@ -61,24 +62,16 @@ class PoolStep(NamedTuple):
     p: float | None = None
 
 
-class Totals(NamedTuple):
-    """A sum over some runs of one cell, and of its squares; so a mean and a variance."""
+class PerRun(NamedTuple):
+    """What a run of one cell comes to: the sums of the scores, else means and a median; None where it is not known."""
 
-    runs: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-
-class CellFigures(NamedTuple):
-    """What the runs of one cell took: scores in [0, 1], USD, tokens, seconds. The median is None without runs."""
-
-    scores: Totals = Totals()
-    cost: Totals = Totals()
-    tokens: Totals = Totals()
+    scores: ScoreSums = ScoreSums(0, 0.0, 0.0)
+    cost_usd: float | None = None
+    tokens: float | None = None
     latency_median_s: float | None = None
 
 
-NO_FIGURES = CellFigures()
+NOTHING_KNOWN = PerRun()
 
 
 class History(Struct, frozen=True, cache_hash=True, dict=True):
@@ -107,14 +100,14 @@ class History(Struct, frozen=True, cache_hash=True, dict=True):
 
 
 class BaseCell(Struct, frozen=True, gc=False):
-    """One cell of a baseline. `figures` are those of the newest report.
+    """One cell of a baseline. `per_run` is that of the newest report.
 
     `fingerprint` identifies what was asked and how it was judged; None where an old report does not say.
     """
 
     fingerprint: str | None
     history: History
-    figures: CellFigures = NO_FIGURES
+    per_run: PerRun = NOTHING_KNOWN
 
 
 class ReportRef(Struct, frozen=True, omit_defaults=True):
@@ -242,7 +235,7 @@ def joined(reports: Sequence[Baseline]) -> Baseline:
     cells = {}
     for key, cell in newest.cells.items():
         same = [other for each in older if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint]
-        cells[key] = BaseCell(cell.fingerprint, history(cell.history, *(other.history for other in same)), cell.figures)
+        cells[key] = BaseCell(cell.fingerprint, history(cell.history, *(other.history for other in same)), cell.per_run)
     points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
     return msgspec.structs.replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))

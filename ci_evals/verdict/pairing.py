@@ -12,12 +12,12 @@ from msgspec import Struct
 from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_lower
 from ci_evals.verdict.history import (
-    NO_FIGURES,
     NO_RUNS,
+    NOTHING_KNOWN,
     BaseCell,
     Baseline,
-    CellFigures,
     History,
+    PerRun,
     Tally,
 )
 
@@ -42,7 +42,7 @@ class HeadCell(NamedTuple):
         confirming: the runs that it got because it was a suspect.
         confirmed: whether those are all there.
         critical: whether its regression is red whatever else the gate allows.
-        figures: what its planned runs took.
+        per_run: what its planned runs came to.
     """
 
     key: CellKey
@@ -51,7 +51,7 @@ class HeadCell(NamedTuple):
     confirming: Tally = NO_RUNS
     confirmed: bool = False
     critical: bool = False
-    figures: CellFigures = NO_FIGURES
+    per_run: PerRun = NOTHING_KNOWN
 
 
 class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -61,7 +61,7 @@ async def test_a_replay_of_what_did_not_change_says_the_same(tmp_path: Path) -> 
         del result["recorded"]
     assert replayed["results"] == first["results"]
     for cell in (*replayed["cells"], *first["cells"]):
-        del cell["evidence"], cell["figures"]  # what is repeated says nothing new
+        del cell["evidence"], cell["per_run"]  # what is repeated says nothing new
     assert replayed["cells"] == first["cells"]
     assert replayed["verdict"] == first["verdict"]
     times = {each["case"]: (each["started_at"], each["latency_s"]) for each in journaled(tmp_path / "first")}

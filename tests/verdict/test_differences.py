@@ -2,19 +2,16 @@
 
 import pytest
 
+from ci_evals.stats.scores import ScoreSums
 from ci_evals.verdict.differences import Difference, differences
-from ci_evals.verdict.history import NO_FIGURES, CellFigures, Totals
+from ci_evals.verdict.history import NOTHING_KNOWN, PerRun
 
 TABLES = {(1, 2, 2, 2): 2}
 
 
-def totals(*values: float) -> Totals:
-    return Totals(len(values), sum(values), sum(value * value for value in values))
-
-
-def figures(*, cost: float, latency_s: float = 1.0, runs: int = 2) -> CellFigures:
+def per_run(*, cost: float, latency_s: float = 1.0, runs: int = 2) -> PerRun:
     """Runs that score 1, each of this cost, and of a thousand tokens for a dollar."""
-    return CellFigures(totals(*[1.0] * runs), totals(*[cost] * runs), totals(*[1000 * cost] * runs), latency_s)
+    return PerRun(ScoreSums(runs, float(runs), float(runs)), cost, 1000 * cost, latency_s)
 
 
 def value_of(difference: Difference | None) -> float:
@@ -23,29 +20,29 @@ def value_of(difference: Difference | None) -> float:
 
 
 def test_cost_and_tokens_are_those_of_a_run_whatever_their_number() -> None:
-    found = differences(TABLES, [figures(cost=3.0, runs=5)] * 2, [figures(cost=2.0, runs=2)] * 2, 0.95)
+    found = differences(TABLES, [per_run(cost=3.0, runs=5)] * 2, [per_run(cost=2.0, runs=2)] * 2, 0.95)
     assert (value_of(found.cost), value_of(found.tokens)) == pytest.approx((1.5, 1.5))
     assert value_of(found.score) == 0.0
     assert value_of(found.pass_rate) == pytest.approx(-0.5)
 
 
 def test_a_cell_that_one_side_does_not_know_is_left_out() -> None:
-    head, base = [figures(cost=4.0, latency_s=3.0), figures(cost=9.0)], [figures(cost=2.0), NO_FIGURES]
+    head, base = [per_run(cost=4.0, latency_s=3.0), per_run(cost=9.0)], [per_run(cost=2.0), NOTHING_KNOWN]
     found = differences(TABLES, head, base, 0.95)
     assert (found.cost, found.latency) == (Difference(2.0), Difference(3.0)), "of one cell, so without an interval"
 
 
 def test_what_no_cell_knows_has_no_difference() -> None:
-    found = differences(TABLES, [figures(cost=1.0)] * 2, [NO_FIGURES] * 2, 0.95)
+    found = differences(TABLES, [per_run(cost=1.0)] * 2, [NOTHING_KNOWN] * 2, 0.95)
     assert (found.score, found.cost, found.tokens, found.latency) == (None,) * 4
 
 
 def test_cells_that_all_change_alike_leave_no_doubt_and_others_do() -> None:
-    base = [figures(cost=float(n), latency_s=float(n)) for n in (1, 2, 3)]
-    alike = [figures(cost=2.0 * n, latency_s=2.0 * n) for n in (1, 2, 3)]
+    base = [per_run(cost=float(n), latency_s=float(n)) for n in (1, 2, 3)]
+    alike = [per_run(cost=2.0 * n, latency_s=2.0 * n) for n in (1, 2, 3)]
     found = differences(TABLES, alike, base, 0.95)
     assert found.latency == found.cost == Difference(2.0, 2.0, 2.0)
-    mixed = [figures(cost=cost, latency_s=cost) for cost in (6.0, 1.0, 5.0)]
+    mixed = [per_run(cost=cost, latency_s=cost) for cost in (6.0, 1.0, 5.0)]
     wide = differences(TABLES, mixed, base, 0.95).latency
     assert wide is not None
     assert wide.lower is not None
