@@ -2,21 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from ci_evals.engine.asked import admitted
 from ci_evals.engine.cells import PreparedCell
+from ci_evals.engine.contact import Attempt, LostError
 from ci_evals.engine.conversation import Conversation
 from ci_evals.engine.files import keep_files, without_data
 from ci_evals.engine.judges import Judges
-from ci_evals.engine.lane import Attempt, Lane
+from ci_evals.engine.lane import Lane
 from ci_evals.engine.outcome import Outcome, judged, unanswered
 from ci_evals.engine.players import PlayError, Players
-from ci_evals.errors import ProviderError, StorageError
+from ci_evals.errors import ProviderError
 from ci_evals.model import Answer, Request, RunError, SimulatedUser
 from ci_evals.response import Response
 
@@ -35,20 +35,12 @@ class Calls:
     Args:
         players: who plays users; None when only recorded answers are allowed.
         judges: the models that graders may ask.
-        draw: returns a uniform number in [0, 1).
         files: the results folder, for files in answers; None keeps none.
     """
 
-    def __init__(
-        self,
-        players: Players | None,
-        judges: Judges | None,
-        draw: Callable[[], float],
-        files: Path | None,
-    ) -> None:
+    def __init__(self, players: Players | None, judges: Judges | None, files: Path | None) -> None:
         self._players = players
         self._judges = judges
-        self._draw = draw
         self._files = files
         self._conversations: dict[int, Conversation] = {}
 
@@ -65,19 +57,12 @@ class Calls:
         if cell.case.is_conversation:
             return await self._converse(lane, attempt, cell, tokens)
         request = cell.request(cell.run_of(attempt.slot))
-        started_at, start = time.time(), time.perf_counter()
+        started_at = time.time()
         try:
-            response = await lane.provider.answer(request)
-        except StorageError:
-            raise
-        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
-            latency_s = time.perf_counter() - start
-            error = ProviderError.of(raised)
-            if lane.lost(attempt, error, latency_s, self._draw):
-                return None
-            return Ended(unanswered(error, lane.options), started_at, latency_s)
-        latency_s = time.perf_counter() - start
-        lane.answered(response.usage, tokens)
+            response, latency_s = await lane.contact.call(attempt, request, tokens)
+        except LostError as lost:
+            outcome = _end_of(attempt, lane, lost)
+            return None if outcome is None else Ended(outcome, started_at, lost.latency_s)
         cost_usd = lane.price(response)
         if response.files:
             response = await asyncio.to_thread(keep_files, response, self._files)
@@ -88,39 +73,47 @@ class Calls:
 
     async def _converse(self, lane: Lane, attempt: Attempt, cell: PreparedCell, tokens: int) -> Ended | None:
         """Make a conversation's calls, each at the provider's pace; one that was cut short goes on where it was."""
-        run, timeout_s = cell.run_of(attempt.slot), cell.timeout_s
+        run = cell.run_of(attempt.slot)
         conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
-        started_at, start = time.time(), time.perf_counter()
-        is_admitted = True  # the first call is
+        started_at = time.time()
+        outcome: Outcome | None
         try:
-            while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
-                request = conversation.request(line, timeout_s)
-                if not is_admitted:
-                    tokens = await admitted(lane.pace, lane.turn, request)
-                start, is_admitted = time.perf_counter(), False
-                response = await lane.provider.answer(request)
-                lane.answered(response.usage, tokens)
-                response = await self._with_files_kept(response)
-                conversation.answered(response, time.perf_counter() - start, lane.price(response))
-        except StorageError:
-            raise
+            if not await self._say_all(conversation, lane, attempt, tokens, cell.timeout_s):
+                lane.put_back(attempt)
+                return None
         except PlayError as silent:
-            if is_admitted:
-                lane.not_called(attempt)
             told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
             outcome = Outcome("errored", error=told)
-        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this run's error
-            error = ProviderError.of(raised)
-            if lane.lost(attempt, error, time.perf_counter() - start, self._draw):
+        except LostError as lost:
+            if (outcome := _end_of(attempt, lane, lost)) is None:
                 return None
-            outcome = unanswered(error, lane.options)
         else:
-            if is_admitted:  # the simulated user had nothing to ask
-                lane.not_called(attempt)
             answer = Answer(cell.request(run), conversation.response, conversation.latency_s, conversation.cost_usd)
             outcome = await judged(answer, self._judges)
         del self._conversations[attempt.slot]
         return Ended(outcome, started_at, conversation.latency_s)
+
+    async def _say_all(
+        self, conversation: Conversation, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float
+    ) -> bool:
+        """Go on to the end of a conversation whose next call was admitted; False if others found the provider gone."""
+        contact = lane.contact
+        admitted: int | None = tokens
+        try:
+            while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
+                request = conversation.request(line, timeout_s)
+                if admitted is None:
+                    expected = partial(contact.pace.expected_tokens, request.messages)
+                    if (admitted := await contact.admitted(attempt, expected)) is None:
+                        return False
+                tokens, admitted = admitted, None
+                response, latency_s = await contact.call(attempt, request, tokens)
+                response = await self._with_files_kept(response)
+                conversation.answered(response, latency_s, lane.price(response))
+            return True
+        finally:
+            if admitted is not None:  # the simulated user had nothing to ask
+                contact.dropped(attempt)
 
     async def _with_files_kept(self, response: Response) -> Response:
         """The response, with its files in the results folder instead."""
@@ -132,3 +125,11 @@ class Calls:
         if self._players is None:
             raise PlayError(ProviderError("not_recorded", "only recorded answers are allowed"))
         return await self._players.play(user, request)
+
+
+def _end_of(attempt: Attempt, lane: Lane, lost: LostError) -> Outcome | None:
+    """What becomes of a run whose call was lost; None if it is tried again."""
+    if lost.delay_s is None:
+        return unanswered(lost.error, lane.options)
+    lane.try_again(attempt, lost.delay_s)
+    return None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ci_evals.columns import Columns
 from ci_evals.engine.asked import Asked
+from ci_evals.engine.contact import Contact
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.overrides import opened_provider
@@ -126,30 +127,26 @@ def open_lanes(
     Raises:
         ConfigError: a provider cannot be opened.
     """
-    clock = asyncio.get_running_loop().time
     lanes: list[Lane] = []
     problems: list[Problem] = []
     stages: Mapping[str, Stage] = {}
     with collecting(problems):
         stages = open_stages(suite, lend)
     for options in suite.providers:
-        pace, turn = limits[_group(options)]
+        shared, workers = limits[_group(options)], _workers(options, suite, matrix)
         with collecting(problems, suite.places.get(str(options.name))):
-            provider, price = opened_provider(options, suite.cases, lend(pace.observe))
+            provider, price = opened_provider(options, suite.cases, lend(shared.pace.observe))
         if problems:
             continue
+        provider = staged(options, provider, price, stages, lend)
         lanes.append(
             Lane(
                 options,
-                staged(options, provider, price, stages, lend),
+                _contact(options, provider, suite, shared, limit=workers, judged=options.own_code),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
-                limit=_workers(options, suite, matrix),
-                retries=_retries(options, suite),
-                pace=pace,
-                turn=turn,
+                limit=workers,
                 claim=slots.claim(),
                 price=price,
-                clock=clock,
             )
         )
     if problems:
@@ -208,18 +205,24 @@ def opened_asked(
     Raises:
         ConfigError: it cannot be opened.
     """
-    calls = _calls(options, suite)
-    pace, turn = limits or _own_limits(options, suite)
-    return Asked(
-        options,
-        options.open(lend(pace.observe)),
-        pace=pace,
-        turn=turn,
-        limit=calls,
+    calls, shared = _calls(options, suite), limits or _own_limits(options, suite)
+    provider = options.open(lend(shared.pace.observe))
+    contact = _contact(options, provider, suite, shared, limit=calls, judged=False)
+    return Asked(options, contact, limit=calls, timeout_s=timeout_s, price=pricer(options))
+
+
+def _contact(
+    options: ProviderOptions, provider: Provider, suite: Suite, shared: _Limits, *, limit: int, judged: bool
+) -> Contact:
+    return Contact(
+        provider,
+        limit=limit,
         retries=_retries(options, suite),
-        timeout_s=timeout_s,
-        price=pricer(options),
-        draw=random.Random(suite.seed).random,  # noqa: S311  jitter, not a secret
+        pace=shared.pace,
+        turn=shared.turn,
+        judged=judged,
+        clock=asyncio.get_running_loop().time,
+        draw=random.Random(f"{suite.seed} {options.name}").random,  # noqa: S311  jitter, not a secret
     )
 
 

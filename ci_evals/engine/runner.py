@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -14,8 +13,9 @@ from ci_evals.columns import Columns
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.calls import Calls, Ended
 from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.engine.contact import Attempt
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
-from ci_evals.engine.lane import Attempt, Lane
+from ci_evals.engine.lane import Lane
 from ci_evals.engine.lanes import Ready
 from ci_evals.engine.outcome import given_up
 from ci_evals.engine.plan import execution_order
@@ -65,8 +65,7 @@ class Run:
         self._on_result = on_result
         self._replay = replay
         self._lanes, self._slots, players, self._judges = ready
-        draw = random.Random(suite.seed).random  # noqa: S311  jitter, not a secret
-        self._calls = Calls(players, self._judges, draw, files)
+        self._calls = Calls(players, self._judges, files)
         self._stopping = asyncio.Event()
         self._aborted = False
         self._clock = time.monotonic
@@ -191,17 +190,18 @@ class Run:
         """Write the result of a run whose provider was given up."""
         self._calls.forget(attempt)
         cell = self._cells.of_slot(attempt.slot)
-        ended = Ended(given_up(lane.breaker, lane.options), time.time(), 0.0)
+        ended = Ended(given_up(lane.contact.breaker, lane.options), time.time(), 0.0)
         self._record(attempt, self._result(cell, attempt, ended))
         await asyncio.sleep(0)
 
     async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
         """Make one attempt at a run when the provider may be called; write its result unless there is to be another."""
-        cell, tokens = self._cells.of_slot(attempt.slot), 0
-        if lane.pace.counts_tokens:
-            tokens = _tokens(lane, cell)
-        if lane.turn.locked() or not lane.may_call(attempt) or lane.pace.admit(tokens) > 0:
-            admitted = await self._admitted(lane, attempt, cell)
+        cell, contact = self._cells.of_slot(attempt.slot), lane.contact
+        tokens = _tokens(lane, cell) if contact.pace.counts_tokens else 0
+        if not contact.admit(attempt, tokens):
+            admitted = await contact.admitted(
+                attempt, lambda: _tokens(lane, cell), is_wanted=lambda: self.stopped is None, sleep=self._until_stopped
+            )
             if admitted is None:
                 if self.stopped is None:
                     lane.put_back(attempt)
@@ -209,20 +209,6 @@ class Run:
             tokens = admitted
         if (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
             self._record(attempt, self._result(cell, attempt, ended))
-
-    async def _admitted(self, lane: Lane, attempt: Attempt, cell: PreparedCell) -> int | None:
-        """Wait until the provider may be called; one worker asks at a time, the others queue behind it.
-
-        Returns the tokens that the call was admitted with, or None if meanwhile the run was stopped, or others found
-        that the provider is gone.
-        """
-        async with lane.turn:
-            while not self._stopping.is_set() and lane.may_call(attempt):
-                tokens = _tokens(lane, cell)
-                if (wait_s := lane.pace.admit(tokens)) <= 0:
-                    return tokens
-                await self._until_stopped(wait_s)
-        return None
 
     async def _until_stopped(self, seconds: float) -> None:
         """Wait, at most until the run is stopped."""
@@ -273,7 +259,7 @@ def _tokens(lane: Lane, cell: PreparedCell) -> int:
     """What a call will probably take."""
     params = getattr(lane.options, "params", {})
     most = params.get("max_tokens") or params.get("max_completion_tokens")
-    return lane.pace.expected_tokens(cell.rendered.messages, most)
+    return lane.contact.pace.expected_tokens(cell.rendered.messages, most)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

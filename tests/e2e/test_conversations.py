@@ -99,7 +99,7 @@ async def test_every_call_asks_the_providers_pace(tmp_path: Path) -> None:
 
     @asynccontextmanager
     async def watch(run: Run) -> AsyncIterator[None]:
-        paces.extend(lane.pace for lane in run._lanes)
+        paces.extend(lane.contact.pace for lane in run._lanes)
         yield
 
     turns = [{"user": str(n), "expect": [{"equals": str(n)}]} for n in range(4)]

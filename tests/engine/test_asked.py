@@ -1,13 +1,16 @@
 """Providers that are asked while a run is under way: judges, users, stages."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 from fakes.http_server import request_of
+from fakes.virtual_time import in_virtual_time
 
 from ci_evals.engine.asked import Asked
 from ci_evals.engine.breaker import REFUSALS
+from ci_evals.engine.contact import LONGEST_OUTAGE_S, Contact
 from ci_evals.engine.pace import Pace
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import Request
@@ -20,17 +23,26 @@ DOWN = ProviderError("server", "down", status=503)
 
 
 class Scripted:
-    """Answers, or raises what `fault` gives for the number of the call, from 0."""
+    """Answers, or raises what `fault` gives for the number of the call, from 0.
+
+    `called_at` has when each call came, and `beside` how many others were under way then.
+    """
 
     def __init__(self, fault: Callable[[int], Exception | None] = lambda _: None) -> None:
-        self.calls = self.active = self.peak = 0
+        self.called_at: list[float] = []
+        self.beside: list[int] = []
+        self.active = 0
         self._fault = fault
+
+    @property
+    def calls(self) -> int:
+        return len(self.called_at)
 
     async def answer(self, request: Request) -> Response:
         fault = self._fault(self.calls)
-        self.calls += 1
+        self.called_at.append(asyncio.get_running_loop().time())
+        self.beside.append(self.active)
         self.active += 1
-        self.peak = max(self.peak, self.active)
         await asyncio.sleep(0)
         self.active -= 1
         if fault is not None:
@@ -39,19 +51,19 @@ class Scripted:
 
 
 def asked_of(provider: Scripted, *, rpm: float | None = None, retries: int = 0) -> tuple[Asked, Pace]:
-    pace = Pace(rpm=rpm, tpm=None, limit=LIMIT, clock=asyncio.get_running_loop().time)
-    asked = Asked(
-        Mock(name="judge"),
+    clock = asyncio.get_running_loop().time
+    pace = Pace(rpm=rpm, tpm=None, limit=LIMIT, clock=clock)
+    contact = Contact(
         provider,
-        pace=pace,
-        turn=asyncio.Lock(),
         limit=LIMIT,
         retries=retries,
-        timeout_s=None,
-        price=lambda _: None,
+        pace=pace,
+        turn=asyncio.Lock(),
+        judged=False,
+        clock=clock,
         draw=lambda: 0.0,
     )
-    return asked, pace
+    return Asked(Mock(name="judge"), contact, limit=LIMIT, timeout_s=None, price=lambda _: None), pace
 
 
 async def outcomes(asked: Asked, count: int) -> list[str]:
@@ -68,6 +80,11 @@ async def outcomes(asked: Asked, count: int) -> list[str]:
     return [task.result() for task in tasks]
 
 
+def gaps(times: Sequence[float]) -> list[float]:
+    return [round(after - before, 3) for before, after in pairwise(times)]
+
+
+@in_virtual_time
 async def test_after_a_handful_of_refusals_it_is_asked_no_more_and_the_reason_is_told() -> None:
     provider = Scripted(lambda _: REFUSED)
     asked, pace = asked_of(provider)
@@ -80,25 +97,61 @@ async def test_after_a_handful_of_refusals_it_is_asked_no_more_and_the_reason_is
     assert pace.under_way == 0
 
 
+@in_virtual_time
+async def test_those_who_wait_for_its_pace_ask_no_more_once_it_is_given_up() -> None:
+    provider = Scripted(lambda _: REFUSED)
+    asked, pace = asked_of(provider, rpm=60)
+    found = await outcomes(asked, 100)
+    assert (found.count("auth"), found.count("given_up")) == (REFUSALS, 100 - REFUSALS)
+    assert (provider.calls, pace.under_way) == (REFUSALS, 0)
+
+
+@in_virtual_time
 async def test_after_a_short_outage_which_one_call_finds_out_the_rest_is_answered() -> None:
     lost = 2 * LIMIT  # the fifth one says that there is an outage, and three more are under way by then
     provider = Scripted(lambda call: DOWN if call < lost else None)
     asked, pace = asked_of(provider)
-    beside: list[int] = []
-
-    class Watched(Scripted):
-        async def answer(self, request: Request) -> Response:
-            if provider.calls >= lost:
-                beside.append(provider.active)
-            return await provider.answer(request)
-
-    asked._provider = Watched()
     found = await outcomes(asked, 50)
     assert (found.count("server"), found.count("fine")) == (lost, 50 - lost)
-    assert beside[:2] == [0, 0], "nobody calls beside the one that tries"
+    assert provider.beside[lost] == 0, "nobody calls beside the one that tries"
     assert pace.under_way == 0
 
 
+@in_virtual_time
+async def test_an_outage_costs_nobody_the_answer_who_has_attempts_left() -> None:
+    noticed = 3 * REFUSALS
+    provider = Scripted(lambda call: DOWN if call < noticed + 2 else None)
+    asked, pace = asked_of(provider, retries=2)
+    assert await outcomes(asked, REFUSALS) == ["server"] * REFUSALS
+    assert provider.calls == noticed
+    assert await outcomes(asked, 50) == ["fine"] * 50
+    assert provider.calls == noticed + 2 + 50
+    assert pace.under_way == 0
+
+
+@in_virtual_time
+async def test_tries_whether_an_outage_is_over_are_further_and_further_apart() -> None:
+    provider = Scripted(lambda _: DOWN)
+    asked, _ = asked_of(provider, retries=2)
+    found = await outcomes(asked, 50)
+    assert gaps(provider.called_at)[-3:] == [0.5, 1.0, 2.0]
+    assert provider.beside[-3:] == [0, 0, 0]
+    assert found.count("given_up") == 50 - found.count("server")
+
+
+@in_virtual_time
+async def test_one_that_asks_for_patience_without_end_is_given_up() -> None:
+    patient = ProviderError("server", "maintenance", status=503, retry_after_s=1.0)
+    provider = Scripted(lambda _: patient)
+    asked, pace = asked_of(provider, retries=20)
+    found = await outcomes(asked, 50)
+    assert (found.count("server"), found.count("given_up")) == (1, 49)
+    first, *_, last = provider.called_at
+    assert LONGEST_OUTAGE_S < last - first < 10 * LONGEST_OUTAGE_S
+    assert pace.under_way == 0
+
+
+@in_virtual_time
 async def test_those_who_waited_for_the_end_of_an_outage_ask_at_once_then() -> None:
     waiting = asyncio.Barrier(LIMIT - 1)
 
@@ -114,6 +167,18 @@ async def test_those_who_waited_for_the_end_of_an_outage_ask_at_once_then() -> N
     assert await outcomes(asked, LIMIT) == ["fine"] * LIMIT
 
 
+@in_virtual_time
+async def test_who_is_cancelled_while_it_tries_leaves_room_for_another() -> None:
+    provider = Scripted(lambda call: DOWN if call < REFUSALS else None)
+    asked, _ = asked_of(provider, rpm=1)
+    await outcomes(asked, REFUSALS)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await asked.answer(request_of())
+    assert await outcomes(asked, 1) == ["fine"]
+
+
+@in_virtual_time
 async def test_an_outage_that_lasts_is_given_up() -> None:
     provider = Scripted(lambda _: DOWN)
     asked, _ = asked_of(provider)
@@ -126,31 +191,30 @@ async def test_no_more_calls_are_under_way_than_allowed() -> None:
     provider = Scripted()
     asked, pace = asked_of(provider)
     assert await outcomes(asked, 50) == ["fine"] * 50
-    assert provider.peak == LIMIT
+    assert max(provider.beside) == LIMIT - 1
     assert (pace.admitted, pace.under_way) == (50, 0)
 
 
+@in_virtual_time
 async def test_its_rate_is_kept() -> None:
-    """A lower bound of time holds however slow the machine is."""
-    asked, _ = asked_of(Scripted(), rpm=1200)
-    loop = asyncio.get_running_loop()
-    start = loop.time()
+    provider = Scripted()
+    asked, _ = asked_of(provider, rpm=1200)
     await outcomes(asked, 20)
-    assert loop.time() - start >= 19 / 20 - 0.3
+    assert gaps(provider.called_at) == [0.05] * 19
 
 
+@in_virtual_time
 async def test_a_refusal_for_a_limit_pauses_all_and_is_tried_again() -> None:
     limited = ProviderError("rate_limit", "slow down", status=429, retry_after_s=0.3)
     provider = Scripted(lambda call: limited if call == 0 else None)
     asked, _ = asked_of(provider, retries=1)
-    loop = asyncio.get_running_loop()
-    start = loop.time()
     assert await outcomes(asked, 10) == ["fine"] * 10
-    assert loop.time() - start >= 0.3
     assert provider.calls == 11
+    assert max(gaps(provider.called_at)) >= 0.3
 
 
 async def test_a_file_that_cannot_be_kept_is_no_fault_of_the_provider() -> None:
-    asked, _ = asked_of(Scripted(lambda _: StorageError("files: cannot be written: disk full")))
+    asked, pace = asked_of(Scripted(lambda _: StorageError("files: cannot be written: disk full")))
     with pytest.raises(StorageError, match="disk full"):
         await asked.answer(request_of())
+    assert pace.under_way == 0

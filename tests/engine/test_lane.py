@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from ci_evals.engine.breaker import State
-from ci_evals.engine.lane import LONGEST_OUTAGE_S, Attempt, Lane
+from ci_evals.engine.contact import LONGEST_OUTAGE_S, Attempt, Contact
+from ci_evals.engine.lane import Lane
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Slots
 from ci_evals.errors import ProviderError
@@ -35,33 +36,43 @@ class Calls:
 
     def __init__(self, options: ProviderOptions = API, *, retries: int = 0, fresh: int = 1000) -> None:
         self.clock = Clock()
-        pace = Pace(rpm=None, tpm=None, limit=LIMIT, clock=self.clock)
-        self.lane = Lane(
-            options,
+        self.pace = Pace(rpm=None, tpm=None, limit=LIMIT, clock=self.clock)
+        self.contact = Contact(
             MockProvider(Mock()),
-            iter(range(fresh)),
             limit=LIMIT,
             retries=retries,
-            pace=pace,
+            pace=self.pace,
             turn=asyncio.Lock(),
+            judged=options.own_code,
+            clock=self.clock,
+            draw=lambda: 0.5,
+        )
+        self.lane = Lane(
+            options,
+            self.contact,
+            iter(range(fresh)),
+            limit=LIMIT,
             claim=Slots(LIMIT).claim(),
             price=lambda _: None,
-            clock=self.clock,
         )
 
     def state(self) -> State:
-        return self.lane.breaker.state
+        return self.contact.breaker.state
 
     def start(self) -> Attempt:
         """Take the next attempt, waiting as long as the lane asks for."""
         while isinstance(step := self.lane.take(), float):
             self.clock.now += step
         assert step is not None
-        self.lane.pace.admit()
+        self.pace.admit()
         return step
 
     def lose(self, attempt: Attempt, error: ProviderError) -> bool:
-        return self.lane.lost(attempt, error, 0.1, lambda: 0.5)
+        """Note a call without an answer; returns whether it is to be tried again."""
+        delay_s = self.contact.lost(attempt, error, 0.1)
+        if delay_s is not None:
+            self.lane.try_again(attempt, delay_s)
+        return delay_s is not None
 
 
 def test_calls_that_were_under_way_when_an_outage_was_noticed_are_no_probes() -> None:
@@ -71,7 +82,7 @@ def test_calls_that_were_under_way_when_an_outage_was_noticed_are_no_probes() ->
         calls.lose(attempt, DOWN)
     assert calls.state() == "probing"
     probe = calls.start()
-    calls.lane.answered(None, 0)
+    calls.contact.answered(None, 0)
     assert calls.state() == "closed"
     assert probe.slot == 3 * LIMIT
 
@@ -107,11 +118,11 @@ def test_what_was_given_up_stays_so(late: ProviderError) -> None:
     under_way = [calls.start() for _ in range(LIMIT)]
     for attempt in under_way[:5]:
         calls.lose(attempt, WRONG_KEY)
-    reason = calls.lane.breaker.reason
+    reason = calls.contact.breaker.reason
     for attempt in under_way[5:] * LIMIT:
         calls.lose(attempt, late)
     assert calls.lane.given_up
-    assert calls.lane.breaker.reason == reason
+    assert calls.contact.breaker.reason == reason
 
 
 def test_an_outage_costs_no_run_that_has_attempts_left() -> None:
@@ -120,10 +131,10 @@ def test_an_outage_costs_no_run_that_has_attempts_left() -> None:
     while calls.state() == "closed":
         calls.lose(calls.start(), DOWN)
     assert all(calls.lose(attempt, DOWN) for attempt in late)
-    assert calls.lane.breaker.probes == 0
+    assert calls.contact.breaker.probes == 0
     probe = calls.start()
     assert calls.lose(probe, DOWN) == (probe.number <= 2)
-    assert calls.lane.breaker.probes == 1
+    assert calls.contact.breaker.probes == 1
 
 
 @pytest.mark.parametrize("options", [API, SERVICE], ids=["model", "the team's own"])
@@ -137,20 +148,20 @@ def test_a_model_that_asks_for_patience_without_end_is_given_up_and_not_the_team
         assert (calls.state() == "closed") == (options is SERVICE or calls.clock.now < LONGEST_OUTAGE_S)
         calls.clock.now += LONGEST_OUTAGE_S / 10
     assert calls.lane.given_up == (options is API)
-    assert calls.lane.breaker.probes == (4 if options is API else 0)
+    assert calls.contact.breaker.probes == (4 if options is API else 0)
 
 
 def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_its_pace() -> None:
     calls = Calls()
     under_way = [calls.start() for _ in range(LIMIT)]
     calls.clock.now += 0.1
-    calls.lane.answered(None, 0)
+    calls.contact.answered(None, 0)
     calls.lose(under_way[1], ProviderError("rate_limit", "429: slow down", status=429, retry_after_s=1.0))
     for attempt in under_way[2:]:
         calls.lose(attempt, WRONG_KEY)
     assert calls.lane.given_up
     calls.clock.now += 2
-    assert [calls.lane.pace.admit() for _ in range(50)] == [0.0] * 50
+    assert [calls.pace.admit() for _ in range(50)] == [0.0] * 50
 
 
 def test_an_answer_ends_the_time_for_which_a_provider_is_said_to_be_down() -> None:
@@ -160,7 +171,7 @@ def test_an_answer_ends_the_time_for_which_a_provider_is_said_to_be_down() -> No
         calls.lose(calls.start(), patient)
         calls.clock.now += LONGEST_OUTAGE_S - 1
         calls.start()
-        calls.lane.answered(None, 0)
+        calls.contact.answered(None, 0)
     assert calls.state() == "closed"
 
 
@@ -170,9 +181,9 @@ def test_a_probe_that_never_came_to_call_leaves_room_for_another() -> None:
         calls.lose(calls.start(), GONE)
     probe = calls.start()
     assert isinstance(calls.lane.take(), float)
-    calls.lane.not_called(probe)
+    calls.contact.dropped(probe)
     calls.lose(calls.start(), GONE)
-    assert calls.lane.breaker.probes == 1
+    assert calls.contact.breaker.probes == 1
 
 
 def test_a_probe_that_is_answered_with_nonsense_shows_that_somebody_is_there() -> None:
@@ -215,5 +226,5 @@ def test_the_teams_own_service_is_given_up_when_nobody_is_there_or_nobody_may_as
 def test_a_refusal_that_asks_for_a_pause_pauses_every_run_of_the_provider(error: ProviderError, wait_s: float) -> None:
     calls = Calls(retries=1)
     attempt = calls.start()
-    assert calls.lane.lost(attempt, error, 0.1, lambda: 0.5), "it will be tried again"
-    assert calls.lane.pace.admit() == pytest.approx(wait_s)
+    assert calls.lose(attempt, error), "it will be tried again"
+    assert calls.pace.admit() == pytest.approx(wait_s)

@@ -2,9 +2,15 @@
 
 import asyncio
 import heapq
+import selectors
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from itertools import count
+from typing import Any, ParamSpec
 
 START = 1_750_000_000.0
+
+P = ParamSpec("P")
 
 
 class VirtualTime:
@@ -39,3 +45,37 @@ class VirtualTime:
         if self._sleepers and len(self._sleepers) >= self._participants:
             self.now, _, woken = heapq.heappop(self._sleepers)
             woken.set_result(None)
+
+
+class _Impatient(selectors.DefaultSelector):
+    """Tells how long it was to wait instead of waiting, unless there is nothing else to wait for."""
+
+    skipped_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(None if timeout is None else 0)
+        if not ready and timeout is not None:
+            self.skipped_s += max(0.0, timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Sleeps take no time, and its clock says that they did. It starts at 0."""
+
+    def __init__(self) -> None:
+        self._impatient = _Impatient()
+        super().__init__(self._impatient)
+
+    def time(self) -> float:
+        return self._impatient.skipped_s
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test that waits for nothing but sleeps: its waits can be long, and what it measures is exact."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run

@@ -1,0 +1,190 @@
+"""One provider as its calls find it: when the next may go, what a lost one means, and whether to call at all."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from ci_evals.engine import retry
+from ci_evals.engine.breaker import Breaker
+from ci_evals.engine.pace import Pace
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.model import Request
+from ci_evals.providers.base import Provider
+from ci_evals.response import Response, Usage
+
+LONGEST_OUTAGE_S = 60.0  # that is waited for before a provider is probed: as long as windows of quotas mostly are
+
+
+class Attempt(Struct, frozen=True, order=True, gc=False):
+    """The next thing to do: attempt `number` (from 1) of one slot, or of one question beside them."""
+
+    slot: int
+    number: int
+
+
+class LostError(Exception):
+    """A call that brought no answer, and took `latency_s`.
+
+    Another attempt is to be made after `delay_s`; None if there is none.
+    """
+
+    def __init__(self, error: ProviderError, latency_s: float, delay_s: float | None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.latency_s = latency_s
+        self.delay_s = delay_s
+
+
+class Contact:
+    """Makes the calls of one provider.
+
+    Args:
+        provider: what answers.
+        limit: how many calls may be under way.
+        retries: further attempts after a refused or lost call.
+        pace: when it may be called; shared by a `limit_group`.
+        turn: held by who asks `pace`; shared likewise.
+        judged: whether this is the team's own code under test, so that how it fails is what is judged.
+        clock: seconds from any starting point, never going back.
+        draw: returns a uniform number in [0, 1).
+    """
+
+    def __init__(  # noqa: PLR0913  here these meet
+        self,
+        provider: Provider,
+        *,
+        limit: int,
+        retries: int,
+        pace: Pace,
+        turn: asyncio.Lock,
+        judged: bool,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+    ) -> None:
+        self.pace = pace
+        self.clock = clock
+        self.breaker = Breaker(limit=limit, attempts=retries + 1)
+        self._provider = provider
+        self._retries = retries
+        self._turn = turn
+        self._judged = judged
+        self._draw = draw
+        self._probe: Attempt | None = None
+        self._probe_at = 0.0
+        self._down_since: float | None = None
+
+    # Before a call.
+
+    @property
+    def until_probe_s(self) -> float:
+        """Seconds until it may be tried whether an outage is over; 0 or less: now, with `probe`."""
+        if self._probe:
+            return 0.1  # somebody is trying it
+        return self._probe_at - self.clock()
+
+    def probe(self, attempt: Attempt) -> None:
+        """This attempt tries whether an outage is over."""
+        self._probe = attempt
+
+    def may_call(self, attempt: Attempt) -> bool:
+        """Whether an attempt that was taken up a while ago is still worth making."""
+        return self.breaker.state == "closed" or attempt == self._probe
+
+    def admit(self, attempt: Attempt, tokens: int) -> bool:
+        """Whether a call may go out now, ahead of nobody; then it must be made with `call`, or be `dropped`."""
+        return not self._turn.locked() and self.may_call(attempt) and self.pace.admit(tokens) <= 0
+
+    async def admitted(
+        self,
+        attempt: Attempt,
+        expected_tokens: Callable[[], int],
+        *,
+        is_wanted: Callable[[], bool] = lambda: True,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> int | None:
+        """Wait until a call may go out; one asks at a time, the others queue behind it.
+
+        Returns the tokens that it was admitted with, or None if meanwhile it was no longer wanted, or others found that
+        the provider is gone.
+        """
+        async with self._turn:
+            while is_wanted() and self.may_call(attempt):
+                tokens = expected_tokens()
+                if (wait_s := self.pace.admit(tokens)) <= 0:
+                    return tokens
+                await sleep(wait_s)
+        return None
+
+    # The call and its end, of which the pace hears once.
+
+    async def call(self, attempt: Attempt, request: Request, tokens: int) -> tuple[Response, float]:
+        """Make a call that was admitted with `tokens`; returns the answer and the seconds that it took.
+
+        Raises:
+            LostError: there is no answer.
+            StorageError: a file in the answer cannot be kept.
+        """
+        start = time.perf_counter()
+        try:
+            response = await self._provider.answer(request)
+        except (StorageError, asyncio.CancelledError):
+            self.dropped(attempt)
+            raise
+        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this call's error
+            latency_s, error = time.perf_counter() - start, ProviderError.of(raised)
+            raise LostError(error, latency_s, self.lost(attempt, error, latency_s)) from None
+        latency_s = time.perf_counter() - start
+        self.answered(response.usage, tokens)
+        return response, latency_s
+
+    def dropped(self, attempt: Attempt) -> None:
+        """An attempt that was admitted ended without a word from the provider."""
+        self.pace.failed()
+        if attempt == self._probe:
+            self._probe = None
+
+    def answered(self, usage: Usage | None, tokens: int) -> None:
+        """A call that was admitted with `tokens` brought an answer."""
+        self._probe = self._down_since = None
+        self.breaker.answered()
+        self.pace.answered(usage, tokens)
+
+    def lost(self, attempt: Attempt, error: ProviderError, latency_s: float) -> float | None:
+        """Decide about a call that brought no answer: the seconds until it is tried again, or None if it is not."""
+        delay_s = retry.delay_s(attempt.number, error.retry_after_s, self._draw)
+        if error.kind == "rate_limit" or error.retry_after_s is not None:
+            self.pace.refused(error.retry_after_s, delay_s, latency_s)
+            if self._outlasts(error):
+                self.breaker.outlasting()
+        else:
+            self.pace.failed()
+        has_another = error.retryable and attempt.number <= self._retries
+        if not has_another or self.breaker.state != "closed":
+            self._note_end(attempt, error)
+        return delay_s if has_another and self.breaker.state != "open" else None
+
+    def _outlasts(self, refusal: ProviderError) -> bool:
+        """Whether nothing has come for long but word that the provider is down, and when to ask again.
+
+        With their calls that far apart, hardly any runs end that the breaker could count.
+        """
+        if self._judged or refusal.kind != "server":
+            return False
+        now = self.clock()
+        if self._down_since is None:
+            self._down_since = now
+        return now - self._down_since >= LONGEST_OUTAGE_S
+
+    def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
+        """Tell the breaker of a run that ended without an answer, or of an attempt in an outage."""
+        if self._judged and error.kind in ("server", "rejected"):
+            self._probe = None
+            self.breaker.answered()  # the system under test is there, and how it fails is what is judged
+        elif self.breaker.state == "closed" or attempt == self._probe:  # not what was under way before the outage
+            self._probe = None
+            self.breaker.gave_up(error)
+            if self.breaker.state == "open":
+                self.pace.learn_anew()
+            self._probe_at = self.clock() + retry.delay_s(self.breaker.probes + 1, None, lambda: 1.0)
