@@ -2,19 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
 from ci_evals.engine import retry
 from ci_evals.engine.breaker import Breaker
 from ci_evals.engine.pace import Pace
-from ci_evals.errors import ProviderError, StorageError
+from ci_evals.errors import ErrorKind, ProviderError, StorageError
 from ci_evals.model import Request
 from ci_evals.providers.base import Provider
 from ci_evals.response import Response, Usage
 
-LONGEST_OUTAGE_S = 60.0  # that is waited for before a provider is probed: as long as windows of quotas mostly are
+LONGEST_OUTAGE_S = 60.0  # of nothing but 5xx and when to ask again, before a provider is probed
+LONGEST_QUOTA_S = 300.0  # of nothing but 429: windows are a minute mostly, and others may use up some of them
+_LONGEST_S: Mapping[ErrorKind, float] = {"server": LONGEST_OUTAGE_S, "rate_limit": LONGEST_QUOTA_S}
 
 
 class Attempt(Struct, frozen=True, order=True, gc=False):
@@ -73,7 +75,7 @@ class Contact:
         self._draw = draw
         self._probe: Attempt | None = None
         self._probe_at = 0.0
-        self._down_since: float | None = None
+        self._refused_since: float | None = None
 
     # Before a call.
 
@@ -147,7 +149,7 @@ class Contact:
 
     def answered(self, usage: Usage | None, tokens: int) -> None:
         """A call that was admitted with `tokens` brought an answer."""
-        self._probe = self._down_since = None
+        self._probe = self._refused_since = None
         self.breaker.answered()
         self.pace.answered(usage, tokens)
 
@@ -166,16 +168,16 @@ class Contact:
         return delay_s if has_another and self.breaker.state != "open" else None
 
     def _outlasts(self, refusal: ProviderError) -> bool:
-        """Whether nothing has come for long but word that the provider is down, and when to ask again.
+        """Whether nothing has come for long but refusals.
 
-        With their calls that far apart, hardly any runs end that the breaker could count.
+        With calls as far apart as these make them, hardly any runs end that the breaker could count.
         """
-        if self._judged or refusal.kind != "server":
+        if refusal.kind not in _LONGEST_S or (self._judged and refusal.kind == "server"):
             return False
         now = self.clock()
-        if self._down_since is None:
-            self._down_since = now
-        return now - self._down_since >= LONGEST_OUTAGE_S
+        if self._refused_since is None:
+            self._refused_since = now
+        return now - self._refused_since >= _LONGEST_S[refusal.kind]
 
     def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
         """Tell the breaker of a run that ended without an answer, or of an attempt in an outage."""

@@ -1,11 +1,12 @@
 """What a provider's queue hands out, and when it stops doing so."""
 
 import asyncio
+import math
 
 import pytest
 
 from ci_evals.engine.breaker import State
-from ci_evals.engine.contact import LONGEST_OUTAGE_S, Attempt, Contact
+from ci_evals.engine.contact import LONGEST_OUTAGE_S, LONGEST_QUOTA_S, Attempt, Contact
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Slots
@@ -18,6 +19,8 @@ from ci_evals.providers.openai import OpenAI
 LIMIT = 8
 DOWN = ProviderError("server", "503: maintenance", status=503)
 GONE = ProviderError("network", "connection refused")
+PATIENT = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
+LIMITED = ProviderError("rate_limit", "429: slow down", status=429, retry_after_s=1.0)
 WRONG_KEY = ProviderError("auth", "401: wrong key", status=401)
 API = OpenAI(name="api", model="m", base_url="http://127.0.0.1")
 SERVICE = Http(name="service", url="http://127.0.0.1")
@@ -137,18 +140,26 @@ def test_an_outage_costs_no_run_that_has_attempts_left() -> None:
     assert calls.contact.breaker.probes == 1
 
 
-@pytest.mark.parametrize("options", [API, SERVICE], ids=["model", "the team's own"])
-def test_a_model_that_asks_for_patience_without_end_is_given_up_and_not_the_teams_own_service(
-    options: ProviderOptions,
+@pytest.mark.parametrize(
+    ("options", "error", "longest_s"),
+    [
+        (API, PATIENT, LONGEST_OUTAGE_S),
+        (API, LIMITED, LONGEST_QUOTA_S),
+        (SERVICE, PATIENT, math.inf),
+        (SERVICE, LIMITED, LONGEST_QUOTA_S),
+    ],
+    ids=["a model is down", "a quota is used up", "the team's own is down", "the team's own has a quota"],
+)
+def test_what_asks_for_patience_without_end_is_given_up_unless_that_is_what_is_judged(
+    options: ProviderOptions, error: ProviderError, longest_s: float
 ) -> None:
-    patient = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
     calls = Calls(options, retries=3)
-    while not calls.lane.given_up and calls.clock.now < 10 * LONGEST_OUTAGE_S:
-        calls.lose(calls.start(), patient)
-        assert (calls.state() == "closed") == (options is SERVICE or calls.clock.now < LONGEST_OUTAGE_S)
-        calls.clock.now += LONGEST_OUTAGE_S / 10
-    assert calls.lane.given_up == (options is API)
-    assert calls.contact.breaker.probes == (4 if options is API else 0)
+    while not calls.lane.given_up and calls.clock.now < 10 * LONGEST_QUOTA_S:
+        calls.lose(calls.start(), error)
+        assert (calls.state() == "closed") == (calls.clock.now < longest_s)
+        calls.clock.now += LONGEST_QUOTA_S / 7
+    assert calls.lane.given_up == (longest_s < math.inf)
+    assert calls.contact.breaker.probes == (4 if calls.lane.given_up else 0)
 
 
 def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_its_pace() -> None:
@@ -165,10 +176,9 @@ def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_it
 
 
 def test_an_answer_ends_the_time_for_which_a_provider_is_said_to_be_down() -> None:
-    patient = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
     calls = Calls(retries=100)
     for _ in range(100):
-        calls.lose(calls.start(), patient)
+        calls.lose(calls.start(), PATIENT)
         calls.clock.now += LONGEST_OUTAGE_S - 1
         calls.start()
         calls.contact.answered(None, 0)
