@@ -17,6 +17,7 @@ from ci_evals.response import Response, Usage
 LONGEST_OUTAGE_S = 60.0  # of nothing but 5xx and when to ask again, before a provider is probed
 LONGEST_QUOTA_S = 300.0  # of nothing but 429: windows are a minute mostly, and others may use up some of them
 _LONGEST_S: Mapping[ErrorKind, float] = {"server": LONGEST_OUTAGE_S, "rate_limit": LONGEST_QUOTA_S}
+_FROM_BEHIND_LIMITS: frozenset[ErrorKind] = frozenset({"server", "auth", "rejected"})
 
 
 class Attempt(Struct, frozen=True, order=True, gc=False):
@@ -160,6 +161,9 @@ class Contact:
             self.pace.refused(error.retry_after_s, delay_s, latency_s)
             if self._outlasts(error):
                 self.breaker.outlasting()
+        elif _was_let_through(error):
+            self._refused_since = None
+            self.pace.answered()
         else:
             self.pace.failed()
         has_another = error.retryable and attempt.number <= self._retries
@@ -190,3 +194,10 @@ class Contact:
             if self.breaker.state == "open":
                 self.pace.learn_anew()
             self._probe_at = self.clock() + retry.delay_s(self.breaker.probes + 1, None, lambda: 1.0)
+
+
+def _was_let_through(error: ProviderError) -> bool:
+    """Whether a failure is an answer from behind all limits; with 502 and above, somebody says that nobody is there."""
+    if error.kind == "bad_answer":
+        return True
+    return error.kind in _FROM_BEHIND_LIMITS and error.status is not None and error.status < 502

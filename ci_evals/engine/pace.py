@@ -96,7 +96,7 @@ class Pace:
         return 0.0
 
     def answered(self, usage: Usage | None = None, tokens: int = 0) -> None:
-        """A call came back with an answer; `tokens` is what it was admitted with."""
+        """A call was let through, mostly with an answer; `tokens` is what it was admitted with."""
         self.under_way -= 1
         if self._gates:
             self._refusals, self._next_try_at = 0, self._paused_until
@@ -104,7 +104,7 @@ class Pace:
             self._learn(usage, tokens)
 
     def failed(self) -> None:
-        """A call came back with nothing that tells about limits."""
+        """A call ended with nothing that tells about limits: whether it got as far as that is not known."""
         self.under_way -= 1
 
     def refused(self, retry_after_s: float | None, default_wait_s: float, latency_s: float) -> None:

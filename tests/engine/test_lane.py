@@ -21,6 +21,7 @@ DOWN = ProviderError("server", "503: maintenance", status=503)
 GONE = ProviderError("network", "connection refused")
 PATIENT = ProviderError("server", "503: maintenance", status=503, retry_after_s=1.0)
 LIMITED = ProviderError("rate_limit", "429: slow down", status=429, retry_after_s=1.0)
+TOO_LONG = ProviderError("rejected", "400: too long", status=400)
 WRONG_KEY = ProviderError("auth", "401: wrong key", status=401)
 API = OpenAI(name="api", model="m", base_url="http://127.0.0.1")
 SERVICE = Http(name="service", url="http://127.0.0.1")
@@ -63,16 +64,17 @@ class Calls:
         return self.contact.breaker.state
 
     def start(self) -> Attempt:
-        """Take the next attempt, waiting as long as the lane asks for."""
+        """Take the next attempt, waiting as long as the lane and the pace ask for."""
         while isinstance(step := self.lane.take(), float):
             self.clock.now += step
         assert step is not None
-        self.pace.admit()
+        while wait_s := self.pace.admit():
+            self.clock.now += wait_s
         return step
 
     def lose(self, attempt: Attempt, error: ProviderError) -> bool:
         """Note a call without an answer; returns whether it is to be tried again."""
-        delay_s = self.contact.lost(attempt, error, 0.1)
+        delay_s = self.contact.lost(attempt, error, 0.0)
         if delay_s is not None:
             self.lane.try_again(attempt, delay_s)
         return delay_s is not None
@@ -175,14 +177,41 @@ def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_it
     assert [calls.pace.admit() for _ in range(50)] == [0.0] * 50
 
 
-def test_an_answer_ends_the_time_for_which_a_provider_is_said_to_be_down() -> None:
+@pytest.mark.parametrize(
+    ("error", "is_over"),
+    [
+        (ProviderError("server", "500: oops", status=500), True),
+        (TOO_LONG, True),
+        (ProviderError("bad_answer", "HTML, not JSON"), True),
+        (DOWN, False),
+        (GONE, False),
+        (ProviderError("timeout", "no answer within 60 s"), False),
+        (ProviderError("environment", "stage speech: 500: oops", status=500), False),
+    ],
+    ids=lambda value: value.message if isinstance(value, ProviderError) else "",
+)
+def test_calls_go_one_by_one_after_refusals_until_one_is_seen_to_be_let_through(
+    error: ProviderError, is_over: bool
+) -> None:
     calls = Calls(retries=100)
-    for _ in range(100):
+    for _ in range(10):
+        calls.lose(calls.start(), LIMITED)
+    calls.lose(calls.start(), error)
+    assert ([calls.pace.admit() for _ in range(4)] == [0.0] * 4) == is_over
+
+
+@pytest.mark.parametrize("error", [None, TOO_LONG], ids=["an answer", "a failure that shows it is there"])
+def test_the_time_for_which_a_provider_is_said_to_be_down_ends_with(error: ProviderError | None) -> None:
+    calls = Calls(retries=100)
+    for _ in range(10):
         calls.lose(calls.start(), PATIENT)
-        calls.clock.now += LONGEST_OUTAGE_S - 1
-        calls.start()
-        calls.contact.answered(None, 0)
-    assert calls.state() == "closed"
+        assert calls.state() == "closed"
+        calls.clock.now += LONGEST_OUTAGE_S - 10
+        attempt = calls.start()
+        if error is None:
+            calls.contact.answered(None, 0)
+        else:
+            calls.lose(attempt, error)
 
 
 def test_a_probe_that_never_came_to_call_leaves_room_for_another() -> None:
