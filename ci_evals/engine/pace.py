@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
-from ci_evals.engine.gates import LONGEST_INTERVAL_S, PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing, Told
+from ci_evals.engine.gates import LONGEST_INTERVAL_S, PROBE_CALLS, Gate, LearntRate, Probe, Spacing, TokenSpacing
 from ci_evals.engine.limits import allowances
 from ci_evals.engine.retry import LONGEST_RETRY_AFTER_S
+from ci_evals.engine.told import Told
 from ci_evals.response import Message, Usage
 
 DEFAULT_OUTPUT_TOKENS = 256
