@@ -12,7 +12,7 @@ PROBE_S = 0.25
 
 FIRST_GROWTH_CALLS = 10  # answers after which a rate that was only guessed has doubled
 GROWTH_CALLS = 200  # answers after which a rate that is bounded from both sides has reached its upper bound
-GROWTH_S = 120.0  # seconds after which it has, too, so that a low rate does not take its time for ever
+GROWTH_S = 120.0  # seconds of calling after which it has, too, so that a low rate does not take its time for ever
 OUTDATED = 1.5  # growth after which an upper bound would have been met if it still held
 LEAST_SPAN_S = 0.25  # between turns: shorter spans tell of chance and bursts instead of a rate
 SUSTAINED_CALLS = 3  # and so do fewer calls
@@ -176,9 +176,11 @@ class LearntRate(Spacing):
         self._sent = admitted  # since the last turn
         self._let_through = 0  # from the turn before to the last one
         self._span_s = 0.0
-        self._resumed_at = now
+        self._resumed_at = self._taken_at = now
 
     def take(self, now: float, tokens: int) -> None:
+        self._resumed_at += max(0.0, now - max(self.free_at, self._taken_at))  # a time without calls proves nothing
+        self._taken_at = now
         progress = self._progress(now)
         self.per_second = self._known.rate(progress, self.answers)
         if self._known.upper is not None and progress > OUTDATED and self.answers > FIRST_GROWTH_CALLS:

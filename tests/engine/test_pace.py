@@ -180,12 +180,10 @@ def simulate(
     stop: Stop | None = None,
 ) -> Outcome:
     """Run a job to its end; latencies vary by the fraction `jitter`, and the first call goes `prepared_in_s` late."""
-    job = Job(server, workers, runs, jitter, stop)
+    job = Job(server, workers, jitter, stop)
     job.pace = Pace(rpm=rpm, tpm=tpm, limit=workers, clock=lambda: job.now, wall_clock=lambda: job.now)
     job.now += prepared_in_s
-    job.ask()
-    while job.done < runs:
-        job.step()
+    job.work(runs)
     return Outcome(job.now, job.refused, runs + job.refused)
 
 
@@ -194,27 +192,33 @@ class Job:
 
     pace: Pace
 
-    def __init__(
-        self, server: Bucket | Seats, workers: int, runs: int, jitter: float, stop: Stop | None = None
-    ) -> None:
+    def __init__(self, server: Bucket | Seats, workers: int, jitter: float, stop: Stop | None = None) -> None:
         self.now = 0.0
+        self.refused = 0
         self._stop = stop
-        self.done = self.refused = 0
-        self._server, self._idle, self._todo, self._jitter = server, workers, runs, jitter
+        self._server, self._idle, self._jitter = server, workers, jitter
+        self._todo = self._left = 0
         self._asleep = False
         self._draw = random.Random(1).random
         self._order = count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
 
-    def step(self) -> None:
+    def work(self, runs: int) -> None:
+        """Do so many runs."""
+        self._todo = self._left = runs
+        self._ask()
+        while self._left:
+            self._step()
+
+    def _step(self) -> None:
         at, _, what = heapq.heappop(self._events)
         self.now = max(self.now, at)
         if self._stop and self.now >= self._stop.at_s:
             self.now, self._stop = self.now + self._stop.length_s, None
         what()
-        self.ask()
+        self._ask()
 
-    def ask(self) -> None:
+    def _ask(self) -> None:
         while self._todo and self._idle and not self._asleep:
             tokens = self.pace.estimate(400, None) if self.pace.counts_tokens else 0
             if wait_s := self.pace.admit(tokens):
@@ -240,7 +244,7 @@ class Job:
         self.pace.observe(dict(reply.headers))
         if reply.retry_after_s is None:
             self._server.end()
-            self.done += 1
+            self._left -= 1
             self.pace.answered(Usage(60, 40) if tokens else None, tokens)
         else:
             self.refused += 1
@@ -439,6 +443,18 @@ def test_trials_go_on_after_one_that_nobody_refused() -> None:
     sent(2 * GROWTH_CALLS)
     assert not learnt._known.trying
     refused_until_trial()
+
+
+@LATENCIES
+@WORKERS
+@pytest.mark.parametrize("idle_s", [300.0, 86_400.0])
+def test_a_time_without_calls_does_not_raise_a_rate(latency_s: float, workers: int, idle_s: float) -> None:
+    job = Job(Bucket(10, latency_s), workers, jitter=0.1)
+    job.pace = Pace(rpm=None, tpm=None, limit=workers, clock=lambda: job.now)
+    job.work(RUNS)
+    refused, job.now = job.refused, job.now + idle_s
+    job.work(RUNS)
+    assert job.refused - refused <= 0.03 * RUNS
 
 
 @pytest.mark.parametrize("seats", [1, 3])
