@@ -39,17 +39,14 @@ _PRIVATE_KEY = (
 _SHAPES = re.compile(rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII)
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
-# The same on encoded lines, where `\n` ends in a letter and so hides the boundary before a key.
-_KEY_IN_WORD = re.compile(_KEY.encode())
-_LOGIN_IN_LINE = re.compile(_LOGIN.encode())
-
 _RUN = 16  # every key, and most secrets in any encoding, have this many word characters in a row
 _BLOCK = _RUN // 2
 _BEARER_REACH = 64  # bytes from the scheme to the token's first long word, at most
 _WORDS = re.compile(rb"[A-Za-z0-9_+%-]+")
 _AT = ord("@")
 _ALPHANUMERIC = rb"[A-Za-z0-9]+"
-_OUTLINE = bytes(ord("w") if _WORDS.match(bytes((byte,))) else ord(" ") for byte in range(256))
+_IN_WORDS = b"".join(_WORDS.findall(bytes(range(256))))
+_OUTLINE = bytes(ord("w") if byte in _IN_WORDS else ord(" ") for byte in range(256))
 _LONG_WORD = b"w" * _RUN
 
 
@@ -98,7 +95,7 @@ class Redactor:
         for needle in self._needles:
             if line.find(needle, start) >= 0:
                 return True
-        if line.find(b"-----BEGIN", start) >= 0 or (_AT in line and _LOGIN_IN_LINE.search(line, start)):
+        if line.find(b"-----BEGIN", start) >= 0 or (_AT in line and _in_lines(_LOGIN).search(line, start)):
             return True
         outline = line.translate(_OUTLINE)
         start = outline.find(_LONG_WORD, start)
@@ -118,7 +115,7 @@ class Redactor:
                     return True
         if word.isalnum() and word.islower():  # a hash; every key has a hyphen, an underscore or a capital
             return False
-        return _KEY_IN_WORD.search(word) is not None
+        return _in_lines(_KEY).search(word) is not None
 
     def clean(self, value: T) -> T:
         """The same without secrets: structs, mappings (keys, too), sequences and sets keep their types.
@@ -176,6 +173,15 @@ class Redactor:
         except RecursionError:
             return MASK
         return self.clean_text(line.decode()) if self.finds(line) else value
+
+
+@cache
+def _in_lines(shape: str) -> re.Pattern[bytes]:
+    """A shape without the boundary before it, which encoded lines hide: their `\\n` ends in a letter.
+
+    Compiled when a line needs it: an error in a suite is told before there is one.
+    """
+    return re.compile(shape.encode())
 
 
 @cache

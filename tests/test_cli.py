@@ -439,6 +439,7 @@ UNNAMED = {
     "ci_evals.graders.function",
 }
 UNREAD = {"csv", "tomllib", "hashlib", "ci_evals.config.code", "ci_evals.config.tasks"}
+UNJUDGED = {"fractions", "ci_evals.verdict.metric_names", "ci_evals.stats"}
 IN_A_JOB = {"ci_evals.github.context", "ci_evals.github.client", "ci_evals.actions.job", "ci_evals.actions.search"}
 ELSEWHERE = {"gidgethub", "ci_evals.commenting"}
 OTHER_FILES = {"jinja2", "ci_evals.reports.html", "ci_evals.engine.cassettes", "ci_evals.engine.traces"}
@@ -454,9 +455,9 @@ MODULES_AT_THE_END = (
     [
         (["--help"], RUNNING | REPORTING | GRADING | READING),
         (["run", "--help"], RUNNING | REPORTING | GRADING | READING),
-        (["run", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD),
-        (["merge", ".", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD),
-        (["validate", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD),
+        (["run", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD | UNJUDGED),
+        (["merge", ".", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD | UNJUDGED),
+        (["validate", "--config", "wrong.yaml"], RUNNING | REPORTING | GRADING | UNNAMED | UNREAD | UNJUDGED),
     ],
 )
 async def test_a_command_loads_only_what_it_needs(arguments: list[str], needless: set[str], tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from ci_evals.prices import has_price
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.rules import Budget
 from ci_evals.suite import overridden_options
-from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
 
 
 def check_gate(
@@ -50,6 +49,8 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
 
 
 def _check_metrics(bars: Map, labels: Mapping[str, Sequence[str]], decoder: Decoder) -> None:
+    from ci_evals.verdict.metric_names import BY_LABEL, WHOLE, read_metric
+
     for name in bars:
         metric = read_metric(name)
         if metric is None:

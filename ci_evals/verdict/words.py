@@ -2,12 +2,15 @@
 
 import re
 from decimal import Decimal
-from fractions import Fraction
 from itertools import count
 from math import floor, log10
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 _LONGEST_NAME = 80
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_RIGHT_TO_LEFT = "[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 _LEFT_TO_RIGHT = "\u200e"  # a mark that nobody sees
 _PART_OF_WORDS = "\u200c\u200d\u200e\u200f\xa0\u3000"  # joiners, marks and blanks that scripts and emoji need
 _RAREST = 1e-15
@@ -29,8 +32,10 @@ def percent(rate: float, *marks: float) -> str:
     return f"{shown:f} %"
 
 
-def exact(bar: float) -> Fraction:
+def exact(bar: float) -> "Fraction":
     """The decimal that the user wrote: 9 of 10 passed runs meet a bar of 0.9, although the double is a bit above."""
+    from fractions import Fraction  # which a log needs none of
+
     return Fraction(str(bar))
 
 
@@ -47,7 +52,9 @@ def name_of(name: str) -> str:
 
 def in_place(text: str) -> str:
     """What others wrote, inside our text: from right to left, it would else reorder the numbers beside it."""
-    return f"{_LEFT_TO_RIGHT}{text}{_LEFT_TO_RIGHT}" if _RIGHT_TO_LEFT.search(text) else text
+    if text.isascii() or not re.search(_RIGHT_TO_LEFT, text):
+        return text
+    return f"{_LEFT_TO_RIGHT}{text}{_LEFT_TO_RIGHT}"
 
 
 def once_in(p: float) -> str:
