@@ -70,7 +70,7 @@ class Spent(NamedTuple):
         return fsum(known) if known else None
 
 
-class Unpriced(NamedTuple):
+class Unpriced(Struct, frozen=True):
     """How many calls `Spent` leaves out, as nobody knows what they cost: runs, confirm runs included, and judges."""
 
     runs: int

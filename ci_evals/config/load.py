@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from ci_evals.config.case_overrides import override_misfits
 from ci_evals.config.cases import CaseReader
@@ -107,7 +108,7 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> "Mock":
     return _Loader(_read(path), environ).mock()
 
 
-class _Source(NamedTuple):
+class _Source(Struct, frozen=True):
     """What a suite is made of, and where it was written."""
 
     file: str
@@ -138,7 +139,8 @@ class _Loader:
         judging: bool = False,
         verbatim: bool = False,
     ) -> None:
-        self.file, self.folder, self.root, self.problems = source
+        self.file, self.folder = source.file, source.folder
+        self.root, self.problems = source.root, source.problems
         self.decoder = Decoder(self.file, self.problems)
         self.dotenv = read_dotenv(self.folder)
         interpolation = Verbatim if verbatim else Interpolation

@@ -5,9 +5,10 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import yaml
+from msgspec import Struct
 
 from ci_evals.errors import ConfigError, Problem
 
@@ -128,7 +129,7 @@ def parse(text: str, file: str, problems: list[Problem]) -> Any:
         _refuse(file, line, f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes")
 
 
-class _Anchored(NamedTuple):
+class _Anchored(Struct, frozen=True):
     """What an anchor stands for, of how many values it is made, and how deep it is nested."""
 
     value: Any
@@ -201,13 +202,13 @@ class _Builder:
             _refuse(self.file, line, f"the alias *{anchor} points to nothing before it, or into itself")
         if self.at_key():
             _refuse(self.file, line, f"a key must be text, not the alias *{anchor}")
-        value, size, height = self.anchors[anchor]
-        self.check_depth(height, line)
-        self.aliased += size
+        found = self.anchors[anchor]
+        self.check_depth(found.height, line)
+        self.aliased += found.size
         if self.aliased > MAX_ALIASED_VALUES:
             _refuse(self.file, line, f"aliases expand to more than {MAX_ALIASED_VALUES:,} values")
-        self.values += size - 1
-        self.add(value, line, height)
+        self.values += found.size - 1
+        self.add(found.value, line, found.height)
 
     def scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):

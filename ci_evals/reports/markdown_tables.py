@@ -1,7 +1,8 @@
 """The tables of summary.md: variants, leaderboard, labels and bars."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.report import Report
 from ci_evals.reports.figures import interval, number_of, rate, rate_with_interval, score, seconds, usd
@@ -15,7 +16,7 @@ from ci_evals.verdict.scopes import ScopeVerdict, scope_label
 MAX_ROWS = 50
 
 
-class _Column(NamedTuple):
+class _Column(Struct, frozen=True):
     """A column of figures: what stands above it, and of each variant in it."""
 
     head: Markdown

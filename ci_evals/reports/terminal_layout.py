@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 _CODES: Final[Mapping[str, str]] = {
     "bold": "1",
@@ -19,7 +21,7 @@ _JOINER = "\u200d"  # makes one emoji of two
 _AS_EMOJI = "\ufe0f"  # makes an emoji of the sign before it
 
 
-class Span(NamedTuple):
+class Span(Struct, frozen=True):
     """Text of one style: nothing, or names such as `bold red`."""
 
     text: str
@@ -30,7 +32,7 @@ Text = tuple[Span, ...]
 """What stands in one line, or is to be wrapped into several; without line breaks of its own."""
 
 
-class Paragraph(NamedTuple):
+class Paragraph(Struct, frozen=True):
     """Text wrapped at words. What it starts with stands before the first line, further ones below the first's text."""
 
     text: Text
@@ -44,7 +46,7 @@ class Paragraph(NamedTuple):
             start = plain(" " * used)
 
 
-class Table(NamedTuple):
+class Table(Struct, frozen=True):
     """Texts in columns, wrapped where they are wider than their column.
 
     Attributes:

@@ -1,7 +1,8 @@
 """The table of figures on the terminal: variants side by side as far as they fit, the others below."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ci_evals.reports.figures import rate, rate_with_interval, score, seconds, usd
 from ci_evals.reports.terminal_layout import Table, Text, plain, styled, width_of
@@ -23,7 +24,7 @@ AsText = Callable[[VariantReport], str]
 AsNumber = Callable[[VariantReport], float | None]
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """One figure of every variant, and which of them are marked as best or worst."""
 
     label: str

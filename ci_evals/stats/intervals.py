@@ -4,6 +4,8 @@ from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ci_evals.stats.beta import beta_quantile
 
 
@@ -14,7 +16,7 @@ class Interval(NamedTuple):
     upper: float
 
 
-class Estimate(NamedTuple):
+class Estimate(Struct, frozen=True):
     """A figure; its interval is None where there is too little data for one."""
 
     value: float

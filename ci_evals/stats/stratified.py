@@ -11,6 +11,8 @@ from math import fsum, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ci_evals.stats.hypergeometric import hypergeometric
 
 Counts = tuple[int, int, int, int]
@@ -104,7 +106,7 @@ def _tail(groups: Counter[_Margins], passed: int, largest_support: int) -> float
     return _at_most(groups, passed)
 
 
-class _Sum(NamedTuple):
+class _Sum(Struct, frozen=True):
     """The distribution of a sum of passes: chances of `least`, `least + 1`, … in units of 2^-96, zeros cut off.
 
     Whole numbers, so that a convolution is one product of two long integers: some hundred times faster than a loop.

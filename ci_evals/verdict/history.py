@@ -49,7 +49,7 @@ class Pool(NamedTuple):
     reports: int
 
 
-class PoolStep(NamedTuple):
+class PoolStep(Struct, frozen=True):
     """What became of one report's evidence of a cell.
 
     `older` are its runs with those of all older reports that may count, `p` that of their disagreement with the newer
