@@ -444,7 +444,8 @@ IN_A_JOB = {"ci_evals.github.context", "ci_evals.github.client", "ci_evals.actio
 ELSEWHERE = {"gidgethub", "ci_evals.commenting"}
 OTHER_FILES = {"jinja2", "ci_evals.reports.html", "ci_evals.engine.cassettes", "ci_evals.engine.traces"}
 EARLIER = {"ci_evals.saved", "ci_evals.recalled", "ci_evals.durations", "ci_evals.reports.json_summary"}
-UNCALLED = {"xml", "zipfile", "rich", "unicodedata", "ci_evals.verdict.power", "ci_evals.reports.comment"}
+LIBRARIES = {"json", "mimetypes", "rich", "unicodedata", "xml", "zipfile"}
+UNCALLED = {"ci_evals.verdict.power", "ci_evals.reports.comment"}
 MODULES_AT_THE_END = (
     "import sys; from ci_evals.cli import main\nimport atexit\natexit.register(lambda: print(*sys.modules))\nmain()"
 )
@@ -495,7 +496,7 @@ async def test_a_plain_run_loads_no_provider_grader_or_report_that_is_not_asked_
     assert ended.code == 0, ended.err
     modules = set(ended.out.splitlines()[-1].split())
     assert {"ci_evals.app", "ci_evals.providers.mock", "ci_evals.reports.markdown"} <= modules
-    needless = GRADING | (UNREAD - {"hashlib"}) | IN_A_JOB | ELSEWHERE | OTHER_FILES | EARLIER | UNCALLED
+    needless = GRADING | (UNREAD - {"hashlib"}) | IN_A_JOB | ELSEWHERE | OTHER_FILES | EARLIER | LIBRARIES | UNCALLED
     assert not (needless | {"aiohttp", "ci_evals.graders.llm_judge"}) & modules
 
 

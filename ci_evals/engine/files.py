@@ -1,6 +1,5 @@
 """Files that answers are made of: kept beside the reports by their content, and out of the journal."""
 
-import mimetypes
 import os
 from hashlib import sha256
 from pathlib import Path
@@ -58,4 +57,6 @@ def without_data(response: Response) -> Response:
 
 
 def _suffix(media_type: str) -> str:
-    return _SUFFIXES.get(media_type) or mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+    from mimetypes import guess_extension
+
+    return _SUFFIXES.get(media_type) or guess_extension(media_type.partition(";")[0].strip()) or ".bin"

@@ -1,6 +1,7 @@
 """The lines of a journal: a header for each invocation, and the results; how they are read back."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +25,7 @@ class Header(Struct, frozen=True, kw_only=True):
     started_at: float
 
 
-_HEADER = msgspec.json.Decoder(Header)
-decode = msgspec.json.Decoder(Result).decode
+decode: Callable[[bytes], Result] = partial(msgspec.json.decode, type=Result)
 
 
 class Scanned(Struct, frozen=True):
@@ -93,7 +93,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def decode_header(line: bytes, path: Path, number: int) -> Header:
     try:
-        header = _HEADER.decode(line)
+        header = msgspec.json.decode(line, type=Header)
     except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}:{number}: not a header of ci-evals: {error}") from error
     if header.schema_version != SCHEMA_VERSION:

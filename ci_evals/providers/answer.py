@@ -1,6 +1,5 @@
 """What the team's own code gives back, made into a `Response` that can be stored and judged."""
 
-import json
 import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -201,6 +200,8 @@ def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
     if value is None or value == "":
         return {}
     if isinstance(value, str):
+        import json
+
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError):

@@ -1,6 +1,5 @@
 """JSON as it is written and printed."""
 
-import json
 from typing import Any
 
 import msgspec
@@ -11,6 +10,8 @@ def encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
+        import json
+
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=False).encode("utf-8", "replace")
 
 
