@@ -10,7 +10,7 @@ from yarl import URL
 from ci_evals.errors import GitHubError
 from ci_evals.github.patience import Patience, Refusal, Reply, limit_wait_s
 from ci_evals.providers.base import Secret
-from ci_evals.providers.wire import readable
+from ci_evals.providers.wire import readable, why_lost
 
 API_VERSION: Final = "2022-11-28"
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
@@ -137,7 +137,4 @@ async def _save(response: aiohttp.ClientResponse, file: BinaryIO, max_bytes: int
 
 def why(error: Exception) -> str:
     """What went wrong, in a line, without URLs: a signed one is a secret."""
-    if isinstance(error, TimeoutError):
-        return "it took too long"
-    reason = getattr(error, "os_error", error)
-    return readable(getattr(reason, "strerror", None) or str(reason).partition("url=")[0]) or type(error).__name__
+    return "it took too long" if isinstance(error, TimeoutError) else why_lost(error)

@@ -1,6 +1,7 @@
 """Calls over HTTP: the one place that makes them, names what went wrong, and holds what the model APIs share."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -142,7 +143,7 @@ async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes:
     except TimeoutError as error:
         raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
     except _lost() as error:
-        raise ProviderError("network", f"no answer from {url.host}:{url.port}: {_why(error)}") from error
+        raise ProviderError("network", f"no answer from {_asked(url, error)}: {why_lost(error)}") from error
 
 
 def encode(value: object) -> bytes:
@@ -269,7 +270,18 @@ def _lost() -> tuple[type[Exception], ...]:
     return (aiohttp.ClientError, OSError)
 
 
-def _why(error: Exception) -> str:
-    """What aiohttp says, without its URLs, which may hold credentials."""
-    reason = getattr(error, "os_error", error)
-    return readable(getattr(reason, "strerror", None) or str(reason).partition("url=")[0]) or type(error).__name__
+def _asked(url: "URL", error: Exception) -> str:
+    """`localhost:8000`, and the proxy, if it was that which could not be reached."""
+    asked, reached = (url.host, url.port), (getattr(error, "host", url.host), getattr(error, "port", url.port))
+    return f"{url.host}:{url.port}{'' if reached == asked else f' through the proxy {reached[0]}:{reached[1]}'}"
+
+
+def why_lost(error: Exception) -> str:
+    """What kept a connection from coming about or broke it, without aiohttp's URLs, which may hold credentials."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, ConnectionRefusedError):
+        return "the connection was refused; is a server running there?"
+    reason = getattr(cause, "strerror", None) or str(cause).partition("url=")[0]
+    if isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed"):  # asyncio's own words
+        reason = os.strerror(cause.errno)
+    return readable(reason) or type(error).__name__

@@ -1,7 +1,9 @@
 """Calls over HTTP: what comes back whole, and how each failure is named."""
 
 import asyncio
+import errno
 import gzip
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -9,14 +11,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from fakes.http_server import FakeServer, Scripted, lending, never, serving
 from multidict import CIMultiDict
 from yarl import URL
 
 from ci_evals.errors import ProviderError
 from ci_evals.providers.headers import retry_after_s
-from ci_evals.providers.wire import Call, decode, encode, readable, send
+from ci_evals.providers.wire import Call, decode, encode, readable, send, why_lost
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 
@@ -180,8 +182,24 @@ async def test_a_refused_connection_is_a_network_error_that_says_where() -> None
     async with serving() as server:
         pass
     error = await refused(server)
-    assert error.kind == "network"
-    assert error.message.startswith(f"no answer from {URL(server.url).authority}: Connect call failed")
+    refusal = "the connection was refused; is a server running there?"
+    assert (error.kind, error.message) == ("network", f"no answer from {URL(server.url).authority}: {refusal}")
+
+
+async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() -> None:
+    async with serving() as gone:
+        proxy = URL(gone.url).with_user("team").with_password("sk-12345")
+    async with ClientSession(proxy=proxy) as session, lending() as lent:
+        lent.session = session
+        with pytest.raises(ProviderError) as caught:
+            await send(lent, Call("POST", URL("http://model.example/v1?key=sk-12345"), {}), timeout_s=5)
+    reached = f"model.example:80 through the proxy {URL(gone.url).authority}"
+    assert caught.value.message == f"no answer from {reached}: the connection was refused; is a server running there?"
+
+
+def test_what_asyncio_says_of_any_connection_is_told_in_the_systems_words() -> None:
+    unreachable = OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 80)")
+    assert why_lost(unreachable) == os.strerror(errno.EHOSTUNREACH)
 
 
 async def test_something_that_is_no_http_is_a_network_error_without_the_url() -> None:
