@@ -1,6 +1,6 @@
 """Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris, ignore_case: true}`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from sys import intern
 from typing import Any
@@ -52,7 +52,7 @@ def decode_expectation(entry: Any, decoder: Decoder, path: str, line: int | None
 
         return expectation_of(entry, decoder, path, line)
     if not isinstance(entry, dict) or len(entry) != 1:
-        hint = _options_inside(entry) or "expected one grader with its value, as in `contains: Paris`"
+        hint = _slip(entry) or "expected one grader with its value, as in `contains: Paris`"
         decoder.problem(line, path, hint)
         return None
     ((name, options),) = entry.items()
@@ -108,16 +108,27 @@ def is_long_form(cls: type[GraderOptions], options: Any) -> bool:
     return cls.short in options and all(key in fields for key in options)
 
 
-def _options_inside(entry: Any) -> str | None:
-    """The right spelling for a grader whose options stand beside it: `contains: P` and `weight: 2`."""
+def _slip(entry: Any) -> str | None:
+    """What is amiss where several keys stand side by side: graders in one entry, or options beside their grader."""
     graders = [(key, cls) for key in entry if (cls := _class(key))] if isinstance(entry, dict) else []
+    if len(graders) > 1 and len(graders) == len(entry):
+        return (
+            f"{len(graders)} graders in one entry: write `- ` before each of {', '.join(name for name, _ in graders)}"
+        )
     if len(graders) != 1:
         return None
     ((name, cls),) = graders
     beside = {key: value for key, value in entry.items() if key != name}
-    if not beside.keys() <= set(cls.__struct_fields__):
-        return None
-    options = {**(entry[name] if is_long_form(cls, entry[name]) else {cls.short: entry[name]}), **beside}
+    if strangers := beside.keys() - set(cls.__struct_fields__):
+        stranger, known = min(strangers), (*cls.__struct_fields__, *GRADERS)
+        told = unknown("key", stranger, known if _is_close(stranger, known) else cls.__struct_fields__)
+        return f"beside `{name}`: {told}"
+    return _options_inside(name, cls, entry[name], beside)
+
+
+def _options_inside(name: str, cls: type[GraderOptions], value: Any, beside: Mapping[str, Any]) -> str:
+    """The right spelling for a grader whose options stand beside it: `contains: P` and `weight: 2`."""
+    options = {**(value if is_long_form(cls, value) else {cls.short: value}), **beside}
     inside = ", ".join(f"{key}: {_brief(value)}" for key, value in options.items())
     verb = "stands" if len(beside) == 1 else "stand"
     return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
@@ -150,5 +161,5 @@ def _short_field(cls: type[GraderOptions]) -> msgspec.structs.FieldInfo:
     return next(field for field in msgspec.structs.fields(cls) if field.name == cls.short)
 
 
-def _is_close(name: str, known: list[str]) -> bool:
+def _is_close(name: str, known: Iterable[str]) -> bool:
     return "did you mean" in unknown("grader", name, known)
