@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from ci_evals.config.environment import Interpolated
+from ci_evals.config.misplaced import places_of
 from ci_evals.config.source import line_of, plain, resolve
 from ci_evals.errors import Problem
 from ci_evals.providers.base import Secret
@@ -46,7 +47,7 @@ class Decoder:
         fields = _fields(cls)
         for key in data:
             if key not in fields and key not in also:
-                self.problem(line_of(data, key) or line, path, unknown("key", key, fields))
+                self.problem(line_of(data, key) or line, path, unknown("key", key, fields, places_of(key, fields)))
         values = {}
         for name, field in fields.items():
             if name in data:
@@ -118,13 +119,20 @@ class Decoder:
         return value
 
 
-def unknown(noun: str, name: str, known: Iterable[str]) -> str:
-    """`unknown key 'promts', did you mean 'prompts'?`, or the list of what is known."""
+def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
+    """`unknown key 'promts', did you mean 'prompts'?`, or the list of what is known.
+
+    Args:
+        noun: what it is.
+        name: what it was called.
+        known: what may stand there.
+        places: where it may stand instead, under the very same name.
+    """
     import difflib
 
     known = tuple(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known)) or 'none'}"
+    meant = list(places) or [repr(close) for close in difflib.get_close_matches(name, known, n=1)]
+    hint = f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join(sorted(known)) or 'none'}"
     return f"unknown {noun} {name!r}, {hint}"
 
 

@@ -1,0 +1,43 @@
+"""Where a key belongs that a suite knows, but not where it stands."""
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import get_args
+
+import msgspec
+
+from ci_evals.config.file_types import CaseEntry, SuiteEntry
+
+_SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anything but what they stand in
+_FREE = "params"  # goes on to a model as it is
+
+
+def places_of(key: str, known: Collection[str]) -> list[str]:
+    """Places that may be meant, as they stand in a message: `'report.formats'`; none if nothing here is called so.
+
+    Args:
+        key: what was written.
+        known: the keys that may stand there.
+    """
+    import difflib
+
+    if key in _SAY_LITTLE:
+        return []
+    free = _FREE in known and not difflib.get_close_matches(key, known)
+    return [*([repr(f"{_FREE}.{key}")] if free else []), *filter(None, [_places().get(key)])]
+
+
+@cache
+def _places() -> Mapping[str, str]:
+    """For each key of a suite the place that it has, the uppermost where it has several."""
+    found: dict[str, str] = {}
+    levels: list[tuple[str, type[msgspec.Struct]]] = [("", SuiteEntry)]
+    for path, cls in levels:  # which grows
+        for field in msgspec.structs.fields(cls):
+            name = field.encode_name
+            found.setdefault(name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite")
+            kinds = (field.type, *get_args(field.type))
+            levels += [(f"{path}{name}.", kind) for kind in kinds if isinstance(kind, type(msgspec.Struct))]
+    for name in CaseEntry.__struct_fields__:
+        found.setdefault(name, repr(f"cases[].{name}"))
+    return found

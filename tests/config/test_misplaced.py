@@ -1,0 +1,58 @@
+"""A key that a suite knows elsewhere is pointed to; any other one is held against those that may stand there."""
+
+import pytest
+from projects import Project
+
+MOCK = "{type: mock}"
+MODEL = "{type: openai, model: m, api_key: '${KEY:-k}', %s}"
+
+
+def problem_of(project: Project, *, provider: str = MOCK, case: str = "", further: str = "") -> str:
+    """The only problem of a suite, without its file and line."""
+    cases = f"[{{id: a, input: x, expect: [contains: x], {case}}}]"
+    project.write("evals.yaml", f"providers: [{provider}]\ncases: {cases}\n{further}")
+    (told,) = project.problems()
+    return told.split(": ", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("formats: [html]", "unknown key 'formats', did you mean 'report.formats'?"),
+        ("max_cost_usd: 3", "unknown key 'max_cost_usd', did you mean 'budget.max_cost_usd'?"),
+        ("critical: true", "unknown key 'critical', did you mean 'cases[].critical'?"),
+        ("gate: {runs: 3}", "gate: unknown key 'runs', did you mean 'runs' at the top level of the suite?"),
+        ("gate: {per_run: {}}", "gate: unknown key 'per_run', did you mean 'budget.per_run'?"),
+    ],
+)
+def test_a_key_of_the_suite_is_told_with_its_place(project: Project, written: str, problem: str) -> None:
+    assert problem_of(project, further=written) == problem
+
+
+def test_a_key_of_the_suite_in_a_case_is_no_misspelling_of_one_of_the_cases(project: Project) -> None:
+    told = "cases[0]: unknown key 'retries', did you mean 'retries' at the top level of the suite?"
+    assert problem_of(project, case="retries: 1") == told
+
+
+@pytest.mark.parametrize("key", ["name", "description", "label"])
+def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(project: Project, key: str) -> None:
+    assert problem_of(project, further=f"gate: {{{key}: x}}").startswith(f"gate: unknown key {key!r}, known: ")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("temperature: 0", "'params.temperature'?"),
+        ("seed: 7", "'params.seed' or 'seed' at the top level of the suite?"),
+        ("modle: x", "'model'?"),
+    ],
+)
+def test_what_a_model_does_not_know_may_be_one_of_its_params(project: Project, written: str, meant: str) -> None:
+    key = written.partition(":")[0]
+    told = f"providers[0]: unknown key {key!r}, did you mean {meant}"
+    assert problem_of(project, provider=MODEL % written) == told
+
+
+def test_where_there_are_no_params_what_is_known_is_listed(project: Project) -> None:
+    told = problem_of(project, provider="{type: mock, temperature: 0}")
+    assert told.startswith("providers[0]: unknown key 'temperature', known: after, answers, ")
