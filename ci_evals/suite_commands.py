@@ -44,8 +44,8 @@ def init(folder: Path, *, force: bool) -> None:
 
     for path in write_starter(folder, overwrite=force):
         click.echo(f"written: {path.as_posix()}")
-    there = "" if folder == Path() else f'cd "{folder.as_posix()}" && '
-    click.echo(f"next: {there}ci-evals run")
+    there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
+    click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
 
 
 @click.command()

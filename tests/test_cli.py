@@ -104,7 +104,8 @@ async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
     assert written.out.splitlines() == [
         "written: evals.yaml",
         "written: .github/workflows/evals.yml",
-        "next: ci-evals run",
+        "next:",
+        "  ci-evals run",
     ]
     workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "evals.yml").read_text())
     assert workflow["permissions"] == {}
@@ -118,7 +119,7 @@ async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
 
 async def test_init_elsewhere_says_where_to_run(tmp_path: Path) -> None:
     written = await ci_evals(tmp_path, "init", "my app")
-    assert written.out.splitlines()[-1] == 'next: cd "my app" && ci-evals run'
+    assert written.out.splitlines()[-3:] == ["next:", '  cd "my app"', "  ci-evals run"]
 
 
 async def test_init_overwrites_nothing_unless_forced(tmp_path: Path) -> None:
