@@ -1,6 +1,5 @@
 """What a reviewer looks for in a report: cells below their bar, flaky cells, errors by reason."""
 
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from ci_evals.reports.text import one_line
 from ci_evals.response import Response
 from ci_evals.rules import Gate
 from ci_evals.stats.flips import flip_rate
+from ci_evals.verdict.errored import same_reason
 
 Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
@@ -29,8 +29,6 @@ REASON_CHARACTERS = 300
 DETAIL_CHARACTERS = 2000
 MAX_CASES_OF_ERROR = 3
 MAX_CALLS_SHOWN = 100
-
-_WITH_DIGIT = r"[\w.-]*\d[\w.-]*"
 
 
 class JudgedCell(Struct, frozen=True):
@@ -162,10 +160,7 @@ def counted_reasons(results: Sequence[Result], limit: int) -> list[str]:
 
 
 def error_groups(report: Report) -> list[ErrorGroup]:
-    """Errored runs by variant and reason, the largest group first.
-
-    Words with digits don't tell reasons apart: they are request ids, ports and waiting times.
-    """
+    """Errored runs by variant and reason, the largest group first."""
     code = STATUSES.index("errored")
     slots = array("Q", (slot for slot, status in enumerate(report.columns.status) if status == code))
     words: dict[tuple[Any, ...], str] = {}
@@ -173,11 +168,11 @@ def error_groups(report: Report) -> list[ErrorGroup]:
     for slot, result in zip(slots, report.results(slots), strict=True):
         message, error = why(result)[0], result.error
         variant = Variant(result.provider, result.prompt)
-        key = (variant, error and error.kind, error and error.status, re.sub(_WITH_DIGIT, "#", message))
+        key = (variant, same_reason(error) if error else message, error and error.kind)
         words.setdefault(key, message)
         runs_of.setdefault(key, Counter())[report.matrix.cell_of(slot)] += 1
     groups = (
-        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)), key[1])
+        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)), key[2])
         for key, cells in runs_of.items()
     )
     return sorted(groups, key=lambda group: -group.runs)

@@ -12,6 +12,7 @@ from ci_evals.rules import Gate
 from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import Bounds, population_rate
 from ci_evals.verdict.comparison import Comparison, NoComparison
+from ci_evals.verdict.errored import all_errored, too_many_errored
 from ci_evals.verdict.history import Tally
 from ci_evals.verdict.rules import RuleVerdict, fall_behind, lack, rule_verdicts
 from ci_evals.verdict.scopes import (
@@ -231,11 +232,9 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
     totals = report.totals
     ended = totals.graded + totals.errored
     if not totals.graded:
-        return f"no run was graded, {totals.errored:,} errored" if totals.errored else "no run was graded"
-    if (errors := _share(totals.errored, ended)) > (allowed := exact(rules.max_error_rate)):
-        share, limit = percent(float(errors), rules.max_error_rate), percent(float(allowed), rules.max_error_rate)
-        found = f"{totals.errored:,} of {number_of(ended, 'run')} errored ({share})"
-        return f"{found}, more than the {limit} that the gate allows"
+        return all_errored(report) if totals.errored else "no run was graded"
+    if (share := _share(totals.errored, ended)) > exact(rules.max_error_rate):
+        return too_many_errored(report, float(share), rules.max_error_rate)
     for scope in scopes:
         if scope.bar is not None and not scope.graded:
             lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"

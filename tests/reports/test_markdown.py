@@ -74,7 +74,7 @@ def test_the_table_of_variants_fits_into_a_comment(which: str, request: pytest.F
         ("PPPP", None, "## ✅ Pass: 4 of 4 runs passed"),
         ("PPPF", None, "## ❌ Fail: 1 of 4 runs failed, and every run must pass"),
         ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 Borderline: pass rate 75 % is below the bar of 90 %, but 4 runs"),
-        ("EEEE", None, "## ⚠️ No verdict: no run was graded, 4 errored"),
+        ("EEEE", None, "## ⚠️ No verdict: all 4 runs errored: 429: slow down"),
     ],
 )
 def test_the_first_line_is_the_verdict_and_its_reason(outcome: str, gate: Gate | None, first: str) -> None:

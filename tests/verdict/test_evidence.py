@@ -14,7 +14,7 @@ def test_nothing_graded_is_no_verdict() -> None:
     assert decide(report_of({}), None).reason == "no run was graded"
     for gate in (None, Gate(min_pass_rate=0.0, max_error_rate=1.0)):
         verdict = decide(report_of({"a": "EEE"}), gate)
-        assert (verdict.status, verdict.reason) == ("error", "no run was graded, 3 errored")
+        assert (verdict.status, verdict.reason) == ("error", "all 3 runs errored: 429: slow down")
         assert [(s.status, s.rate, s.lower, s.upper) for s in verdict.scopes] == [("error", None, None, None)]
 
 
@@ -23,7 +23,8 @@ def test_too_many_errored_runs_are_no_verdict() -> None:
     for gate in (None, Gate(min_pass_rate=0.9)):
         verdict = decide(report_of(cells), gate)
         assert verdict.status == "error"
-        assert verdict.reason == "14 of 120 runs errored (11.7 %), more than the 5 % that the gate allows"
+        found = "14 of 120 runs errored (11.7 %), more than the 5 % that the gate allows"
+        assert verdict.reason == f"{found}: 429: slow down"
     assert decide(report_of(cells), Gate(min_pass_rate=0.9, max_error_rate=0.2)).status == "pass"
 
 
@@ -78,9 +79,8 @@ def test_a_few_missing_runs_do_not_hide_the_verdict() -> None:
 
 def test_runs_that_never_happened_do_not_water_down_the_share_of_errors() -> None:
     verdict = decide(report_of({"a": "P" * 9 + "E" + "." * 90}), Gate(min_pass_rate=0.5))
-    assert verdict.reason == (
-        "1 of 10 runs errored (10 %), more than the 5 % that the gate allows; stopped after 10 of 100 runs"
-    )
+    found = "1 of 10 runs errored (10 %), more than the 5 % that the gate allows: 429: slow down"
+    assert verdict.reason == f"{found}; stopped after 10 of 100 runs"
 
 
 @given(st.lists(st.text("PFE.", min_size=1, max_size=4), max_size=12), st.floats(0, 1), st.booleans())

@@ -1,0 +1,54 @@
+"""Why runs errored, as far as a verdict says it: in one clause."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable
+from itertools import islice
+
+from ci_evals.columns import STATUSES
+from ci_evals.model import RunError
+from ci_evals.report import Report
+from ci_evals.verdict.words import name_of, number_of, percent
+
+_MOST_READ = 1000  # errored runs: what is common shows in fewer
+_TOLD_CHARACTERS = 300
+_WITH_DIGIT = r"[\w.-]*\d[\w.-]*"
+
+
+def same_reason(error: RunError) -> Hashable:
+    """Equal for errors that are told as one: words with digits are request ids, ports and waiting times."""
+    return error.kind, error.status, re.sub(_WITH_DIGIT, "#", error.message[:_TOLD_CHARACTERS])
+
+
+def all_errored(report: Report) -> str:
+    """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
+    totals = report.totals
+    if totals.missing:
+        return f"no run was graded, {totals.errored:,} errored{_why(report)}"
+    runs = f"all {number_of(totals.errored, 'run')}" if totals.errored > 1 else "the only run"
+    return f"{runs} errored{_why(report)}"
+
+
+def too_many_errored(report: Report, share: float, allowed: float) -> str:
+    """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
+    totals = report.totals
+    errored = [each for each in report.matrix.variants if report.counts(report.cells_of(each)).errored]
+    of = "all on" if totals.errored > 1 else "on"
+    where = f", {of} {name_of(str(errored[0]))}" if len(errored) == 1 < len(report.matrix.variants) else ""
+    found = f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored"
+    limit = f"more than the {percent(allowed, allowed)} that the gate allows"
+    return f"{found} ({percent(share, allowed)}{where}), {limit}{_why(report)}"
+
+
+def _why(report: Report) -> str:
+    """The commonest reason; runs that were given up have that of those before them."""
+    code = STATUSES.index("errored")
+    slots = islice((slot for slot, status in enumerate(report.columns.status) if status == code), _MOST_READ)
+    errors = [result.error for result in report.results(slots) if result.error is not None]
+    causes = [error for error in errors if error.kind != "given_up"] or errors
+    if not causes:
+        return ""
+    (reason, _), *others = Counter(map(same_reason, causes)).most_common()
+    first = next(error for error in causes if same_reason(error) == reason)
+    told = name_of(" ".join(first.message.split()) or first.kind)
+    return f"; most often: {told}" if others else f": {told}"

@@ -1,0 +1,87 @@
+"""What a verdict says of errored runs: how many, of which variant, and their commonest reason."""
+
+from collections.abc import Callable, Iterable
+from itertools import cycle
+
+from factories import many, report_of
+from msgspec.structs import replace
+
+from ci_evals.errors import ErrorKind
+from ci_evals.model import Result, RunError, Variant
+from ci_evals.report import Report
+from ci_evals.rules import Gate
+from ci_evals.verdict.errored import same_reason
+from ci_evals.verdict.gate import decide
+
+BAD_KEY = RunError("auth", "api.openai.com answered 401: Incorrect API key", status=401)
+GIVEN_UP = RunError("given_up", f"given up after 5 failures in a row: {BAD_KEY.message}")
+
+
+def failing_with(*errors: RunError) -> Callable[[Result], Result]:
+    """Give errored results these errors in turn."""
+    turns = cycle(errors)
+    return lambda result: replace(result, error=next(turns)) if result.status == "errored" else result
+
+
+def reason_of(report: Report, gate: Gate | None = None) -> str:
+    verdict = decide(report, gate)
+    assert verdict.status == "error"
+    return verdict.reason
+
+
+def errored_with(*errors: RunError, cases: Iterable[str] = ("EEE",)) -> str:
+    return reason_of(report_of(many(*((1, runs) for runs in cases)), edit=failing_with(*errors)))
+
+
+def test_the_only_run_is_called_so() -> None:
+    assert errored_with(BAD_KEY, cases=["E"]) == f"the only run errored: {BAD_KEY.message}"
+
+
+def test_runs_that_were_given_up_have_the_reason_of_those_before_them() -> None:
+    assert errored_with(BAD_KEY, GIVEN_UP, GIVEN_UP) == f"all 3 runs errored: {BAD_KEY.message}"
+    assert errored_with(GIVEN_UP) == f"all 3 runs errored: {GIVEN_UP.message[:79]}…"
+
+
+def test_of_several_reasons_the_commonest_is_told() -> None:
+    slow = [RunError("timeout", f"agent-{port} did not answer within 5 s") for port in (1, 2)]
+    told = "all 9 runs errored; most often: agent-1 did not answer within 5 s"
+    assert errored_with(slow[0], BAD_KEY, slow[1], cases=["EEE"] * 3) == told
+
+
+def test_a_run_that_was_stopped_may_have_no_other_runs() -> None:
+    told = f"no run was graded, 2 errored: {BAD_KEY.message}; stopped after 2 of 3 runs"
+    assert errored_with(BAD_KEY, cases=["EE."]) == told
+
+
+def test_an_error_without_words_is_told_by_its_kind() -> None:
+    assert errored_with(RunError("network", " ")) == "all 3 runs errored: network"
+
+
+def test_the_only_variant_with_errors_is_named() -> None:
+    variants = (Variant("gpt"), Variant("claude"))
+    several = report_of({"a": ["PPPP", "EEEE"]}, variants=variants, edit=failing_with(BAD_KEY))
+    found = "4 of 8 runs errored (50 %, all on claude), more than the 5 % that the gate allows"
+    assert reason_of(several) == f"{found}: {BAD_KEY.message}"
+    single = report_of({"a": ["PPPP", "PPPE"]}, variants=variants, edit=failing_with(BAD_KEY))
+    assert reason_of(single).startswith("1 of 8 runs errored (12.5 %, on claude), more than ")
+    both = report_of({"a": ["PPPE", "PPPE"]}, variants=variants, edit=failing_with(BAD_KEY))
+    assert reason_of(both).startswith("2 of 8 runs errored (25 %), more than ")
+
+
+def test_what_others_wrote_stays_in_one_short_line_and_in_its_place() -> None:
+    hostile = RunError("server", "\x1b[2J\n::error::owned\r\u05d0\u05d1 " + "x" * 1000)
+    told = errored_with(hostile)
+    assert told.replace("\u200e", "").isprintable()
+    assert len(told) < 120
+    assert told.startswith("all 3 runs errored: \u200e'\\x1b[2J ::error::owned \u05d0\u05d1 x")
+    assert told.endswith("x…\u200e")
+
+
+def test_reasons_that_differ_by_words_with_digits_are_one() -> None:
+    def reason(message: str, status: int = 500, kind: ErrorKind = "server") -> object:
+        return same_reason(RunError(kind, message, status=status))
+
+    assert reason("request req-1a: try again in 5 s") == reason("request req-77: try again in 12.5 s")
+    assert reason("overloaded") != reason("overloaded", status=529)
+    assert reason("lost") != reason("lost", kind="network")
+    assert reason("lost") != reason("gone")
