@@ -163,7 +163,7 @@ def _said_of(baseline: Baseline | NoComparison) -> str:
     newest = baseline.reports[0]
     at = f" at {newest.revision[:7]}" if newest.revision else ""
     age_s = datetime.now(UTC).timestamp() - newest.started_at
-    return f"compared with {baseline.name}{at}, {duration(max(0.0, age_s))} old: {_runs_of(baseline)}"
+    return f"compared with {baseline.called}{at}, {duration(max(0.0, age_s))} old: {_runs_of(baseline)}"
 
 
 def _runs_of(baseline: Baseline) -> str:

@@ -11,7 +11,7 @@ from ci_evals.errors import GitHubError
 from ci_evals.github.answers import Artifact, ArtifactRun, Commit, Comparison
 from ci_evals.github.artifacts import MAX_LISTED, artifacts_named, fetch, run_of
 from ci_evals.github.client import GitHub
-from ci_evals.verdict.words import duration, number_of
+from ci_evals.verdict.words import duration, name_of, number_of
 
 Accept = Callable[[Path], str | None]
 """From the folder of an unpacked artifact to why it is no use as a baseline; None if it is."""
@@ -39,6 +39,11 @@ class Search(Struct, frozen=True):
     base_sha: str | None
     head_sha: str | None = None
 
+    @property
+    def branch(self) -> str:
+        """The branch, inside a sentence."""
+        return name_of(self.base_ref)
+
 
 class Baseline(Struct, frozen=True):
     """An artifact that was taken.
@@ -57,7 +62,7 @@ class Baseline(Struct, frozen=True):
     def sentence(self, now: datetime) -> str:
         """What was taken and how old it is: `compared with main at 1a2b3c4 (the merge base), 3 h old`."""
         age = f", {duration(max(0.0, (now - self.created_at).total_seconds()))} old" if self.created_at else ""
-        return f"compared with {self.base_ref} at {self.sha[:7]} ({self._place}){age}"
+        return f"compared with {name_of(self.base_ref)} at {self.sha[:7]} ({self._place}){age}"
 
     @property
     def _place(self) -> str:
@@ -114,7 +119,7 @@ async def _found(github: GitHub, search: Search, folder: Path, accept: Accept) -
         refused.append(f"run {candidate.run.id}: {refusal}")
         if number == MAX_TRIED:
             break
-    reason = f"no baseline: none of the last reports of {search.base_ref} can be used ({'; '.join(refused)})"
+    reason = f"no baseline: none of the last reports of {search.branch} can be used ({'; '.join(refused)})"
     return NoBaseline(reason, failed)
 
 
@@ -173,11 +178,11 @@ async def _history(github: GitHub, search: Search) -> list[str]:
 
 def _why_none(search: Search, every: Sequence[Artifact], trusted: Sequence[Artifact]) -> str:
     if trusted:
-        return f"no baseline: every artifact {search.artifact!r} of {search.base_ref} has expired"
+        return f"no baseline: every artifact {search.artifact!r} of {search.branch} has expired"
     if every:
         among = f" among the last {MAX_LISTED:,}" if len(every) == MAX_LISTED else ""
-        return f"no baseline: no run of {search.base_ref} itself has left an artifact {search.artifact!r}{among}"
-    return f"no baseline: there is no artifact {search.artifact!r} yet; the first run on {search.base_ref} makes one"
+        return f"no baseline: no run of {search.branch} itself has left an artifact {search.artifact!r}{among}"
+    return f"no baseline: there is no artifact {search.artifact!r} yet; the first run on {search.branch} makes one"
 
 
 def _baseline(candidate: _Candidate, folder: Path, search: Search) -> Baseline:

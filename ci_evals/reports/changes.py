@@ -175,7 +175,7 @@ def finding_of(cell: ComparedCell, comparison: Comparison | NoComparison | None)
         return text
     if found.kind in ("regressed", "suspect", "fixed"):
         return cell_finding(comparison, found)
-    before = f"{of_runs(found.base)} on {comparison.baseline.name}" if found.base.graded else ""
+    before = f"{of_runs(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text

@@ -33,7 +33,7 @@ class Summary(NamedTuple):
     @property
     def base(self) -> str | None:
         """What sentences call the baseline, where there is a comparison with it."""
-        return self.compared.baseline.name if self.compared else None
+        return self.compared.baseline.called if self.compared else None
 
 
 class Renderer(Protocol):

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_two_sided
 from ci_evals.stats.scores import ScoreSums
+from ci_evals.verdict.words import name_of
 
 POOLED_RUNS = 30
 """So many runs of a cell are enough for its history."""
@@ -143,7 +144,7 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
 
     Args:
         suite: the name of the newest one's suite.
-        name: what sentences call it, such as a branch.
+        name: what it is called, such as a branch.
         reports: every report that there is evidence of, newest first.
         cells: the cells of the newest one, in its order.
         trend: what the reports came to, newest first, at most `TREND_POINTS`.
@@ -156,6 +157,11 @@ class Baseline(Struct, frozen=True, kw_only=True, dict=True):
     cells: Mapping[CellKey, BaseCell]
     trend: tuple[TrendPoint, ...] = ()
     source: str | None = None
+
+    @property
+    def called(self) -> str:
+        """Its name, inside a sentence."""
+        return name_of(self.name)
 
     @cached_property
     def variants(self) -> tuple[tuple[str, str | None], ...]:

@@ -113,6 +113,6 @@ def _increase(
     """Red only if even the lower bound of the ratio is above the limit."""
     if limit is None or ratio is None or ratio.lower is None or ratio.lower <= limit:
         return
-    found = f"{rule} is {ratio.value:.2f} times that of {comparison.baseline.name} (at least {ratio.lower:.2f} times"
+    found = f"{rule} is {ratio.value:.2f} times that of {comparison.baseline.called} (at least {ratio.lower:.2f} times"
     sure = f", {percent(1 - comparison.alpha)} sure), and the gate allows {limit:g} times"
     yield RuleVerdict(rule, "fail", f"{variant_name(comparison, variant)}{found}{sure}")

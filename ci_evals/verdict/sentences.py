@@ -24,7 +24,7 @@ def cell_name(comparison: Comparison, cell: CellComparison) -> str:
 
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """What became of a cell, without its name."""
-    base = comparison.baseline.name
+    base = comparison.baseline.called
     before, here = f"{of_runs(cell.base)} on {base}", f"{of_runs(cell.head)} here"
     chance = "" if cell.p is None else f"by chance {once_in(cell.p)} comparisons"
     return {
@@ -79,7 +79,7 @@ def _unsure(cell: CellComparison) -> str:
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     """`pass rate 93 % on main, 85 % here over 40 cases; a drop like this happens by chance once in 120 comparisons`."""
     base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
-    rates = f"pass rate {base} on {comparison.baseline.name}, {here} here over {number_of(variant.cells, 'case')}"
+    rates = f"pass rate {base} on {comparison.baseline.called}, {here} here over {number_of(variant.cells, 'case')}"
     of = variant_name(comparison, variant)
     if surely_higher(variant):
         return f"{of}{rates}; a rise beyond noise"
@@ -131,9 +131,9 @@ def surely_higher(variant: VariantComparison) -> bool:
 def calm_sentence(comparison: Comparison) -> str:
     """`nothing is surely worse than on main: 40 cases compared, 2 possibly worse, within noise`."""
     possible, allowed = (comparison.counts.get(kind, 0) for kind in ("suspect", "regressed"))
-    found = f"nothing is surely worse than on {comparison.baseline.name}"
+    found = f"nothing is surely worse than on {comparison.baseline.called}"
     if allowed:
-        found = f"no more is worse than on {comparison.baseline.name} than the gate allows"
+        found = f"no more is worse than on {comparison.baseline.called} than the gate allows"
     parts = [f"{number_of(comparison.compared, 'case')} compared"]
     parts += [f"{allowed} regressed"] if allowed else []
     parts += [f"{possible} possibly worse, within noise"] if possible else []
@@ -163,7 +163,9 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
     older_by = f", {duration(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
     most = max((cell.base.graded for cell in comparison.cells), default=0)
-    return f"compared with {revision}{comparison.baseline.name}{older_by}{more}: up to {number_of(most, 'run')} a case"
+    return (
+        f"compared with {revision}{comparison.baseline.called}{older_by}{more}: up to {number_of(most, 'run')} a case"
+    )
 
 
 def nothing_compared(comparison: Comparison) -> str:
@@ -171,8 +173,8 @@ def nothing_compared(comparison: Comparison) -> str:
     base = comparison.baseline
     if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(str(Variant(*variant))) for variant in base.variants)
-        return f"nothing to compare: {base.name} has other providers or prompts ({theirs})"
-    return f"nothing to compare: no case that is the same here and on {base.name} was graded on both"
+        return f"nothing to compare: {base.called} has other providers or prompts ({theirs})"
+    return f"nothing to compare: no case that is the same here and on {base.called} was graded on both"
 
 
 def of_runs(tally: Tally) -> str:

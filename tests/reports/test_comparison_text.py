@@ -37,6 +37,19 @@ def test_the_comparison_reads_well(
     golden(f"compared/{name}.txt", terminal_of(summary))
 
 
+def test_a_base_branch_from_right_to_left_reorders_nothing_beside_it() -> None:
+    branch = "\u05e9\u05dc\u05d5\u05dd"
+    older = [
+        report_of({"worse": "P" * 10, "same": "PPP", "gone": "P"}, started_at=STARTED_AT - days * 86_400)
+        for days in range(1, 6)
+    ]
+    report = report_of({"worse": "FFF", "same": "PPP"}, confirming={"worse": "F" * 7})
+    summary = summarize(report, None, baseline_of(*older, name=branch), confirm_runs=7)
+    for text in map(unescape, (markdown_of(summary), terminal_of(summary), comment_of(summary), html_of(summary))):
+        kept = len(re.findall(f"\u200e{branch}\u200e", text))
+        assert text.count(branch) == kept > 1
+
+
 def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
     assert TITLE.findall(markdown_of(changed)) == [
         "Possible, within noise",
