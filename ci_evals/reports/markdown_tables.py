@@ -66,7 +66,7 @@ def _against_base(of: VariantReport) -> Markdown:
 
 def _cost(of: VariantReport) -> Markdown:
     change = of.change.cost if of.change else ""
-    return _noted(plain(of.cost_text), fill("per run {}", kept(change)) if change else Markdown())
+    return _noted(plain(of.cost_text), fill("per run: {}", kept(change)) if change else Markdown())
 
 
 def _latency(of: VariantReport) -> Markdown:
