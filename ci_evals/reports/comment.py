@@ -12,7 +12,7 @@ from ci_evals.reports.comment_cells import MOST_ENTRIES, Cells, folded, on
 from ci_evals.reports.comment_text import write
 from ci_evals.reports.findings import MAX_CASES_OF_ERROR, ErrorGroup, error_groups
 from ci_evals.reports.fitting import Document, Entry, Section
-from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, plain, with_code
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, heading, plain, with_code
 from ci_evals.reports.notes import notes, total_cost
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.trend import trends
@@ -82,7 +82,7 @@ class Comment:
             "headline",
             status=HEADLINES[verdict.status],
             suite=_cut(self._report.suite.name, name_characters),
-            reason=_cut(verdict.reason, reason_characters),
+            reason=heading(_cut(verdict.reason, reason_characters)),
         )
 
     def _footer(self) -> str:

@@ -26,7 +26,7 @@ from ci_evals.reports.findings import (
 from ci_evals.reports.html_runs import runs_worth_a_look, shown_runs
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.text import code_spans, one_line, shortened, visible
+from ci_evals.reports.text import bound, code_spans, one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import VerdictStatus, scope_label, worst_first
@@ -239,6 +239,7 @@ def _environment() -> "Environment":
         "headline": _HEADLINES.__getitem__,
         "mark": _MARKS.__getitem__,
         "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
+        "sentence": lambda text: bound(one_line(str(text), _REASON_CHARACTERS)),
         "reason": lambda text: one_line(str(text), _REASON_CHARACTERS),
         "with_code": _with_code,
         "count": "{:,}".format,

@@ -16,7 +16,7 @@ from ci_evals.reports.markdown_tables import (
     trend_lines,
     variants_table,
 )
-from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill, with_code
+from ci_evals.reports.markdown_text import HEADLINES, Markdown, code, fill, heading, with_code
 from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.sections import Room, Section, sections
 from ci_evals.reports.summary import Summary
@@ -44,7 +44,7 @@ def pieces(summary: Summary) -> list[str]:
 
 def _head(summary: Summary) -> Iterator[Markdown]:
     report, verdict = summary.report, summary.verdict
-    yield fill("## {}: {}\n\n", HEADLINES[verdict.status], verdict.reason)
+    yield fill("## {}: {}\n\n", HEADLINES[verdict.status], heading(verdict.reason))
     if verdict.hint:
         yield fill("{}\n\n", with_code(verdict.hint))
     at = fill(", at revision {}", code(report.suite.revision[:12])) if report.suite.revision else Markdown()

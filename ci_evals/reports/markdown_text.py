@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ci_evals.reports.text import code_spans, one_line, visible
+from ci_evals.reports.text import bound, code_spans, one_line, visible
 from ci_evals.verdict.words import in_place
 
 HEADLINES = {"pass": "✅ Pass", "borderline": "🟡 Borderline", "fail": "❌ Fail", "error": "⚠️ No verdict"}
@@ -49,6 +49,11 @@ def plain(text: str) -> Markdown:
 def kept(text: str) -> Markdown:
     """A figure with its unit in one line; a new one may begin after a comma and before a bracket."""
     return Markdown(re.sub(r"(?<!,) (?!\()", "&nbsp;", plain(text)))
+
+
+def heading(text: str) -> Markdown:
+    """A sentence as a heading, whose lines are short: none of them ends between a figure and its unit."""
+    return Markdown(bound(plain(text)))
 
 
 def code(text: str) -> Markdown:

@@ -8,6 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from ci_evals.reports.text import bound
+
 _CODES: Final[Mapping[str, str]] = {
     "bold": "1",
     "dim": "2",
@@ -146,7 +148,7 @@ def wrapped(text: Text, width: int) -> list[Text]:
 def _breaks(text: str, width: int) -> Iterator[int]:
     """Where a text goes on in a new line."""
     used = 0
-    for found in re.finditer(r"(\s*\S+)(\s*)", text):
+    for found in re.finditer(r"([^\S\xa0]*(?:\S|\xa0)+)([^\S\xa0]*)", bound(text)):
         word, blanks = found.groups()
         taken = width_of(word)
         if used and used + taken > width:

@@ -17,6 +17,7 @@ _ACTING = (
 # A runner's search for its commands may skip what Unicode calls default-ignorable.
 _IGNORED = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _COMMAND = rf"(?m)^((?:[\s{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)"
+_BEFORE_UNIT = r"(?<=\d) (?=(?:%|ms|s|min|h|points)(?!\w))"
 _OLD_COMMAND = rf"#(?=[{_IGNORED}]*\[)"
 
 
@@ -42,6 +43,11 @@ def one_line(text: str, limit: int) -> str:
     looked_at = text[: 4 * limit]
     shown = visible(" ".join(looked_at.split()))
     return shown if len(shown) <= limit and len(looked_at) == len(text) else shown[:limit] + "…"
+
+
+def bound(sentence: str) -> str:
+    """A sentence as wide as before, in which no line ends between a figure and its unit."""
+    return re.sub(_BEFORE_UNIT, "\xa0", sentence)
 
 
 def named(name: object, limit: int) -> str:

@@ -74,6 +74,13 @@ def test_beside_a_baseline_it_reads_well(golden: Callable[[str, str], None]) -> 
     golden("compared/report.html", style.sub("…", text_of(comments.regression())))
 
 
+def test_no_line_ends_between_a_figure_and_its_unit() -> None:
+    text = text_of(summarize(report_of({"capital": "PPPF"}), Gate(min_pass_rate=0.9)))
+    assert "pass rate 75\xa0% is below the bar of 90\xa0%, but" in text
+    assert "3 of 4 runs passed (75.0\xa0%), 1 failed in 12.5\xa0s" in text
+    assert "flip rate 50\xa0%" in text_of(summarize(report_of({"capital": "PPPF"}), Gate(min_pass_rate=0.1)))
+
+
 def test_what_to_try_shows_code_as_code() -> None:
     hint = '<p class="hint">to let some runs fail, set a bar: <code>gate: {min_pass_rate: 0.9}</code></p>'
     assert hint in text_of(summarize(report_of({"capital": "PF"}), None))
@@ -203,7 +210,7 @@ def test_hostile_text_is_shown_as_it_is(which: str, request: pytest.FixtureReque
     text = text_of(request.getfixturevalue(which))
     assert "<script>alert(1)</script>" in "".join(Page(text).words)
     assert "<script" not in text
-    assert all(character.isprintable() or character in "\n\t" for character in text)
+    assert all(character.isprintable() or character in "\n\t\xa0" for character in text)
     assert len(text) < 200_000
 
 

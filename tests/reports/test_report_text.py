@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.reports.figures import rate_with_interval, run_numbers, seconds, span, usd
-from ci_evals.reports.text import one_line, shortened, visible, without_commands
+from ci_evals.reports.text import bound, one_line, shortened, visible, without_commands
 
 
 @given(st.text(st.characters()))
@@ -36,6 +36,12 @@ def test_one_line_is_one_line() -> None:
     assert one_line("abcdef", 3) == "abc…"
     assert one_line("a" + "\n" * 1_000_000 + "b", 10) == "a…"
     assert one_line("\x1b" * 10, 10) == "\\x1b\\x1b\\x…"
+
+
+def test_figures_are_bound_to_their_units_and_to_nothing_else() -> None:
+    text = "33.8 % of 20 runs in 2 min 5 s, 850 ms, 3 h older: -8.3 points, 5 minutes, 3 % 2, a s"
+    kept = "33.8_% of 20 runs in 2_min 5_s, 850_ms, 3_h older: -8.3_points, 5 minutes, 3_% 2, a s"
+    assert bound(text).replace("\xa0", "_") == kept
 
 
 def test_commands_of_a_runner_are_broken_without_moving_anything() -> None:

@@ -69,6 +69,11 @@ def test_lines_break_at_words_and_longer_words_are_folded(text: str, lines: list
     assert wrapped_lines(text, 10) == lines
 
 
+def test_a_figure_and_its_unit_are_one_word() -> None:
+    lines = wrapped(plain("a pass rate of 33.8 % is low"), 19)
+    assert ["".join(span.text for span in line) for line in lines] == ["a pass rate of", "33.8 % is low"]
+
+
 def test_nothing_is_lost_and_no_line_is_too_wide() -> None:
     chance = random.Random(7)
     for _ in range(300):
