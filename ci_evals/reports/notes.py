@@ -43,7 +43,9 @@ def notes(report: Report) -> Iterator[Note]:
 
 def _interrupted(reason: str) -> str:
     """Why a run ended early, and what becomes of what ran where it is a signal that says no more than its name."""
-    return f"{reason}; what ran is kept, and --resume goes on from it" if reason in ("SIGINT", "SIGTERM") else reason
+    if reason not in ("SIGINT", "SIGTERM"):
+        return reason
+    return f"{reason}; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
 
 
 def _judged(judging: Judging) -> str:
