@@ -1,7 +1,7 @@
 """report.html: one file to open in a browser, without scripts and without anything from elsewhere."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -28,6 +28,7 @@ from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import bound, code_spans, one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
+from ci_evals.verdict.errored import same_reason
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import VerdictStatus, scope_label, worst_first
 
@@ -158,19 +159,32 @@ class _Cells:
     def __init__(self, summary: Summary, found: Changes) -> None:
         self._summary = summary
         self._found = found
+        self._unfolded: set[Hashable] = set()  # errors, of which each is shown once
         self.left_out = 0
 
     def __iter__(self) -> "Iterator[Markup]":
         room = _CELLS_BYTES
         for number, cell in enumerate(self._worst_first()):
-            bad = number < len(self._found.regressed) or cell.judged.outcome in ("failed", "errored")
-            block = _block(self._summary, cell, unfolded=bad and number < _MAX_OPEN) if room > 0 else None
+            block = _block(self._summary, cell, unfolded=self._unfolds(number, cell)) if room > 0 else None
             room -= len(block.encode("utf-8", "replace")) if block else 0
             if block is None or room < 0:
                 room = 0
                 self.left_out += 1
             else:
                 yield block
+
+    def _unfolds(self, number: int, cell: ComparedCell) -> bool:
+        """The first bad cells do, but of those with one and the same error only the first: the others' line says it."""
+        bad = number < len(self._found.regressed) or cell.judged.outcome in ("failed", "errored")
+        if not bad or number >= _MAX_OPEN:
+            return False
+        results, _ = runs_worth_a_look(self._summary.report, cell.judged)
+        if not results or results[0].error is None:
+            return True
+        reason = same_reason(results[0].error)
+        new = reason not in self._unfolded
+        self._unfolded.add(reason)
+        return new
 
     def _worst_first(self) -> Iterator[ComparedCell]:
         found = self._found

@@ -16,7 +16,7 @@ from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from github_markdown import shown
 from rendered import html_of as text_of
 
-from ci_evals.model import Result, Variant
+from ci_evals.model import Result, RunError, Variant
 from ci_evals.reports import html
 from ci_evals.reports.changes import rosters
 from ci_evals.reports.summary import Summary, summarize
@@ -141,6 +141,19 @@ def test_runs_that_ended_alike_are_shown_once_and_others_each() -> None:
         'Run 2 failed <span class="facts">200 ms · $0.0020</span>',
     ]
     assert re.findall(r'class="answer">(.*?)</pre>', text) == ["Lyon", "Nice"]
+
+
+def test_of_cases_that_got_no_answer_for_the_same_reason_one_is_unfolded() -> None:
+    def edit(result: Result) -> Result:
+        message = f"no such model (request {result.case})" if result.case == "odd" else f"down for {result.run} s"
+        return msgspec.structs.replace(result, error=RunError("server", message)) if result.error else result
+
+    names = [f"case-{number}" for number in range(9)]
+    report = report_of(dict.fromkeys(names, "EEE") | {"odd": "E", "wrong": "F", "off": "F"}, edit=edit)
+    text = text_of(summarize(report, None))
+    cells = re.findall(r'<details class="cell \w+ v0"( open)?>\n.*?<bdi class="id">([\w-]+)', text)
+    assert [name for _, name in cells] == ["wrong", "off", *names, "odd"]
+    assert [name for unfolded, name in cells if unfolded] == ["wrong", "off", "case-0", "odd"]
 
 
 @pytest.mark.parametrize(("numbers", "told"), [((1, 1), ""), ((1, 5), " · 1 to 5 attempts"), ((3, 3), " · 3 attempts")])
