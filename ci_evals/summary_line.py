@@ -1,8 +1,9 @@
 """What became of a report's runs, in one line for a person."""
 
-from itertools import count
 from math import isclose
 from typing import TYPE_CHECKING, Literal
+
+from ci_evals.percentage import percent
 
 if TYPE_CHECKING:
     from ci_evals.report import Counts
@@ -45,12 +46,6 @@ def _passed(counts: "Counts", rate: float | None, variants: int) -> str:
     if rate is None:
         return text
     if complete and isclose(rate, share):
-        return f"{text} ({_percent(share)})"
+        return f"{text} ({percent(share)})"
     mean = "mean over cases" if variants == 1 else "mean over cases and variants"
-    return f"{text}, pass rate {_percent(rate)} ({mean})"
-
-
-def _percent(rate: float) -> str:
-    """With one decimal, or the more it takes not to show a rate below 100 % as 100 %, or above 0 % as 0 %."""
-    places = next(places for places in count(1) if rate in (0, 1) or 0 < round(100 * rate, places) < 100)
-    return f"{100 * rate:.{places}f} %"
+    return f"{text}, pass rate {percent(rate)} ({mean})"

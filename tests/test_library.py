@@ -43,7 +43,7 @@ def test_evaluate_sync_returns_the_report(tmp_path: Path) -> None:
     assert report.pass_rate == 0.5
     assert report.match_rate == 0.75
     assert report.summary().splitlines() == [
-        "2 of 4 runs passed (50.0 %), 2 failed",
+        "2 of 4 runs passed (50 %), 2 failed",
         "  hello: 2 of 2 runs, score 100 %",
         "  hello: 0 of 2 runs, score 50 %",
     ]

@@ -1,35 +1,21 @@
 """The words of a verdict: percentages that do not lie, counts, names."""
 
 import re
-from decimal import Decimal
-from itertools import count
 from math import floor, log10
 from typing import TYPE_CHECKING
 
+from ci_evals.percentage import percent
+
 if TYPE_CHECKING:
     from fractions import Fraction
+
+__all__ = ["duration", "exact", "in_place", "name_of", "number_of", "once_in", "percent"]
 
 _LONGEST_NAME = 80
 _RIGHT_TO_LEFT = "[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
 _LEFT_TO_RIGHT = "\u200e"  # a mark that nobody sees
 _PART_OF_WORDS = "\u200c\u200d\u200e\u200f\xa0\u3000"  # joiners, marks and blanks that scripts and emoji need
 _RAREST = 1e-15
-
-
-def percent(rate: float, *marks: float) -> str:
-    """A fraction as a percentage with one decimal, or the more it takes to stay off 0 %, 100 % and the `marks`.
-
-    So a rate is never shown as equal to a bar that it misses. Trailing zeros go when the figure is exact.
-    """
-    exact = Decimal(str(rate)) * 100
-    edges = (Decimal(0), Decimal(100), *(Decimal(str(mark)) * 100 for mark in marks))
-    for places in count(1):
-        shown = round(exact, places)
-        if shown == exact:
-            return f"{shown.normalize():f} %"
-        if all(shown.compare(edge) == exact.compare(edge) for edge in edges):
-            break
-    return f"{shown:f} %"
 
 
 def exact(bar: float) -> "Fraction":

@@ -77,7 +77,7 @@ def test_beside_a_baseline_it_reads_well(golden: Callable[[str, str], None]) -> 
 def test_no_line_ends_between_a_figure_and_its_unit() -> None:
     text = text_of(summarize(report_of({"capital": "PPPF"}), Gate(min_pass_rate=0.9)))
     assert "pass rate 75\xa0% is below the bar of 90\xa0%, but" in text
-    assert "3 of 4 runs passed (75.0\xa0%), 1 failed in 12.5\xa0s" in text
+    assert "3 of 4 runs passed (75\xa0%), 1 failed in 12.5\xa0s" in text
     assert "flip rate 50\xa0%" in text_of(summarize(report_of({"capital": "PPPF"}), Gate(min_pass_rate=0.1)))
 
 
