@@ -16,6 +16,7 @@ from msgspec import Struct
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.providers.base import ProviderOptions, Resources, Secret
 from ci_evals.providers.headers import date_in, number_in, retry_after_s
+from ci_evals.redaction import MASK, SHORTEST
 
 if TYPE_CHECKING:
     import aiohttp
@@ -259,8 +260,8 @@ def _message(body: bytes) -> str | None:
 def _without_secrets(text: str, sent: Mapping[str, str]) -> str:
     """`text` without the credentials that were sent, in case the server repeats them."""
     for name, value in sent.items():
-        if re.search(_CREDENTIAL, name) and value.split():
-            text = text.replace(value.split()[-1], "***")
+        if re.search(_CREDENTIAL, name) and (words := value.split()) and len(words[-1]) >= SHORTEST:
+            text = text.replace(words[-1], MASK)
     return text
 
 

@@ -85,6 +85,12 @@ async def test_a_key_that_the_server_repeats_is_not_shown(server: FakeServer) ->
     assert error.message == "127.0.0.1 answered 401: bad key *** for team-7"
 
 
+async def test_a_key_that_is_none_leaves_the_message_readable(server: FakeServer) -> None:
+    server.answers(Scripted({"error": {"message": "no such model: expected one of xl, xs"}}, 404))
+    error = await refused(server, headers={"Authorization": "Bearer x"})
+    assert error.message == "127.0.0.1 answered 404: no such model: expected one of xl, xs"
+
+
 async def test_a_redirect_is_not_followed_and_its_query_not_shown(server: FakeServer) -> None:
     server.answers(Scripted(status=307, headers={"Location": "https://elsewhere.example/v1?key=secret"}))
     error = await refused(server)
