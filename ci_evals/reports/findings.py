@@ -21,7 +21,7 @@ from ci_evals.reports.text import one_line
 from ci_evals.response import Response
 from ci_evals.rules import Gate
 from ci_evals.stats.flips import flip_rate
-from ci_evals.verdict.errored import same_reason
+from ci_evals.verdict.unanswered import same_reason
 
 Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 

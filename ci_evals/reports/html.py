@@ -28,9 +28,9 @@ from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import bound, code_spans, one_line, shortened, visible
 from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.errored import same_reason
 from ci_evals.verdict.gate import population_bounds
 from ci_evals.verdict.scopes import VerdictStatus, scope_label, worst_first
+from ci_evals.verdict.unanswered import same_reason
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -12,7 +12,6 @@ from ci_evals.rules import Gate
 from ci_evals.stats.looks import look_confidence
 from ci_evals.stats.pass_rate import Bounds, population_rate
 from ci_evals.verdict.comparison import Comparison, NoComparison
-from ci_evals.verdict.errored import all_errored, too_many_errored
 from ci_evals.verdict.history import Tally
 from ci_evals.verdict.rules import RuleVerdict, fall_behind, lack, rule_verdicts
 from ci_evals.verdict.scopes import (
@@ -26,6 +25,7 @@ from ci_evals.verdict.scopes import (
     tally,
 )
 from ci_evals.verdict.sentences import calm_sentence
+from ci_evals.verdict.unanswered import all_errored, too_many_errored, why_none_passed
 from ci_evals.verdict.words import exact, number_of, percent
 
 FailOn = Literal["fail", "borderline", "never"]
@@ -200,7 +200,7 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
         return Verdict(status="error", reason="too few runs for a verdict" + _stopped(report), scopes=scopes)
     others = sum(scope.status == worst.status for scope in barred) - 1
     more = f"; {others} more {'bar is' if others == 1 else 'bars are'} {_BAR_IS[worst.status]}" if others else ""
-    text = _foregone(report, worst) if report.settled else sentence(worst, rules) + more + _stopped(report)
+    text = _foregone(report, worst) if report.settled else _told(report, worst, rules) + more + _stopped(report)
     return Verdict(status=worst.status, reason=subject(worst, report) + text, scopes=scopes, hint=_hint(worst, rules))
 
 
@@ -242,6 +242,11 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
     return None
 
 
+def _told(report: Report, worst: ScopeVerdict, rules: Gate) -> str:
+    """How the worst scope stands to its bar; and if no run had an answer to judge, why."""
+    return sentence(worst, rules) + (why_none_passed(report) if worst.status == "fail" else "")
+
+
 def _foregone(report: Report, worst: ScopeVerdict) -> str:
     """`at least 19 failures, stopped at 63 of 120 runs: …`; a share of these runs would say nothing."""
     totals = report.totals
@@ -257,7 +262,8 @@ def _foregone(report: Report, worst: ScopeVerdict) -> str:
 
 
 def _hint(worst: ScopeVerdict, rules: Gate) -> str | None:
-    if worst.status == "fail" and worst.kind == "suite" and not has_bars(rules):
+    none_passed = worst.rate == 0
+    if worst.status == "fail" and worst.kind == "suite" and not none_passed and not has_bars(rules):
         return "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
     return None
 

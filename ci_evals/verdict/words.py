@@ -30,10 +30,10 @@ def number_of(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def name_of(name: str) -> str:
+def name_of(name: str, longest: int = _LONGEST_NAME) -> str:
     """A name inside a sentence; names come from datasets, and may hold anything."""
     shown = name if all(each.isprintable() or each in _PART_OF_WORDS for each in name) else repr(name)
-    return in_place(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
+    return in_place(shown if len(shown) <= longest else shown[: longest - 1] + "…")
 
 
 def in_place(text: str) -> str:

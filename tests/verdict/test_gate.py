@@ -128,6 +128,10 @@ class TestWithoutABar:
         assert (verdict.status, verdict.reason) == ("fail", "1 of 120 runs failed, and every run must pass")
         assert verdict.hint == "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
 
+    def test_where_no_run_passed_a_bar_is_no_way_out(self) -> None:
+        verdict = decide(report_of({"a": "FFF"}), None)
+        assert (verdict.reason, verdict.hint) == ("3 of 3 runs failed, and every run must pass", None)
+
     def test_all_passed_is_a_pass(self) -> None:
         verdict = decide(report_of({"only": "P"}), None)
         assert (verdict.status, verdict.reason, verdict.hint) == ("pass", "1 of 1 run passed", None)

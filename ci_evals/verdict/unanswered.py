@@ -1,16 +1,17 @@
-"""Why runs errored, as far as a verdict says it: in one clause."""
+"""Why there was no answer to judge, as far as a verdict says it: in one clause."""
 
 import re
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import islice
 
 from ci_evals.columns import STATUSES
-from ci_evals.model import RunError
+from ci_evals.model import RunError, Status
 from ci_evals.report import Report
 from ci_evals.verdict.words import name_of, number_of, percent
 
-_MOST_READ = 1000  # errored runs: what is common shows in fewer
+_MOST_READ = 1000  # runs: what is common shows in fewer
+_LONGEST = 120
 _TOLD_CHARACTERS = 300
 _WITH_DIGIT = r"[\w.-]*\d[\w.-]*"
 
@@ -24,9 +25,9 @@ def all_errored(report: Report) -> str:
     """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
     totals = report.totals
     if totals.missing:
-        return f"no run was graded, {totals.errored:,} errored{_why(report)}"
+        return f"no run was graded, {totals.errored:,} errored{_commonest(_errors(report, 'errored'))}"
     runs = f"all {number_of(totals.errored, 'run')}" if totals.errored > 1 else "the only run"
-    return f"{runs} errored{_why(report)}"
+    return f"{runs} errored{_commonest(_errors(report, 'errored'))}"
 
 
 def too_many_errored(report: Report, share: float, allowed: float) -> str:
@@ -37,18 +38,29 @@ def too_many_errored(report: Report, share: float, allowed: float) -> str:
     where = f", {of} {name_of(str(errored[0]))}" if len(errored) == 1 < len(report.matrix.variants) else ""
     found = f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored"
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
-    return f"{found} ({percent(share, allowed)}{where}), {limit}{_why(report)}"
+    return f"{found} ({percent(share, allowed)}{where}), {limit}{_commonest(_errors(report, 'errored'))}"
 
 
-def _why(report: Report) -> str:
-    """The commonest reason; runs that were given up have that of those before them."""
-    code = STATUSES.index("errored")
-    slots = islice((slot for slot, status in enumerate(report.columns.status) if status == code), _MOST_READ)
-    errors = [result.error for result in report.results(slots) if result.error is not None]
+def why_none_passed(report: Report) -> str:
+    """`: no answer from localhost:8000: …` where all runs failed without an answer; else nothing."""
+    errors = [] if report.totals.passed else _errors(report, "failed")
+    return _commonest(errors) if all(errors) else ""
+
+
+def _errors(report: Report, status: Status) -> list[RunError | None]:
+    """What the first runs that ended so have for an answer."""
+    code = STATUSES.index(status)
+    slots = islice((slot for slot, each in enumerate(report.columns.status) if each == code), _MOST_READ)
+    return [result.error for result in report.results(slots)]
+
+
+def _commonest(found: Iterable[RunError | None]) -> str:
+    """The commonest reason as a clause; runs that were given up have that of those before them."""
+    errors = list(filter(None, found))
     causes = [error for error in errors if error.kind != "given_up"] or errors
     if not causes:
         return ""
     (reason, _), *others = Counter(map(same_reason, causes)).most_common()
     first = next(error for error in causes if same_reason(error) == reason)
-    told = name_of(" ".join(first.message.split()) or first.kind)
+    told = name_of(" ".join(first.message.split()) or first.kind, _LONGEST)
     return f"; most often: {told}" if others else f": {told}"

@@ -1,4 +1,4 @@
-"""What a verdict says of errored runs: how many, of which variant, and their commonest reason."""
+"""What a verdict says of runs without an answer: how many, of which variant, and their commonest reason."""
 
 from collections.abc import Callable, Iterable
 from itertools import cycle
@@ -10,8 +10,8 @@ from ci_evals.errors import ErrorKind
 from ci_evals.model import Result, RunError, Variant
 from ci_evals.report import Report
 from ci_evals.rules import Gate
-from ci_evals.verdict.errored import same_reason
 from ci_evals.verdict.gate import decide
+from ci_evals.verdict.unanswered import same_reason
 
 BAD_KEY = RunError("auth", "api.openai.com answered 401: Incorrect API key", status=401)
 GIVEN_UP = RunError("given_up", f"given up after 5 failures in a row: {BAD_KEY.message}")
@@ -39,7 +39,7 @@ def test_the_only_run_is_called_so() -> None:
 
 def test_runs_that_were_given_up_have_the_reason_of_those_before_them() -> None:
     assert errored_with(BAD_KEY, GIVEN_UP, GIVEN_UP) == f"all 3 runs errored: {BAD_KEY.message}"
-    assert errored_with(GIVEN_UP) == f"all 3 runs errored: {GIVEN_UP.message[:79]}…"
+    assert errored_with(GIVEN_UP) == f"all 3 runs errored: {GIVEN_UP.message}"
 
 
 def test_of_several_reasons_the_commonest_is_told() -> None:
@@ -72,9 +72,34 @@ def test_what_others_wrote_stays_in_one_short_line_and_in_its_place() -> None:
     hostile = RunError("server", "\x1b[2J\n::error::owned\r\u05d0\u05d1 " + "x" * 1000)
     told = errored_with(hostile)
     assert told.replace("\u200e", "").isprintable()
-    assert len(told) < 120
+    assert len(told) < 150
     assert told.startswith("all 3 runs errored: \u200e'\\x1b[2J ::error::owned \u05d0\u05d1 x")
     assert told.endswith("x…\u200e")
+
+
+REFUSED = RunError("network", "no answer from localhost:8000: the connection was refused")
+
+
+def all_failed_with(*errors: RunError | None, runs: str = "FFFF", gate: Gate | None = None) -> str:
+    turns = cycle(errors)
+    report = report_of({"a": runs}, edit=lambda result: replace(result, error=next(turns)))
+    return decide(report, gate).reason
+
+
+def test_where_no_run_failed_by_its_answer_it_is_said_why_there_was_none() -> None:
+    found = "4 of 4 runs failed, and every run must pass"
+    assert all_failed_with(REFUSED) == f"{found}: {REFUSED.message}"
+    assert all_failed_with(REFUSED, REFUSED, BAD_KEY) == f"{found}; most often: {REFUSED.message}"
+    assert all_failed_with(REFUSED, runs="FF..") == (
+        f"2 of 2 runs failed, and every run must pass: {REFUSED.message}; stopped after 2 of 4 runs"
+    )
+    below = "pass rate 0 % is below the bar of 90 % (95 % sure: at most 52.7 %)"
+    assert all_failed_with(REFUSED, gate=Gate(min_pass_rate=0.9)) == f"{below}: {REFUSED.message}"
+
+
+def test_where_some_run_had_an_answer_nothing_is_said_of_the_others() -> None:
+    assert all_failed_with(REFUSED, None) == "4 of 4 runs failed, and every run must pass"
+    assert all_failed_with(REFUSED, runs="PFFF") == "3 of 4 runs failed, and every run must pass"
 
 
 def test_reasons_that_differ_by_words_with_digits_are_one() -> None:
