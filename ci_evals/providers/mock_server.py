@@ -74,7 +74,9 @@ async def running(
         try:
             await web.TCPSite(runner, host, port).start()
         except (OSError, OverflowError) as error:
-            raise UsageError(f"cannot listen on {host}:{port}: {error}; try another --port, 0 takes any") from error
+            reason = (getattr(error, "strerror", None) or str(error)).rpartition(": ")[2]  # asyncio says more before it
+            advice = "try another --host, or another --port, of which 0 takes any"
+            raise UsageError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
         bound_port = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/v1"
     finally:

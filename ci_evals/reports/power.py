@@ -43,7 +43,7 @@ def _buys(power: Power) -> str:
 
 def _times(power: Power) -> str:
     assert power.runs_for_half is not None
-    return f"{power.runs_for_half / power.now.runs:.1f} times"
+    return f"{f'{power.runs_for_half / power.now.runs:.1f}'.removesuffix('.0')} times"
 
 
 def _row(size: Detectable) -> tuple[str, ...]:
