@@ -1,12 +1,14 @@
 """Which cases are annotated, and with what: regressions first, then what fails, then what could not be judged."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from ci_evals.github.annotations import Annotation, Level
 from ci_evals.reports.findings import JudgedCell, findings, judged_cells, results_of, why
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.sentences import cell_finding, cell_name
+from ci_evals.verdict.unanswered import same_reason
+from ci_evals.verdict.words import number_of
 
 PathOf = Callable[[str], str | None]
 """From a file as the user named it to its path in the repository; None if it is not in there."""
@@ -28,8 +30,10 @@ def remarks(summary: Summary, path_of: PathOf) -> Iterator[Annotation]:
     for cell in found.failed:
         if cell.cell not in named:
             yield _remark(summary, cell, level, f"Failing: {_name(summary, cell)}", cell.tally, path_of)
-    for cell in found.errored:
-        yield _remark(summary, cell, "warning", f"No verdict: {_name(summary, cell)}", cell.tally, path_of)
+    for first, *others in _by_reason(summary, found.errored):
+        more = f" and {len(others):,} more" if others else ""
+        finding = f"{number_of(1 + len(others), 'case')} without a graded run" if others else first.tally
+        yield _remark(summary, first, "warning", f"No verdict: {_name(summary, first)}{more}", finding, path_of)
 
 
 def _regressed(summary: Summary) -> list[tuple[JudgedCell, str, str]]:
@@ -41,6 +45,15 @@ def _regressed(summary: Summary) -> list[tuple[JudgedCell, str, str]]:
         (by_key[each.key], cell_finding(comparison, each), cell_name(comparison, each))
         for each in comparison.of("regressed")
     ]
+
+
+def _by_reason(summary: Summary, cells: Iterable[JudgedCell]) -> Iterable[list[JudgedCell]]:
+    """Cells without a graded run; an outage, which says the same of all of them, is one remark."""
+    alike: dict[Hashable, list[JudgedCell]] = {}
+    for cell in cells:
+        (result,) = results_of(summary.report, cell.cell, "errored", 1)
+        alike.setdefault(same_reason(result.error) if result.error else cell.key, []).append(cell)
+    return alike.values()
 
 
 def _remark(summary: Summary, cell: JudgedCell, level: Level, title: str, finding: str, path_of: PathOf) -> Annotation:
