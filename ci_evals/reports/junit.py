@@ -7,6 +7,7 @@ from textwrap import indent
 from ci_evals.matrix import CellKey
 from ci_evals.model import Result, Status, Variant
 from ci_evals.report import Report
+from ci_evals.reports.alike import ended
 from ci_evals.reports.figures import number_of
 from ci_evals.reports.findings import (
     JudgedCell,
@@ -188,12 +189,11 @@ def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple
 
 def _body(results: tuple[Result, ...]) -> str:
     """What became of each run; runs of which there is the same to say are taken together."""
-    runs: dict[tuple[Status, str], list[str]] = {}
+    runs: dict[tuple[Status, str], list[int]] = {}
     for result in results:
-        runs.setdefault((result.status, _account(result)), []).append(str(result.run))
+        runs.setdefault((result.status, _account(result)), []).append(result.run)
     return "".join(
-        f"\n{'run' if len(numbers) == 1 else 'runs'} {', '.join(numbers)} {status}\n{indent(account, '  ')}\n"
-        for (status, account), numbers in runs.items()
+        f"\n{ended(numbers, status)}\n{indent(account, '  ')}\n" for (status, account), numbers in runs.items()
     )
 
 

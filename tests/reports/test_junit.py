@@ -83,14 +83,14 @@ def test_a_failure_says_expected_and_got_in_its_message_and_the_answer_in_its_bo
     failure = case_of("PFF").find("failure")
     assert failure is not None
     assert failure.get("message") == "2 of 3 runs failed: contains: expected 'Paris' in the answer, got 'Lyon'"
-    assert "runs 2, 3 failed" in (failure.text or "")
+    assert "runs 2 and 3 failed alike" in (failure.text or "")
     assert "answer: Lyon" in (failure.text or "")
 
 
 def test_a_body_stops_after_some_runs_and_counts_the_others() -> None:
     failure = case_of("F" * 12).find("failure")
     assert failure is not None
-    assert "runs 1, 2, 3, 4, 5 failed" in (failure.text or "")
+    assert "runs 1 to 5 failed alike" in (failure.text or "")
     assert "… and 7 more runs" in (failure.text or "")
 
 
