@@ -12,24 +12,31 @@ _SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anyth
 _FREE = "params"  # goes on to a model as it is
 
 
-def places_of(key: str, known: Collection[str]) -> list[str]:
+def places_of(key: str, path: str, known: Collection[str]) -> list[str]:
     """Places that may be meant, as they stand in a message: `'report.formats'`; none if nothing here is called so.
 
     Args:
         key: what was written.
+        path: where it stands.
         known: the keys that may stand there.
     """
     import difflib
 
     if key in _SAY_LITTLE:
         return []
-    free = _FREE in known and not difflib.get_close_matches(key, known)
-    return [*([repr(f"{_FREE}.{key}")] if free else []), *filter(None, [_places().get(key)])]
+    meant = []
+    if _FREE in known and not difflib.get_close_matches(key, known):
+        meant.append(repr(f"{_FREE}.{key}"))
+    if place := _places().get(key):
+        meant.append(place)
+    elif "[" not in path and key in CaseEntry.__struct_fields__:  # what stands in an entry is seldom another's
+        meant.append(repr(f"cases[].{key}"))
+    return meant
 
 
 @cache
 def _places() -> Mapping[str, str]:
-    """For each key of a suite the place that it has, the uppermost where it has several."""
+    """For each key outside of the entries of lists the place that it has, the uppermost where it has several."""
     found: dict[str, str] = {}
     levels: list[tuple[str, type[msgspec.Struct]]] = [("", SuiteEntry)]
     for path, cls in levels:  # which grows
@@ -38,6 +45,4 @@ def _places() -> Mapping[str, str]:
             found.setdefault(name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite")
             kinds = (field.type, *get_args(field.type))
             levels += [(f"{path}{name}.", kind) for kind in kinds if isinstance(kind, type(msgspec.Struct))]
-    for name in CaseEntry.__struct_fields__:
-        found.setdefault(name, repr(f"cases[].{name}"))
     return found

@@ -34,6 +34,11 @@ def test_a_key_of_the_suite_in_a_case_is_no_misspelling_of_one_of_the_cases(proj
     assert problem_of(project, case="retries: 1") == told
 
 
+def test_a_key_of_cases_in_another_entry_is_not_taken_for_theirs(project: Project) -> None:
+    told = problem_of(project, provider="{type: mock, input: x}")
+    assert told.startswith("providers[0]: unknown key 'input', known: after, answers, ")
+
+
 @pytest.mark.parametrize("key", ["name", "description", "label"])
 def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(project: Project, key: str) -> None:
     assert problem_of(project, further=f"gate: {{{key}: x}}").startswith(f"gate: unknown key {key!r}, known: ")
