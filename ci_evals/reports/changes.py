@@ -6,12 +6,13 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ci_evals.model import Result, Variant
+from ci_evals.percentage import percent
 from ci_evals.reports.findings import JudgedCell, failed_runs, findings, judged_cells, why
 from ci_evals.reports.summary import Summary
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.pairing import CellComparison, CellKind
 from ci_evals.verdict.sentences import cell_finding, of_runs
-from ci_evals.verdict.words import number_of, percent
+from ci_evals.verdict.words import number_of
 
 _CHANGED = ("new variant", "removed variant", "new", "edited", "renamed", "removed")
 _NOT_COMPARED = ("not compared variant", "not compared")

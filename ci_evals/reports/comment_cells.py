@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from ci_evals.model import Variant
+from ci_evals.percentage import percent
 from ci_evals.reports.changes import ComparedCell, Told, changes, rosters, told
 from ci_evals.reports.comment_diff import difference
 from ci_evals.reports.comment_text import write
@@ -16,7 +17,7 @@ from ci_evals.reports.markdown_text import Markdown, code
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.text import shortened
 from ci_evals.stats.flips import suite_flip_rate
-from ci_evals.verdict.words import number_of, percent
+from ci_evals.verdict.words import number_of
 
 MOST_ENTRIES: Final = 200  # of a section: more than that have no room anyway
 MOST_OPEN: Final = 10  # of a section, if there are others behind them

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from ci_evals.verdict.words import number_of, percent
+from ci_evals.percentage import percent
+from ci_evals.verdict.words import number_of
 
 __all__ = [
     "UNKNOWN",

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from ci_evals.percentage import percent
 from ci_evals.reports.figures import number_of, rate_with_interval
 from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code, plain
 from ci_evals.reports.terminal_layout import padded, width_of
 from ci_evals.reports.text import named, one_line, without_commands
 from ci_evals.verdict.pairwise import MOST_UNJUDGED, CasePreference, Pair, Preference
-from ci_evals.verdict.words import in_place, percent
+from ci_evals.verdict.words import in_place
 
 MAX_CASES = 50
 _NAME_CHARACTERS = 100

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from ci_evals.percentage import percent
 from ci_evals.reports.json_text import printed
 from ci_evals.reports.markdown_text import code, plain
 from ci_evals.verdict.power import Detectable, Power, size_sentence
-from ci_evals.verdict.words import name_of, number_of, percent
+from ci_evals.verdict.words import name_of, number_of
 
 PowerFormat = Literal["text", "markdown", "json"]
 

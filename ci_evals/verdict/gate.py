@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from ci_evals.percentage import percent
 from ci_evals.report import Report
 from ci_evals.rules import Gate
 from ci_evals.stats.looks import look_confidence
@@ -26,7 +27,7 @@ from ci_evals.verdict.scopes import (
 )
 from ci_evals.verdict.sentences import calm_sentence
 from ci_evals.verdict.unanswered import all_errored, too_many_errored, why_none_passed
-from ci_evals.verdict.words import exact, number_of, percent
+from ci_evals.verdict.words import exact, number_of
 
 FailOn = Literal["fail", "borderline", "never"]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from ci_evals.model import Variant
+from ci_evals.percentage import percent
 from ci_evals.report import Report
 from ci_evals.rules import Gate
 from ci_evals.stats.looks import look_confidence
@@ -12,7 +13,7 @@ from ci_evals.verdict.comparison import Comparison
 from ci_evals.verdict.head import fresh_rate
 from ci_evals.verdict.history import TrendPoint, TrendVariant
 from ci_evals.verdict.pairing import VariantKey
-from ci_evals.verdict.words import name_of, percent
+from ci_evals.verdict.words import name_of
 
 STABLE_REPORTS = 3
 """A rate is stable when so many reports in a row reached it together."""

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ci_evals.matrix import CellKey
+from ci_evals.percentage import percent
 from ci_evals.report import Report
 from ci_evals.rules import Gate
 from ci_evals.verdict import ratchet
@@ -14,7 +15,7 @@ from ci_evals.verdict.comparison import Comparison, NoComparison, VariantCompari
 from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.scopes import VerdictStatus
 from ci_evals.verdict.sentences import cell_sentence, nothing_compared, variant_name, variant_sentence
-from ci_evals.verdict.words import number_of, percent
+from ci_evals.verdict.words import number_of
 
 RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
 

@@ -10,13 +10,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ci_evals.percentage import percent
 from ci_evals.report import Counts, Report
 from ci_evals.rules import Gate
 from ci_evals.stats.pass_rate import Bounds, PassRate, pass_rate
 from ci_evals.verdict.history import Tally
 from ci_evals.verdict.metric_names import read_metric
 from ci_evals.verdict.metrics import measure, tasks_of
-from ci_evals.verdict.words import exact, name_of, number_of, percent
+from ci_evals.verdict.words import exact, name_of, number_of
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]

@@ -1,11 +1,12 @@
 """What the comparison found, in words with their numbers; every format takes its sentences from here."""
 
 from ci_evals.model import Variant
+from ci_evals.percentage import percent
 from ci_evals.verdict.comparison import Comparison, VariantComparison
 from ci_evals.verdict.differences import Difference
 from ci_evals.verdict.history import PoolStep, Tally
 from ci_evals.verdict.pairing import CellComparison
-from ci_evals.verdict.words import duration, name_of, number_of, once_in, percent
+from ci_evals.verdict.words import duration, name_of, number_of, once_in
 
 _REVISION_CHARACTERS = 7
 

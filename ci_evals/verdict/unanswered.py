@@ -7,8 +7,9 @@ from itertools import islice
 
 from ci_evals.columns import STATUSES
 from ci_evals.model import RunError, Status
+from ci_evals.percentage import percent
 from ci_evals.report import Report
-from ci_evals.verdict.words import name_of, number_of, percent
+from ci_evals.verdict.words import name_of, number_of
 
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120

@@ -1,15 +1,11 @@
-"""The words of a verdict: percentages that do not lie, counts, names."""
+"""The words of a verdict: counts, names, durations."""
 
 import re
 from math import floor, log10
 from typing import TYPE_CHECKING
 
-from ci_evals.percentage import percent
-
 if TYPE_CHECKING:
     from fractions import Fraction
-
-__all__ = ["duration", "exact", "in_place", "name_of", "number_of", "once_in", "percent"]
 
 _LONGEST_NAME = 80
 _RIGHT_TO_LEFT = "[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"

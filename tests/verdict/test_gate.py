@@ -11,10 +11,10 @@ from msgspec import structs
 from stats.known import suite
 
 from ci_evals.model import Variant
+from ci_evals.percentage import percent
 from ci_evals.rules import Gate
 from ci_evals.verdict.gate import FailOn, Verdict, decide, exit_code, population_bounds
 from ci_evals.verdict.scopes import ScopeVerdict, VerdictStatus, scope_label
-from ci_evals.verdict.words import percent
 
 FAST, STRONG = Variant("fast", "short"), Variant("strong", "short")
 BAR = Gate(min_pass_rate=0.6)

@@ -1,8 +1,8 @@
-"""Chances, ages and shares as people read them."""
+"""Chances, ages and names as people read them."""
 
 import pytest
 
-from ci_evals.verdict.words import duration, in_place, name_of, number_of, once_in, percent
+from ci_evals.verdict.words import duration, in_place, name_of, number_of, once_in
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,6 @@ def test_a_chance_is_a_frequency(p: float, text: str) -> None:
 )
 def test_an_age_has_one_unit(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_a_share_is_never_shown_as_a_mark_that_it_is_not() -> None:
-    assert [percent(0.89999, 0.9), percent(0.9, 0.9), percent(0.99999), percent(1.0)] == [
-        "89.999 %",
-        "90 %",
-        "99.999 %",
-        "100 %",
-    ]
-    assert percent(1 - 0.05 / 3) == "98.3 %"
 
 
 def test_names_are_kept_short_and_on_one_line() -> None:
