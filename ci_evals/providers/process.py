@@ -16,6 +16,7 @@ from msgspec import Struct
 from ci_evals.providers.descendants import Descendants, kill_every_one
 
 STDERR_TAIL_BYTES = 4096
+_READ_BYTES = 64 * 1024  # as much as pipes mostly hold
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
 _REAP_S = 5.0
@@ -122,7 +123,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.max_bytes = max_bytes
         self.descendants = descendants
         self.transport: asyncio.SubprocessTransport | None = None
-        self.pipes: list[asyncio.ReadTransport] = []
+        self.pipes: list[_Pipe] = []
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.too_large = False
@@ -163,35 +164,53 @@ async def _start(child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, en
         # or /dev/stderr; and a program that does not read its stdin breaks no pipe.
         file.write(stdin)
         file.seek(0)
-        stdout, stderr = [await _output(child, fd, ours) for fd in (1, 2)]
+        stdout, stderr = [_output(child, fd, ours) for fd in (1, 2)]
         await loop.subprocess_exec(
             lambda: child, *argv, stdin=file, stdout=stdout, stderr=stderr, cwd=cwd, env=env, **_own_group()
         )
 
 
-async def _output(child: _Child, fd: int, ours: ExitStack) -> int:
+def _output(child: _Child, fd: int, ours: ExitStack) -> int:
     """What to give the program as stdout or stderr. Our copy of its end is closed with `ours`."""
     if sys.platform == "win32":
         return subprocess.PIPE
     reading, writing = os.pipe()
     ours.callback(os.close, writing)
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: _Pipe(child, fd), os.fdopen(reading, "rb", 0))
-    child.pipes.append(pipe)
+    child.pipes.append(_Pipe(child, fd, reading))
     return writing
 
 
-class _Pipe(asyncio.Protocol):
-    """Hands on what comes through one pipe."""
+class _Pipe:
+    """Hands on what comes through one pipe, and closes our end of it.
 
-    def __init__(self, child: _Child, fd: int) -> None:
-        self.child = child
-        self.fd = fd
+    Not by `connect_read_pipe`: uvloop closes its file twice, and the second time it may be a file that another thread
+    has opened meanwhile.
+    """
 
-    def data_received(self, data: bytes) -> None:
-        self.child.pipe_data_received(self.fd, data)
+    def __init__(self, child: _Child, fd: int, reading: int) -> None:
+        self._child = child
+        self._fd = fd
+        self._reading = reading
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(reading, False)
+        self._loop.add_reader(reading, self._read)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.child.pipe_connection_lost(self.fd, exc)
+    def close(self) -> None:
+        if self._reading >= 0:
+            self._loop.remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = -1
+            self._child.pipe_connection_lost(self._fd, None)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._reading, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._child.pipe_data_received(self._fd, data)
+        else:
+            self.close()
 
 
 def _own_group() -> dict[str, Any]:
