@@ -10,20 +10,18 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
 from ci_evals.errors import StorageError
-from ci_evals.matrix import CellKey
 from ci_evals.redaction import Redactor
 from ci_evals.report import SuiteInfo
 from ci_evals.reports.json_entries import SCHEMA_VERSION
 from ci_evals.reports.json_report import REPORT
 from ci_evals.reports.text import one_line
+from ci_evals.saved_cells import SavedCell
 from ci_evals.verdict.comparison import NoComparison
 from ci_evals.verdict.history import (
-    NOTHING_KNOWN,
     BaseCell,
     Baseline,
     Evidence,
     History,
-    PerRun,
     ReportRef,
     Tally,
     TrendPoint,
@@ -31,48 +29,12 @@ from ci_evals.verdict.history import (
 )
 from ci_evals.verdict.pairing import HeadCell
 
-_ROUNDING = 1e-6
 Read = TypeVar("Read")
 
 
 class _Version(Struct, frozen=True):
     schema_version: int
     suite: Mapping[str, Any] = {}
-
-
-class _Cell(Struct, frozen=True, gc=False):
-    """What is needed of a cell; version 1 has only its name and its counts."""
-
-    case: str
-    provider: str
-    prompt: str | None
-    passed: int
-    failed: int
-    fingerprint: str | None = None
-    evidence: Tally | None = None
-    confirming: Tally = Tally(0, 0)
-    confirmed: bool = False
-    critical: bool = False
-    per_run: PerRun = NOTHING_KNOWN
-    history: tuple[tuple[int, int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what no run leaves behind: a decision is made of it."""
-        (passed, graded), (more_passed, more) = self.fresh, self.confirming
-        if not (0 <= passed <= graded and 0 <= more_passed <= more):
-            raise ValueError(f"the counts of the case {self.case!r} are impossible")
-        scores, *amounts = self.per_run
-        if not _possible(*scores) or any(amount is not None and amount < 0 for amount in amounts):
-            raise ValueError(f"what a run of the case {self.case!r} came to is impossible")
-
-    @property
-    def key(self) -> CellKey:
-        return self.case, self.provider, self.prompt
-
-    @property
-    def fresh(self) -> Tally:
-        """The planned runs that are no repetition of a record."""
-        return self.evidence or Tally(self.passed, self.passed + self.failed)
 
 
 class _History(Struct, frozen=True):
@@ -90,7 +52,7 @@ class _Document(Struct, frozen=True):
     schema_version: Annotated[int, Meta(le=SCHEMA_VERSION)]
     suite: SuiteInfo
     started_at: float
-    cells: tuple[_Cell, ...]
+    cells: tuple[SavedCell, ...]
     interrupted: str | None = None
     id: str = ""
     history: _History = _History()
@@ -142,7 +104,7 @@ class SavedReport(Struct, frozen=True):
         """Its cells, to be compared with a baseline."""
         return [
             HeadCell(
-                cell.key, cell.fingerprint, cell.fresh, cell.confirming, cell.confirmed, cell.critical, cell.per_run
+                cell.key, cell.fingerprint, cell.fresh, cell.confirming, cell.confirmed, cell.critical, cell.measured
             )
             for cell in self.document.cells
         ]
@@ -160,7 +122,7 @@ class SavedReport(Struct, frozen=True):
             return History((Evidence(own.id, *fresh), *before))
 
         cells = {
-            cell.key: BaseCell(cell.fingerprint, history(cell.fresh, cell.history), cell.per_run)
+            cell.key: BaseCell(cell.fingerprint, history(cell.fresh, cell.history), cell.measured)
             for cell in document.cells
         }
         point = (document.trend_point,) if document.trend_point else ()
@@ -202,13 +164,6 @@ def content_of(path: Path) -> tuple[Path, bytes]:
         raise StorageError(f"{path}: there is no report: name one that `ci-evals run` wrote, or its folder") from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _possible(runs: int, total: float, squares: float) -> bool:
-    """Whether so many scores have this sum, and this sum of squares."""
-    if runs <= 0:
-        return runs == total == squares == 0
-    return 0 <= total <= runs * (1 + _ROUNDING) and squares >= total * total / runs * (1 - _ROUNDING)
 
 
 def read_known(path: Path, content: bytes, read: Callable[[bytes], Read]) -> Read:

@@ -106,6 +106,16 @@ def test_what_no_runs_leave_behind_is_refused(tmp_path: Path, change: dict[str, 
         read_report(path)
 
 
+def test_the_sums_that_reports_told_at_first_are_read_as_what_a_run_came_to(tmp_path: Path) -> None:
+    path = saved(tmp_path / "report.json", report_at(1.0))
+    document = json.loads(path.read_bytes())
+    del document["cells"][0]["per_run"]
+    document["cells"][0]["figures"] = [[2, 1.5, 1.25], [2, 0.5, 0.2], [0, 0.0, 0.0], 0.25]
+    path.write_text(json.dumps(document))
+    assert read_report(path).head[0].per_run == ((2, 1.5, 1.25), 0.25, None, 0.25)
+    assert next(iter(baseline_at(path).cells.values())).per_run == read_report(path).head[0].per_run
+
+
 @pytest.mark.parametrize("changes", [{"cells": "otherwise"}, {}], ids=["unreadable", "readable"])
 def test_a_newer_report_is_refused_with_what_to_upgrade(changes: dict[str, Any], tmp_path: Path) -> None:
     path = saved(tmp_path / "report.json", report_at(1.0))

@@ -14,7 +14,7 @@ from ci_evals.stats.pass_rate import PassRate, pass_rate
 from ci_evals.stats.scores import ScoreSums
 from ci_evals.verdict.history import (
     NO_RUNS,
-    NOTHING_KNOWN,
+    UNMEASURED,
     PerRun,
     ReportRef,
     Tally,
@@ -36,13 +36,13 @@ def stream_head_cells(report: Report, gate: Gate | None) -> Iterator[HeadCell]:
     critical_tags = gate.critical_tags if gate else frozenset()
     for cell in range(len(report.matrix)):
         if report.matrix.runs(cell):
-            yield _head_cell(report, cell, critical_tags, per_run(report, cell))
+            yield _head_cell(report, cell, critical_tags, per_run_of(report, cell))
 
 
 def counted_cells(report: Report, gate: Gate | None) -> list[HeadCell]:
     """Every cell that the suite of a report has, without what its runs came to."""
     critical_tags = gate.critical_tags if gate else frozenset()
-    return [_head_cell(report, cell, critical_tags, NOTHING_KNOWN) for cell in range(len(report.matrix))]
+    return [_head_cell(report, cell, critical_tags, UNMEASURED) for cell in range(len(report.matrix))]
 
 
 def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], per_run: PerRun) -> HeadCell:
@@ -62,7 +62,7 @@ def _head_cell(report: Report, cell: int, critical_tags: frozenset[str], per_run
     )
 
 
-def per_run(report: Report, cell: int) -> PerRun:
+def per_run_of(report: Report, cell: int) -> PerRun:
     """What a graded run of a cell came to; runs that repeat a record take no part."""
     columns, first_slots = report.columns, report.matrix.first_slots
     slots = slice(first_slots[cell], first_slots[cell + 1])

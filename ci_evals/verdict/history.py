@@ -72,7 +72,7 @@ class PerRun(NamedTuple):
     latency_median_s: float | None = None
 
 
-NOTHING_KNOWN = PerRun()
+UNMEASURED = PerRun()
 
 
 class History(Struct, frozen=True, cache_hash=True, dict=True):
@@ -108,7 +108,7 @@ class BaseCell(Struct, frozen=True, gc=False):
 
     fingerprint: str | None
     history: History
-    per_run: PerRun = NOTHING_KNOWN
+    per_run: PerRun = UNMEASURED
 
 
 class ReportRef(Struct, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from ci_evals.matrix import CellKey
 from ci_evals.stats.fisher import fisher_lower
 from ci_evals.verdict.history import (
     NO_RUNS,
-    NOTHING_KNOWN,
+    UNMEASURED,
     BaseCell,
     Baseline,
     History,
@@ -51,7 +51,7 @@ class HeadCell(NamedTuple):
     confirming: Tally = NO_RUNS
     confirmed: bool = False
     critical: bool = False
-    per_run: PerRun = NOTHING_KNOWN
+    per_run: PerRun = UNMEASURED
 
 
 class CellComparison(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

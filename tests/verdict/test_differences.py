@@ -4,7 +4,7 @@ import pytest
 
 from ci_evals.stats.scores import ScoreSums
 from ci_evals.verdict.differences import Difference, differences
-from ci_evals.verdict.history import NOTHING_KNOWN, PerRun
+from ci_evals.verdict.history import UNMEASURED, PerRun
 
 TABLES = {(1, 2, 2, 2): 2}
 
@@ -27,13 +27,13 @@ def test_cost_and_tokens_are_those_of_a_run_whatever_their_number() -> None:
 
 
 def test_a_cell_that_one_side_does_not_know_is_left_out() -> None:
-    head, base = [per_run(cost=4.0, latency_s=3.0), per_run(cost=9.0)], [per_run(cost=2.0), NOTHING_KNOWN]
+    head, base = [per_run(cost=4.0, latency_s=3.0), per_run(cost=9.0)], [per_run(cost=2.0), UNMEASURED]
     found = differences(TABLES, head, base, 0.95)
     assert (found.cost, found.latency) == (Difference(2.0), Difference(3.0)), "of one cell, so without an interval"
 
 
 def test_what_no_cell_knows_has_no_difference() -> None:
-    found = differences(TABLES, [per_run(cost=1.0)] * 2, [NOTHING_KNOWN] * 2, 0.95)
+    found = differences(TABLES, [per_run(cost=1.0)] * 2, [UNMEASURED] * 2, 0.95)
     assert (found.score, found.cost, found.tokens, found.latency) == (None,) * 4
 
 

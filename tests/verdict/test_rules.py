@@ -10,7 +10,7 @@ from verdict.sides import base_of, compared, head_of
 from ci_evals.rules import Gate, TagRule
 from ci_evals.verdict.comparison import Comparison, NoComparison
 from ci_evals.verdict.gate import decide
-from ci_evals.verdict.history import NOTHING_KNOWN, PerRun
+from ci_evals.verdict.history import UNMEASURED, PerRun
 from ci_evals.verdict.rules import rule_verdicts
 
 REPORT = report_of(many((3, "PPP")))
@@ -90,12 +90,12 @@ def slower(*ratios: float) -> Comparison:
     """A case for each ratio of its median latency to that of the base, which is a second."""
     cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
     head = [
-        each._replace(per_run=NOTHING_KNOWN._replace(latency_median_s=ratio))
+        each._replace(per_run=UNMEASURED._replace(latency_median_s=ratio))
         for each, ratio in zip(head_of(cases), ratios, strict=True)
     ]
     base = base_of(cases)
     known = {
-        key: msgspec.structs.replace(cell, per_run=NOTHING_KNOWN._replace(latency_median_s=1.0))
+        key: msgspec.structs.replace(cell, per_run=UNMEASURED._replace(latency_median_s=1.0))
         for key, cell in base.cells.items()
     }
     return compared(head, msgspec.structs.replace(base, cells=known))
