@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from ci_evals.engine.players import PlayError, Players
 from ci_evals.errors import ProviderError
 from ci_evals.model import Answer, Request, RunError, SimulatedUser
 from ci_evals.response import Response
+
+Admitted = Callable[[Callable[[], int]], Awaitable[int | None]]
+"""Waits until a call may go out that will probably take so many tokens; see `Contact.admitted`."""
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -49,13 +53,11 @@ class Calls:
         self._conversations.pop(attempt.slot, None)
 
     async def make(self, lane: Lane, attempt: Attempt, cell: PreparedCell, tokens: int) -> Ended | None:
-        """Make the calls of a run whose first one was admitted with `tokens`; None if it is to be tried again.
+        """Make the call of a run, which was admitted with `tokens`; None if it is to be tried again.
 
         Raises:
-            StorageError: a file in an answer cannot be kept.
+            StorageError: a file in the answer cannot be kept.
         """
-        if cell.case.is_conversation:
-            return await self._converse(lane, attempt, cell, tokens)
         request = cell.request(cell.run_of(attempt.slot))
         started_at = time.time()
         try:
@@ -71,14 +73,24 @@ class Calls:
             outcome = msgspec.structs.replace(outcome, response=without_data(response))
         return Ended(outcome, started_at, latency_s)
 
-    async def _converse(self, lane: Lane, attempt: Attempt, cell: PreparedCell, tokens: int) -> Ended | None:
-        """Make a conversation's calls, each at the provider's pace; one that was cut short goes on where it was."""
+    async def converse(self, lane: Lane, attempt: Attempt, cell: PreparedCell, admitted: Admitted) -> Ended | None:
+        """Make a conversation's calls, each at the provider's pace; None if it is to go on another time, where it was.
+
+        Args:
+            lane: the queue that it is from.
+            attempt: which one this is.
+            cell: what is run.
+            admitted: waits for the first of the calls.
+
+        Raises:
+            StorageError: a file in an answer cannot be kept.
+        """
         run = cell.run_of(attempt.slot)
         conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
         started_at = time.time()
         outcome: Outcome | None
         try:
-            if not await self._say_all(conversation, lane, attempt, tokens, cell.timeout_s):
+            if not await self._say_all(conversation, lane, attempt, admitted, cell.timeout_s):
                 lane.put_back(attempt)
                 return None
         except PlayError as silent:
@@ -94,26 +106,25 @@ class Calls:
         return Ended(outcome, started_at, conversation.latency_s)
 
     async def _say_all(
-        self, conversation: Conversation, lane: Lane, attempt: Attempt, tokens: int, timeout_s: float
+        self, conversation: Conversation, lane: Lane, attempt: Attempt, admitted: Admitted, timeout_s: float
     ) -> bool:
-        """Go on to the end of a conversation whose next call was admitted; False if others found the provider gone."""
+        """Go on to the end of a conversation; False if others found the provider gone, or it is not wanted any more.
+
+        No call is admitted before its line is known: who plays the user may have to wait for it at the same pace.
+        """
         contact = lane.contact
-        admitted: int | None = tokens
         try:
             while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
                 request = conversation.request(line, timeout_s)
-                if admitted is None:
-                    expected = partial(contact.pace.expected_tokens, request.messages)
-                    if (admitted := await contact.admitted(attempt, expected)) is None:
-                        return False
-                tokens, admitted = admitted, None
+                if (tokens := await admitted(partial(lane.expected_tokens, request.messages))) is None:
+                    return False
+                admitted = partial(contact.admitted, attempt)  # once begun, it goes on to its end
                 response, latency_s = await contact.call(attempt, request, tokens)
                 response = await self._with_files_kept(response)
                 conversation.answered(response, latency_s, lane.price(response))
             return True
         finally:
-            if admitted is not None:  # the simulated user had nothing to ask
-                contact.dropped(attempt)
+            contact.forgo(attempt)  # the simulated user may have had nothing to ask
 
     async def _with_files_kept(self, response: Response) -> Response:
         """The response, with its files in the results folder instead."""

@@ -145,6 +145,10 @@ class Contact:
     def dropped(self, attempt: Attempt) -> None:
         """An attempt that was admitted ended without a word from the provider."""
         self.pace.failed()
+        self.forgo(attempt)
+
+    def forgo(self, attempt: Attempt) -> None:
+        """An attempt that was taken up comes to no call: if it was to try whether an outage is over, another may."""
         if attempt == self._probe:
             self._probe = None
 

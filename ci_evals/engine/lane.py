@@ -1,12 +1,12 @@
 """One provider's queue: its fresh runs and its retries."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ci_evals.engine.contact import Attempt, Contact
 from ci_evals.engine.slots import Claim
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.response import Response
+from ci_evals.response import Message, Response
 
 
 class Lane:
@@ -66,6 +66,14 @@ class Lane:
         if state == "probing":
             self.contact.probe(attempt)
         return attempt
+
+    def expected_tokens(self, messages: Iterable[Message]) -> int:
+        """What a call with these messages will probably take; 0 where nobody wants to know."""
+        if not self.contact.pace.counts_tokens:
+            return 0
+        params = getattr(self.options, "params", {})
+        most = params.get("max_tokens") or params.get("max_completion_tokens")
+        return self.contact.pace.expected_tokens(messages, most)
 
     def put_back(self, attempt: Attempt) -> None:
         """Return an attempt that was not made."""

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ci_evals.columns import Columns
 from ci_evals.engine.budget import Spending, violations
 from ci_evals.engine.calls import Calls, Ended
 from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.contact import Attempt
+from ci_evals.engine.contact import Attempt, Contact
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.lane import Lane
 from ci_evals.engine.lanes import Ready
@@ -197,18 +198,25 @@ class Run:
     async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
         """Make one attempt at a run when the provider may be called; write its result unless there is to be another."""
         cell, contact = self._cells.of_slot(attempt.slot), lane.contact
-        tokens = _tokens(lane, cell) if contact.pace.counts_tokens else 0
-        if not contact.admit(attempt, tokens):
-            admitted = await contact.admitted(
-                attempt, lambda: _tokens(lane, cell), is_wanted=lambda: self.stopped is None, sleep=self._until_stopped
-            )
-            if admitted is None:
-                if self.stopped is None:
+        if cell.case.is_conversation:
+            ended = await self._calls.converse(lane, attempt, cell, partial(self._admitted, contact, attempt))
+        else:
+            tokens = lane.expected_tokens(cell.rendered.messages)
+            if not contact.admit(attempt, tokens):
+                expected = partial(lane.expected_tokens, cell.rendered.messages)
+                if (admitted := await self._admitted(contact, attempt, expected)) is None:
                     lane.put_back(attempt)
-                return
-            tokens = admitted
-        if (ended := await self._calls.make(lane, attempt, cell, tokens)) is not None:
+                    return
+                tokens = admitted
+            ended = await self._calls.make(lane, attempt, cell, tokens)
+        if ended is not None:
             self._record(attempt, self._result(cell, attempt, ended))
+
+    async def _admitted(self, contact: Contact, attempt: Attempt, expected_tokens: Callable[[], int]) -> int | None:
+        """Wait until a call may go out, at most until the run is stopped."""
+        return await contact.admitted(
+            attempt, expected_tokens, is_wanted=lambda: self.stopped is None, sleep=self._until_stopped
+        )
 
     async def _until_stopped(self, seconds: float) -> None:
         """Wait, at most until the run is stopped."""
@@ -253,13 +261,6 @@ class Run:
             self._out_of_time()
         if self._on_result:
             self._on_result(result)
-
-
-def _tokens(lane: Lane, cell: PreparedCell) -> int:
-    """What a call will probably take."""
-    params = getattr(lane.options, "params", {})
-    most = params.get("max_tokens") or params.get("max_completion_tokens")
-    return lane.contact.pace.expected_tokens(cell.rendered.messages, most)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
