@@ -2,21 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
 from ci_evals.engine import retry
 from ci_evals.engine.breaker import Breaker
+from ci_evals.engine.outage import Outage
 from ci_evals.engine.pace import Pace
 from ci_evals.errors import ErrorKind, ProviderError, StorageError
 from ci_evals.model import Request
 from ci_evals.providers.base import Provider
 from ci_evals.response import Response, Usage
 
-LONGEST_OUTAGE_S = 60.0  # of nothing but 5xx and when to ask again, before a provider is probed
-LONGEST_QUOTA_S = 300.0  # of nothing but 429: windows are a minute mostly, and others may use up some of them
-_LONGEST_S: Mapping[ErrorKind, float] = {"server": LONGEST_OUTAGE_S, "rate_limit": LONGEST_QUOTA_S}
 _FROM_BEHIND_LIMITS: frozenset[ErrorKind] = frozenset({"server", "auth", "rejected"})
 
 
@@ -76,7 +74,8 @@ class Contact:
         self._draw = draw
         self._probe: Attempt | None = None
         self._probe_at = 0.0
-        self._refused_since: float | None = None
+        self._outage = Outage()
+        self._waiting = 0
 
     # Before a call.
 
@@ -97,6 +96,7 @@ class Contact:
 
     def admit(self, attempt: Attempt, tokens: int) -> bool:
         """Whether a call may go out now, ahead of nobody; then it must be made with `call`, or be `dropped`."""
+        self._ask()
         return not self._turn.locked() and self.may_call(attempt) and self.pace.admit(tokens) <= 0
 
     async def admitted(
@@ -112,13 +112,22 @@ class Contact:
         Returns the tokens that it was admitted with, or None if meanwhile it was no longer wanted, or others found that
         the provider is gone.
         """
-        async with self._turn:
-            while is_wanted() and self.may_call(attempt):
-                tokens = expected_tokens()
-                if (wait_s := self.pace.admit(tokens)) <= 0:
-                    return tokens
-                await sleep(wait_s)
-        return None
+        self._ask()
+        self._waiting += 1
+        try:
+            async with self._turn:
+                while is_wanted() and self.may_call(attempt):
+                    tokens = expected_tokens()
+                    if (wait_s := self.pace.admit(tokens)) <= 0:
+                        return tokens
+                    await sleep(wait_s)
+            return None
+        finally:
+            self._waiting -= 1
+
+    def _ask(self) -> None:
+        if self._outage.since is not None and not self._waiting:
+            self._outage.asked(self.clock())
 
     # The call and its end, of which the pace hears once.
 
@@ -154,19 +163,21 @@ class Contact:
 
     def answered(self, usage: Usage | None, tokens: int) -> None:
         """A call that was admitted with `tokens` brought an answer."""
-        self._probe = self._refused_since = None
+        self._probe = None
+        self._outage.over()
         self.breaker.answered()
         self.pace.answered(usage, tokens)
 
     def lost(self, attempt: Attempt, error: ProviderError, latency_s: float) -> float | None:
         """Decide about a call that brought no answer: the seconds until it is tried again, or None if it is not."""
         delay_s = retry.delay_s(attempt.number, error.retry_after_s, self._draw)
+        self._outage.expect_call(self.clock() + delay_s)
         if error.kind == "rate_limit" or error.retry_after_s is not None:
             self.pace.refused(error.retry_after_s, delay_s, latency_s)
             if self._outlasts(error):
                 self.breaker.outlasting()
         elif _was_let_through(error):
-            self._refused_since = None
+            self._outage.over()
             self.pace.answered()
         else:
             self.pace.failed()
@@ -176,16 +187,10 @@ class Contact:
         return delay_s if has_another and self.breaker.state != "open" else None
 
     def _outlasts(self, refusal: ProviderError) -> bool:
-        """Whether nothing has come for long but refusals.
-
-        With calls as far apart as these make them, hardly any runs end that the breaker could count.
-        """
-        if refusal.kind not in _LONGEST_S or (self._judged and refusal.kind == "server"):
+        """Whether nothing has come for long but refusals; how the system under test fails is none."""
+        if refusal.kind != "rate_limit" and (refusal.kind != "server" or self._judged):
             return False
-        now = self.clock()
-        if self._refused_since is None:
-            self._refused_since = now
-        return now - self._refused_since >= _LONGEST_S[refusal.kind]
+        return self._outage.outlasts(self.clock(), refusal.kind)
 
     def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
         """Tell the breaker of a run that ended without an answer, or of an attempt in an outage."""

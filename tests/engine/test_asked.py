@@ -10,7 +10,8 @@ from fakes.virtual_time import in_virtual_time
 
 from ci_evals.engine.asked import Asked
 from ci_evals.engine.breaker import REFUSALS
-from ci_evals.engine.contact import LONGEST_OUTAGE_S, Contact
+from ci_evals.engine.contact import Contact
+from ci_evals.engine.outage import LONGEST_DOWN_S, LONGEST_REFUSED_S
 from ci_evals.engine.pace import Pace
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model import Request
@@ -147,8 +148,37 @@ async def test_one_that_asks_for_patience_without_end_is_given_up() -> None:
     found = await outcomes(asked, 50)
     assert (found.count("server"), found.count("given_up")) == (1, 49)
     first, *_, last = provider.called_at
-    assert LONGEST_OUTAGE_S < last - first < 10 * LONGEST_OUTAGE_S
+    assert LONGEST_DOWN_S < last - first < 10 * LONGEST_DOWN_S
     assert pace.under_way == 0
+
+
+@in_virtual_time
+async def test_a_time_in_which_nobody_asked_is_none_of_an_outage() -> None:
+    begins_at = LONGEST_REFUSED_S + 10
+    limited = ProviderError("rate_limit", "slow down", status=429)
+
+    def fault(_: int) -> Exception | None:
+        now = asyncio.get_running_loop().time()
+        return limited if now < 10 or begins_at <= now < begins_at + 8 else None
+
+    asked, _ = asked_of(Scripted(fault), retries=3)
+    assert await outcomes(asked, 1) == ["rate_limit"]
+    await asyncio.sleep(begins_at - asyncio.get_running_loop().time())
+    assert "given_up" not in await outcomes(asked, 2)
+    assert await outcomes(asked, 2) == ["fine"] * 2
+
+
+@in_virtual_time
+async def test_who_waits_for_its_pace_is_asking() -> None:
+    patient = ProviderError("server", "maintenance", status=503, retry_after_s=1.0)
+    provider = Scripted(lambda _: patient)
+    asked, _ = asked_of(provider, rpm=2, retries=20)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            group.create_task(outcomes(asked, 1))
+            await asyncio.sleep(20)
+    in_a_minute, probes = 3, 21
+    assert provider.calls == in_a_minute + probes
 
 
 @in_virtual_time

@@ -6,8 +6,9 @@ import math
 import pytest
 
 from ci_evals.engine.breaker import State
-from ci_evals.engine.contact import LONGEST_OUTAGE_S, LONGEST_QUOTA_S, Attempt, Contact
+from ci_evals.engine.contact import Attempt, Contact
 from ci_evals.engine.lane import Lane
+from ci_evals.engine.outage import LONGEST_DOWN_S, LONGEST_REFUSED_S
 from ci_evals.engine.pace import Pace
 from ci_evals.engine.slots import Slots
 from ci_evals.errors import ProviderError
@@ -145,10 +146,10 @@ def test_an_outage_costs_no_run_that_has_attempts_left() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "longest_s"),
     [
-        (API, PATIENT, LONGEST_OUTAGE_S),
-        (API, LIMITED, LONGEST_QUOTA_S),
+        (API, PATIENT, LONGEST_DOWN_S),
+        (API, LIMITED, LONGEST_REFUSED_S),
         (SERVICE, PATIENT, math.inf),
-        (SERVICE, LIMITED, LONGEST_QUOTA_S),
+        (SERVICE, LIMITED, LONGEST_REFUSED_S),
     ],
     ids=["a model is down", "a quota is used up", "the team's own is down", "the team's own has a quota"],
 )
@@ -156,12 +157,24 @@ def test_what_asks_for_patience_without_end_is_given_up_unless_that_is_what_is_j
     options: ProviderOptions, error: ProviderError, longest_s: float
 ) -> None:
     calls = Calls(options, retries=3)
-    while not calls.lane.given_up and calls.clock.now < 10 * LONGEST_QUOTA_S:
+    while not calls.lane.given_up and calls.clock.now < 10 * LONGEST_REFUSED_S:
         calls.lose(calls.start(), error)
         assert (calls.state() == "closed") == (calls.clock.now < longest_s)
-        calls.clock.now += LONGEST_QUOTA_S / 7
+        calls.clock.now += LONGEST_REFUSED_S / 7
     assert calls.lane.given_up == (longest_s < math.inf)
     assert calls.contact.breaker.probes == (4 if calls.lane.given_up else 0)
+
+
+def test_an_outage_among_refusals_for_a_quota_has_its_own_time() -> None:
+    calls = Calls(retries=100)
+    calls.lose(calls.start(), PATIENT)
+    while calls.clock.now <= LONGEST_DOWN_S:
+        calls.lose(calls.start(), LIMITED)
+    calls.lose(calls.start(), PATIENT)
+    assert calls.state() == "closed"
+    while calls.state() == "closed":
+        calls.lose(calls.start(), PATIENT)
+    assert LONGEST_DOWN_S < calls.clock.now - LONGEST_DOWN_S < LONGEST_DOWN_S + 10
 
 
 def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_its_pace() -> None:
@@ -206,7 +219,7 @@ def test_the_time_for_which_a_provider_is_said_to_be_down_ends_with(error: Provi
     for _ in range(10):
         calls.lose(calls.start(), PATIENT)
         assert calls.state() == "closed"
-        calls.clock.now += LONGEST_OUTAGE_S - 10
+        calls.clock.now += LONGEST_DOWN_S - 10
         attempt = calls.start()
         if error is None:
             calls.contact.answered(None, 0)
