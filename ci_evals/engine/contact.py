@@ -15,7 +15,7 @@ from ci_evals.model import Request
 from ci_evals.providers.base import Provider
 from ci_evals.response import Response, Usage
 
-_FROM_BEHIND_LIMITS: frozenset[ErrorKind] = frozenset({"server", "auth", "rejected"})
+_FROM_BEHIND_LIMITS: frozenset[ErrorKind] = frozenset({"server", "rejected"})
 
 
 class Attempt(Struct, frozen=True, order=True, gc=False):
@@ -206,7 +206,11 @@ class Contact:
 
 
 def _was_let_through(error: ProviderError) -> bool:
-    """Whether a failure is an answer from behind all limits; with 502 and above, somebody says that nobody is there."""
+    """Whether a failure is an answer from behind all limits.
+
+    Keys are often looked at before limits, a 408 may be a proxy's, and with 502 and above somebody says that nobody is
+    there.
+    """
     if error.kind == "bad_answer":
         return True
-    return error.kind in _FROM_BEHIND_LIMITS and error.status is not None and error.status < 502
+    return error.kind in _FROM_BEHIND_LIMITS and error.status not in (None, 408) and error.status < 502

@@ -196,6 +196,8 @@ def test_the_rate_of_a_provider_that_was_given_up_is_none_of_those_that_share_it
         (ProviderError("server", "500: oops", status=500), True),
         (TOO_LONG, True),
         (ProviderError("bad_answer", "HTML, not JSON"), True),
+        (ProviderError("server", "408: time-out", status=408), False),
+        (WRONG_KEY, False),
         (DOWN, False),
         (GONE, False),
         (ProviderError("timeout", "no answer within 60 s"), False),
