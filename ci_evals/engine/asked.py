@@ -89,6 +89,7 @@ class Asked:
             async with self._probing:
                 if contact.breaker.state == "probing":
                     await asyncio.sleep(contact.until_probe_s)
+                if contact.breaker.state == "probing":  # what was under way before may have been answered meanwhile
                     contact.probe(attempt)
                     yield
                     return

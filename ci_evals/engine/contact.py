@@ -114,16 +114,20 @@ class Contact:
         """
         self._ask()
         self._waiting += 1
+        admitted: int | None = None
         try:
             async with self._turn:
-                while is_wanted() and self.may_call(attempt):
+                while admitted is None and is_wanted() and self.may_call(attempt):
                     tokens = expected_tokens()
-                    if (wait_s := self.pace.admit(tokens)) <= 0:
-                        return tokens
-                    await sleep(wait_s)
-            return None
+                    if (wait_s := self.pace.admit(tokens)) > 0:
+                        await sleep(wait_s)
+                    else:
+                        admitted = tokens
+            return admitted
         finally:
             self._waiting -= 1
+            if admitted is None:
+                self.forgo(attempt)
 
     def _ask(self) -> None:
         if self._outage.since is not None and not self._waiting:

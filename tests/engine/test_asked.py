@@ -209,6 +209,25 @@ async def test_who_is_cancelled_while_it_tries_leaves_room_for_another() -> None
 
 
 @in_virtual_time
+async def test_nobody_tries_what_is_known_to_be_over() -> None:
+    together = asyncio.Barrier(2)
+
+    class Late(Scripted):
+        async def answer(self, request: Request) -> Response:
+            is_first = not self.calls
+            response = await super().answer(request)
+            await (asyncio.sleep(0.5) if is_first else together.wait())
+            return response
+
+    asked, _ = asked_of(Late(lambda call: DOWN if 0 < call <= REFUSALS else None))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(outcomes(asked, 1))
+        await asyncio.sleep(0)
+        assert await outcomes(asked, REFUSALS) == ["server"] * REFUSALS
+        assert await outcomes(asked, 2) == ["fine"] * 2
+
+
+@in_virtual_time
 async def test_an_outage_that_lasts_is_given_up() -> None:
     provider = Scripted(lambda _: DOWN)
     asked, _ = asked_of(provider)

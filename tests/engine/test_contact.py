@@ -24,13 +24,13 @@ class Ending:
         return Response("fine")
 
 
-def contact_of(provider: Ending) -> Contact:
+def contact_of(provider: Ending, rpm: float | None = None) -> Contact:
     clock = asyncio.get_running_loop().time
     return Contact(
         provider,
         limit=1,
         retries=1,
-        pace=Pace(rpm=None, tpm=None, limit=1, clock=clock),
+        pace=Pace(rpm=rpm, tpm=None, limit=1, clock=clock),
         turn=asyncio.Lock(),
         judged=False,
         clock=clock,
@@ -61,6 +61,28 @@ async def test_the_pace_hears_once_of_each_call(end: BaseException | None, raise
         with pytest.raises(raised):
             await contact.call(attempt, request_of(), 0)
     assert contact.pace.under_way == 0
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "not wanted any more"])
+async def test_who_waits_in_vain_to_try_whether_an_outage_is_over_leaves_room_for_another(is_cancelled: bool) -> None:
+    contact, attempt, asks = contact_of(Ending(None), rpm=1), Attempt(0, 1), asyncio.Event()
+    assert contact.admit(attempt, 0)
+    contact.breaker.outlasting()
+    contact.probe(attempt)
+
+    async def sleep(_: float) -> None:
+        asks.set()
+        await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(
+        contact.admitted(attempt, lambda: 0, is_wanted=lambda: is_cancelled or not asks.is_set(), sleep=sleep)
+    )
+    await asks.wait()
+    assert contact.until_probe_s > 0
+    if is_cancelled:
+        waiting.cancel()
+    await asyncio.wait([waiting])
+    assert contact.until_probe_s <= 0
 
 
 async def test_a_crash_is_told_with_its_traceback_and_not_tried_again() -> None:
