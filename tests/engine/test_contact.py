@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from fakes.http_server import request_of
+from fakes.virtual_time import in_virtual_time
 
 from ci_evals.engine.contact import Attempt, Contact, LostError
 from ci_evals.engine.pace import Pace
@@ -83,6 +84,21 @@ async def test_who_waits_in_vain_to_try_whether_an_outage_is_over_leaves_room_fo
         waiting.cancel()
     await asyncio.wait([waiting])
     assert contact.until_probe_s <= 0
+
+
+@in_virtual_time
+async def test_how_long_a_call_took_is_told_in_the_time_of_its_pace() -> None:
+    class Slow(Ending):
+        async def answer(self, request: Request) -> Response:
+            await asyncio.sleep(7)
+            return await super().answer(request)
+
+    refused = ProviderError("rate_limit", "slow down", status=429)
+    contact = contact_of(Slow(refused))
+    assert contact.admit(Attempt(0, 1), 0)
+    with pytest.raises(LostError) as lost:
+        await contact.call(Attempt(0, 1), request_of(), 0)
+    assert lost.value.latency_s == pytest.approx(7)
 
 
 async def test_a_crash_is_told_with_its_traceback_and_not_tried_again() -> None:
