@@ -46,7 +46,7 @@ class Contact:
         retries: further attempts after a refused or lost call.
         pace: when it may be called; shared by a `limit_group`.
         turn: held by who asks `pace`; shared likewise.
-        judged: whether this is the team's own code under test, so that how it fails is what is judged.
+        own_code: whether this is the team's own code under test, so that how it fails is what is judged.
         clock: seconds from any starting point, never going back.
         draw: returns a uniform number in [0, 1).
     """
@@ -59,7 +59,7 @@ class Contact:
         retries: int,
         pace: Pace,
         turn: asyncio.Lock,
-        judged: bool,
+        own_code: bool,
         clock: Callable[[], float],
         draw: Callable[[], float],
     ) -> None:
@@ -69,7 +69,7 @@ class Contact:
         self._provider = provider
         self._retries = retries
         self._turn = turn
-        self._judged = judged
+        self._own_code = own_code
         self._draw = draw
         self._probe: Attempt | None = None
         self._probe_at = 0.0
@@ -191,13 +191,13 @@ class Contact:
 
     def _outlasts(self, refusal: ProviderError) -> bool:
         """Whether nothing has come for long but refusals; how the system under test fails is none."""
-        if refusal.kind != "rate_limit" and (refusal.kind != "server" or self._judged):
+        if refusal.kind != "rate_limit" and (refusal.kind != "server" or self._own_code):
             return False
         return self._outage.outlasts(self.clock(), refusal.kind)
 
     def _note_end(self, attempt: Attempt, error: ProviderError) -> None:
         """Tell the breaker of a run that ended without an answer, or of an attempt in an outage."""
-        if self._judged and error.kind in ("server", "rejected"):
+        if self._own_code and error.kind in ("server", "rejected"):
             self._probe = None
             self.breaker.answered()  # the system under test is there, and how it fails is what is judged
         elif self.breaker.state == "closed" or attempt == self._probe:  # not what was under way before the outage

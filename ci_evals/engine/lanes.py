@@ -142,7 +142,7 @@ def open_lanes(
         lanes.append(
             Lane(
                 options,
-                _contact(options, provider, suite, shared, limit=workers, judged=options.own_code),
+                _contact(options, provider, suite, shared, limit=workers, own_code=options.own_code),
                 execution_order(matrix, str(options.name), suite.seed, columns.status),
                 limit=workers,
                 claim=slots.claim(),
@@ -207,12 +207,12 @@ def opened_asked(
     """
     calls, shared = _calls(options, suite), limits or _own_limits(options, suite)
     provider = options.open(lend(shared.pace.observe))
-    contact = _contact(options, provider, suite, shared, limit=calls, judged=False)
+    contact = _contact(options, provider, suite, shared, limit=calls, own_code=False)
     return Asked(options, contact, limit=calls, timeout_s=timeout_s, price=pricer(options))
 
 
 def _contact(
-    options: ProviderOptions, provider: Provider, suite: Suite, shared: _Limits, *, limit: int, judged: bool
+    options: ProviderOptions, provider: Provider, suite: Suite, shared: _Limits, *, limit: int, own_code: bool
 ) -> Contact:
     return Contact(
         provider,
@@ -220,7 +220,7 @@ def _contact(
         retries=_retries(options, suite),
         pace=shared.pace,
         turn=shared.turn,
-        judged=judged,
+        own_code=own_code,
         clock=asyncio.get_running_loop().time,
         draw=random.Random(f"{suite.seed} {options.name}").random,  # noqa: S311  jitter, not a secret
     )

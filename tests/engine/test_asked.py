@@ -60,7 +60,7 @@ def asked_of(provider: Scripted, *, rpm: float | None = None, retries: int = 0) 
         retries=retries,
         pace=pace,
         turn=asyncio.Lock(),
-        judged=False,
+        own_code=False,
         clock=clock,
         draw=lambda: 0.0,
     )

@@ -50,7 +50,7 @@ def contact_of(provider: Provider, pace: Pace) -> Contact:
         retries=0,
         pace=pace,
         turn=asyncio.Lock(),
-        judged=False,
+        own_code=False,
         clock=asyncio.get_running_loop().time,
         draw=lambda: 0.5,
     )

@@ -33,7 +33,7 @@ def contact_of(provider: Ending, rpm: float | None = None) -> Contact:
         retries=1,
         pace=Pace(rpm=rpm, tpm=None, limit=1, clock=clock),
         turn=asyncio.Lock(),
-        judged=False,
+        own_code=False,
         clock=clock,
         draw=lambda: 0.5,
     )

@@ -48,7 +48,7 @@ class Calls:
             retries=retries,
             pace=self.pace,
             turn=asyncio.Lock(),
-            judged=options.own_code,
+            own_code=options.own_code,
             clock=self.clock,
             draw=lambda: 0.5,
         )
