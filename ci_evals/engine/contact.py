@@ -1,6 +1,7 @@
 """One provider as its calls find it: when the next may go, what a lost one means, and whether to call at all."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -141,16 +142,16 @@ class Contact:
             LostError: there is no answer.
             StorageError: a file in the answer cannot be kept.
         """
-        start = self.clock()
+        start, sent_at = time.perf_counter(), self.clock()  # which ticks coarsely on Windows
         try:
             response = await self._provider.answer(request)
         except (StorageError, asyncio.CancelledError):
             self.dropped(attempt)
             raise
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is this call's error
-            latency_s, error = self.clock() - start, ProviderError.of(raised)
-            raise LostError(error, latency_s, self.lost(attempt, error, latency_s)) from None
-        latency_s = self.clock() - start
+            latency_s, error = time.perf_counter() - start, ProviderError.of(raised)
+            raise LostError(error, latency_s, self.lost(attempt, error, self.clock() - sent_at)) from None
+        latency_s = time.perf_counter() - start
         self.answered(response.usage, tokens)
         return response, latency_s
 
