@@ -47,9 +47,7 @@ class Decoder:
         fields = _fields(cls)
         for key in data:
             if key not in fields and key not in also:
-                self.problem(
-                    line_of(data, key) or line, path, unknown("key", key, fields, places_of(key, path, fields))
-                )
+                self.problem(line_of(data, key) or line, path, unknown("key", key, fields, places_of(key, path, cls)))
         values = {}
         for name, field in fields.items():
             if name in data:

@@ -1,6 +1,6 @@
 """Where a key belongs that a suite knows, but not where it stands."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import get_args
 
@@ -9,24 +9,20 @@ import msgspec
 from ci_evals.config.file_types import CaseEntry, SuiteEntry
 
 _SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anything but what they stand in
-_FREE = "params"  # goes on to a model as it is
 
 
-def places_of(key: str, path: str, known: Collection[str]) -> list[str]:
+def places_of(key: str, path: str, cls: type[msgspec.Struct]) -> list[str]:
     """Places that may be meant, as they stand in a message: `'report.formats'`; none if nothing here is called so.
 
     Args:
         key: what was written.
         path: where it stands.
-        known: the keys that may stand there.
+        cls: whose keys may stand there; its `settings`, if it has any, are keys that belong deeper into it.
     """
-    import difflib
-
     if key in _SAY_LITTLE:
         return []
-    meant = []
-    if _FREE in known and not difflib.get_close_matches(key, known):
-        meant.append(repr(f"{_FREE}.{key}"))
+    settings: Mapping[str, str] = getattr(cls, "settings", {})
+    meant = [repr(settings[key])] if key in settings else []
     if place := _places().get(key):
         meant.append(place)
     elif "[" not in path and key in CaseEntry.__struct_fields__:  # what stands in an entry is seldom another's

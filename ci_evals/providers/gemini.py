@@ -21,6 +21,7 @@ _IN_GENERATION_CONFIG = frozenset({
     "candidateCount", "maxOutputTokens", "responseMimeType", "responseSchema", "seed", "stopSequences", "temperature",
     "thinkingConfig", "topK", "topP",
 })  # fmt: skip
+_OF_OTHERS = {"max_tokens": "maxOutputTokens", "stop": "stopSequences", "top_k": "topK", "top_p": "topP"}  # vendors
 
 
 class Gemini(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gemini"):
@@ -29,6 +30,10 @@ class Gemini(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True
     default_key_variable: ClassVar[str] = "GEMINI_API_KEY"
     vendor_host: ClassVar[str] = "generativelanguage.googleapis.com"
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")
+    settings: ClassVar[Mapping[str, str]] = {
+        written: f"params.generationConfig.{name}"
+        for written, name in {**{name: name for name in _IN_GENERATION_CONFIG}, **_OF_OTHERS}.items()
+    }
 
     base_url: str = "https://generativelanguage.googleapis.com"
 

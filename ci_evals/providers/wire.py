@@ -32,6 +32,11 @@ _CREDENTIAL = "(?i)auth|key|token|secret|cookie|password"
 _FIELD_NAME = r"(?a)[\w!#$%&'*+.^`|~-]+"
 _RETRY_DELAY = rb'"retryDelay":\s*"([\d.]+)s"'  # Google's RetryInfo, which stands in the body
 _ON_THIS_MACHINE = r"(?i)https?://(localhost|127\.|\[::1\])"
+_SETTINGS = (  # that are taken for keys of the provider
+    "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "presence_penalty", "reasoning_effort",
+    "response_format", "seed", "stop", "stop_sequences", "temperature", "thinking", "tool_choice", "tools", "top_k",
+    "top_logprobs", "top_p",
+)  # fmt: skip
 _TAGS = r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>"
 
 T = TypeVar("T")
@@ -52,6 +57,7 @@ class ModelOptions(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fi
     default_key_variable: ClassVar[str]
     vendor_host: ClassVar[str]
     reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
+    settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _SETTINGS}
 
     model: str
     base_url: str

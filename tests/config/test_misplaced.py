@@ -4,7 +4,7 @@ import pytest
 from projects import Project
 
 MOCK = "{type: mock}"
-MODEL = "{type: openai, model: m, api_key: '${KEY:-k}', %s}"
+MODEL = "{type: %s, model: m, api_key: '${KEY:-k}', %s}"
 
 
 def problem_of(project: Project, *, provider: str = MOCK, case: str = "", further: str = "") -> str:
@@ -45,17 +45,27 @@ def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(project: Proje
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("kind", "key", "meant"),
     [
-        ("temperature: 0", "'params.temperature'?"),
-        ("seed: 7", "'params.seed' or 'seed' at the top level of the suite?"),
-        ("modle: x", "'model'?"),
+        ("openai", "temperature", "'params.temperature'?"),
+        ("anthropic", "stop_sequences", "'params.stop_sequences'?"),
+        ("openai", "seed", "'params.seed' or 'seed' at the top level of the suite?"),
+        ("openai", "runs", "'runs' at the top level of the suite?"),
+        ("openai", "modle", "'model'?"),
+        ("gemini", "temperature", "'params.generationConfig.temperature'?"),
+        ("gemini", "top_p", "'params.generationConfig.topP'?"),
     ],
 )
-def test_what_a_model_does_not_know_may_be_one_of_its_params(project: Project, written: str, meant: str) -> None:
-    key = written.partition(":")[0]
+def test_a_setting_of_a_model_is_told_with_its_place(project: Project, kind: str, key: str, meant: str) -> None:
     told = f"providers[0]: unknown key {key!r}, did you mean {meant}"
-    assert problem_of(project, provider=MODEL % written) == told
+    assert problem_of(project, provider=MODEL % (kind, f"{key}: 1")) == told
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
+@pytest.mark.parametrize("key", ["url", "endpoint", "token", "prompt", "organization", "zzz"])
+def test_what_is_no_setting_of_a_model_is_not_sent_on_to_it(project: Project, kind: str, key: str) -> None:
+    told = problem_of(project, provider=MODEL % (kind, f"{key}: x"))
+    assert told.startswith(f"providers[0]: unknown key {key!r}, known: after, api_key, base_url, ")
 
 
 def test_where_there_are_no_params_what_is_known_is_listed(project: Project) -> None:
