@@ -14,12 +14,16 @@ from ci_evals.verdict.words import name_of, number_of
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120
 _TOLD_CHARACTERS = 300
-_WITH_DIGIT = r"[\w.-]*\d[\w.-]*"
+_WITH_DIGIT = r"(?<![\w.-])(?<!answered )(?<!status )(?<!error )[\w.-]*\d[\w.-]*"  # but no `answered 401`
+_GIVEN_UP = r"given up after \d+ failures in a row: "
 
 
 def same_reason(error: RunError) -> Hashable:
-    """Equal for errors that are told as one: words with digits are request ids, ports and waiting times."""
-    return error.kind, error.status, re.sub(_WITH_DIGIT, "#", error.message[:_TOLD_CHARACTERS])
+    """Equal for errors that are told as one: words with digits are request ids, ports and waiting times.
+
+    Runs that were given up have the reason of those before them.
+    """
+    return re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_TOLD_CHARACTERS]) or error.kind
 
 
 def all_errored(report: Report) -> str:
@@ -56,12 +60,12 @@ def _errors(report: Report, status: Status) -> list[RunError | None]:
 
 
 def _commonest(found: Iterable[RunError | None]) -> str:
-    """The commonest reason as a clause; runs that were given up have that of those before them."""
+    """The commonest reason as a clause, in the words of a run that was not given up, if there is one."""
     errors = list(filter(None, found))
-    causes = [error for error in errors if error.kind != "given_up"] or errors
-    if not causes:
+    if not errors:
         return ""
-    (reason, _), *others = Counter(map(same_reason, causes)).most_common()
-    first = next(error for error in causes if same_reason(error) == reason)
+    (reason, _), *others = Counter(map(same_reason, errors)).most_common()
+    alike = (error for error in errors if same_reason(error) == reason)
+    first = min(alike, key=lambda error: error.kind == "given_up")
     told = name_of(" ".join(first.message.split()) or first.kind, _LONGEST)
     return f"; most often: {told}" if others else f": {told}"

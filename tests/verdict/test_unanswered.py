@@ -6,7 +6,8 @@ from itertools import cycle
 from factories import many, report_of
 from msgspec.structs import replace
 
-from ci_evals.errors import ErrorKind
+from ci_evals.engine.breaker import REFUSALS, Breaker
+from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.model import Result, RunError, Variant
 from ci_evals.report import Report
 from ci_evals.rules import Gate
@@ -40,6 +41,12 @@ def test_the_only_run_is_called_so() -> None:
 def test_runs_that_were_given_up_have_the_reason_of_those_before_them() -> None:
     assert errored_with(BAD_KEY, GIVEN_UP, GIVEN_UP) == f"all 3 runs errored: {BAD_KEY.message}"
     assert errored_with(GIVEN_UP) == f"all 3 runs errored: {GIVEN_UP.message}"
+
+
+def test_runs_that_were_given_up_count_for_the_reason_of_those_before_them() -> None:
+    other = RunError("rejected", "api.openai.com answered 400: no such parameter", status=400)
+    told = errored_with(other, GIVEN_UP, other, BAD_KEY, GIVEN_UP, cases=["E" * 5] * 2)
+    assert told == f"all 10 runs errored; most often: {BAD_KEY.message}"
 
 
 def test_of_several_reasons_the_commonest_is_told() -> None:
@@ -103,10 +110,22 @@ def test_where_some_run_had_an_answer_nothing_is_said_of_the_others() -> None:
 
 
 def test_reasons_that_differ_by_words_with_digits_are_one() -> None:
-    def reason(message: str, status: int = 500, kind: ErrorKind = "server") -> object:
-        return same_reason(RunError(kind, message, status=status))
+    def reason(message: str, kind: ErrorKind = "server") -> object:
+        return same_reason(RunError(kind, message))
 
     assert reason("request req-1a: try again in 5 s") == reason("request req-77: try again in 12.5 s")
-    assert reason("overloaded") != reason("overloaded", status=529)
-    assert reason("lost") != reason("lost", kind="network")
+    assert reason("api-1 answered 500: busy") == reason("api-2 answered 500: busy")
+    assert reason("api-1 answered 500: busy") != reason("api-1 answered 529: busy")
+    assert reason("exit status 3: out of memory") != reason("exit status 4: out of memory")
     assert reason("lost") != reason("gone")
+    assert reason("") != reason("", kind="network")
+
+
+def test_a_run_that_was_given_up_is_one_with_those_that_were_not() -> None:
+    breaker = Breaker(limit=1, attempts=1)
+    for _ in range(REFUSALS):
+        breaker.gave_up(ProviderError("auth", BAD_KEY.message, status=BAD_KEY.status))
+    assert breaker.state == "open"
+    assert same_reason(RunError("given_up", breaker.reason)) == same_reason(BAD_KEY)
+    judged = RunError("given_up", f"grader llm_rubric could not judge: {breaker.reason}")
+    assert same_reason(judged) == same_reason(RunError("auth", f"grader llm_rubric could not judge: {BAD_KEY.message}"))
