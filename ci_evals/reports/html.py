@@ -174,14 +174,14 @@ class _Cells:
                 yield block
 
     def _unfolds(self, number: int, cell: ComparedCell) -> bool:
-        """The first bad cells do, but of those with one and the same error only the first: the others' line says it."""
+        """The first bad cells do, but of those that one error alone explains only one: the others' line says it."""
         bad = number < len(self._found.regressed) or cell.judged.outcome in ("failed", "errored")
         if not bad or number >= _MAX_OPEN:
             return False
         results, _ = runs_worth_a_look(self._summary.report, cell.judged)
-        if not results or results[0].error is None:
+        reasons = {result.error and same_reason(result.error) for result in results}
+        if len(reasons) != 1 or (reason := reasons.pop()) is None:
             return True
-        reason = same_reason(results[0].error)
         new = reason not in self._unfolded
         self._unfolded.add(reason)
         return new

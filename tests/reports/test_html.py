@@ -156,6 +156,26 @@ def test_of_cases_that_got_no_answer_for_the_same_reason_one_is_unfolded() -> No
     assert [name for unfolded, name in cells if unfolded] == ["wrong", "off", "case-0", "odd"]
 
 
+def test_a_cell_of_which_only_some_runs_got_no_answer_is_unfolded() -> None:
+    def edit(result: Result) -> Result:
+        if result.run == 1:
+            return msgspec.structs.replace(result, response=None, grades=(), error=RunError("crash", "KeyError: 'x'"))
+        return msgspec.structs.replace(result, response=Response(output=f"WRONG-{result.case}"))
+
+    text = text_of(summarize(report_of(dict.fromkeys("abc", "FFF"), edit=edit), None))
+    assert re.findall(r'<details class="cell \w+ v0"( open)?>', text) == [" open"] * 3
+
+
+def test_runs_that_were_given_up_unfold_no_cell_of_their_own() -> None:
+    def edit(result: Result) -> Result:
+        told = "given up after 5 failures in a row: " if result.case == "a" else ""
+        error = RunError("given_up" if told else "auth", f"{told}api.example answered 401: bad key")
+        return msgspec.structs.replace(result, error=error)
+
+    text = text_of(summarize(report_of(dict.fromkeys("abc", "E"), edit=edit), None))
+    assert re.findall(r'<details class="cell \w+ v0"( open)?>', text) == [" open", "", ""]
+
+
 @pytest.mark.parametrize(("numbers", "told"), [((1, 1), ""), ((1, 5), " · 1 to 5 attempts"), ((3, 3), " · 3 attempts")])
 def test_attempts_are_told_of_all_runs_that_ended_alike(numbers: tuple[int, int], told: str) -> None:
     def edit(result: Result) -> Result:
