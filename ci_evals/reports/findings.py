@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
@@ -87,6 +87,14 @@ class ErrorGroup(Struct, frozen=True):
     kind: ErrorKind | None
 
 
+class _Ended(Struct, frozen=True):
+    """What the runs of an `ErrorGroup` have in common."""
+
+    variant: Variant
+    kind: ErrorKind | None
+    reason: Hashable
+
+
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
     """Every cell in plan order, or those of one variant, with its bar."""
     report = summary.report
@@ -163,17 +171,17 @@ def error_groups(report: Report) -> list[ErrorGroup]:
     """Errored runs by variant and reason, the largest group first."""
     code = STATUSES.index("errored")
     slots = array("Q", (slot for slot, status in enumerate(report.columns.status) if status == code))
-    words: dict[tuple[Any, ...], str] = {}
-    runs_of: dict[tuple[Any, ...], Counter[int]] = {}
+    words: dict[_Ended, str] = {}
+    runs_of: dict[_Ended, Counter[int]] = {}
     for slot, result in zip(slots, report.results(slots), strict=True):
         message, error = why(result)[0], result.error
         variant = Variant(result.provider, result.prompt)
-        key = (variant, same_reason(error) if error else message, error and error.kind)
-        words.setdefault(key, message)
-        runs_of.setdefault(key, Counter())[report.matrix.cell_of(slot)] += 1
+        how = _Ended(variant, error.kind, same_reason(error)) if error else _Ended(variant, None, message)
+        words.setdefault(how, message)
+        runs_of.setdefault(how, Counter())[report.matrix.cell_of(slot)] += 1
     groups = (
-        ErrorGroup(cells.total(), key[0], words[key], tuple(map(report.matrix.case, cells)), key[2])
-        for key, cells in runs_of.items()
+        ErrorGroup(cells.total(), how.variant, words[how], tuple(map(report.matrix.case, cells)), how.kind)
+        for how, cells in runs_of.items()
     )
     return sorted(groups, key=lambda group: -group.runs)
 
