@@ -279,8 +279,14 @@ def _lost() -> tuple[type[Exception], ...]:
 
 def _asked(url: "URL", error: Exception) -> str:
     """`localhost:8000`, and the proxy, if it was that which could not be reached."""
-    asked, reached = (url.host, url.port), (getattr(error, "host", url.host), getattr(error, "port", url.port))
-    return f"{url.host}:{url.port}{'' if reached == asked else f' through the proxy {reached[0]}:{reached[1]}'}"
+    asked = (url.raw_host, url.port)
+    reached = (getattr(error, "host", url.raw_host), getattr(error, "port", url.port))
+    through = "" if reached == asked else f" through the proxy {_authority(*reached)}"
+    return _authority(url.host, url.port) + through
+
+
+def _authority(host: str | None, port: int | None) -> str:
+    return f"[{host}]:{port}" if host and ":" in host else f"{host}:{port}"
 
 
 def why_lost(error: Exception) -> str:

@@ -203,6 +203,16 @@ async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() ->
     assert caught.value.message == f"no answer from {reached}: the connection was refused; is a server running there?"
 
 
+@pytest.mark.parametrize("host", ["bücher.localhost", "[::1]"])
+async def test_a_host_is_named_as_it_was_written_and_no_proxy_is_made_up(host: str) -> None:
+    async with serving() as gone:
+        port = URL(gone.url).port
+    async with lending() as lent:
+        with pytest.raises(ProviderError) as caught:
+            await send(lent, Call("POST", URL(f"http://{host}:{port}/v1"), {}), timeout_s=5)
+    assert caught.value.message.startswith(f"no answer from {host}:{port}: ")
+
+
 def test_what_asyncio_says_of_any_connection_is_told_in_the_systems_words() -> None:
     unreachable = OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 80)")
     assert why_lost(unreachable) == os.strerror(errno.EHOSTUNREACH)
