@@ -201,7 +201,8 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
         return Verdict(status="error", reason="too few runs for a verdict" + _stopped(report), scopes=scopes)
     others = sum(scope.status == worst.status for scope in barred) - 1
     more = f"; {others} more {'bar is' if others == 1 else 'bars are'} {_BAR_IS[worst.status]}" if others else ""
-    text = _foregone(report, worst) if report.settled else _told(report, worst, rules) + more + _stopped(report)
+    why = why_none_passed(report) if worst.status == "fail" else ""
+    text = _foregone(report, worst) + why if report.settled else sentence(worst, rules) + why + more + _stopped(report)
     return Verdict(status=worst.status, reason=subject(worst, report) + text, scopes=scopes, hint=_hint(worst, rules))
 
 
@@ -241,11 +242,6 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
             lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"
             return subject(scope, report) + lack
     return None
-
-
-def _told(report: Report, worst: ScopeVerdict, rules: Gate) -> str:
-    """How the worst scope stands to its bar; and if no run had an answer to judge, why."""
-    return sentence(worst, rules) + (why_none_passed(report) if worst.status == "fail" else "")
 
 
 def _foregone(report: Report, worst: ScopeVerdict) -> str:

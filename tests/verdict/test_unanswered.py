@@ -104,6 +104,14 @@ def test_where_no_run_failed_by_its_answer_it_is_said_why_there_was_none() -> No
     assert all_failed_with(REFUSED, gate=Gate(min_pass_rate=0.9)) == f"{below}: {REFUSED.message}"
 
 
+def test_an_outage_that_settled_the_verdict_is_named() -> None:
+    failed = report_of(many((16, "F"), (64, ".")), edit=lambda result: replace(result, error=REFUSED), settled="fail")
+    told = "at least 16 failures, stopped at 16 of 80 runs: the bar of 90 % is out of reach"
+    assert decide(failed, Gate(min_pass_rate=0.9)).reason == f"{told}: {REFUSED.message}"
+    graded = report_of(many((16, "F"), (64, ".")), settled="fail")
+    assert decide(graded, Gate(min_pass_rate=0.9)).reason == told
+
+
 def test_where_some_run_had_an_answer_nothing_is_said_of_the_others() -> None:
     assert all_failed_with(REFUSED, None) == "4 of 4 runs failed, and every run must pass"
     assert all_failed_with(REFUSED, runs="PFFF") == "3 of 4 runs failed, and every run must pass"
