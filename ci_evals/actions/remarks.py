@@ -1,6 +1,6 @@
 """Which cases are annotated, and with what: regressions first, then what fails, then what could not be judged."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 from ci_evals.github.annotations import Annotation, Level
 from ci_evals.reports.findings import JudgedCell, findings, judged_cells, results_of, why
@@ -32,7 +32,7 @@ def remarks(summary: Summary, path_of: PathOf) -> Iterator[Annotation]:
             yield _remark(summary, cell, level, f"Failing: {_name(summary, cell)}", cell.tally, path_of)
     for first, *others in _by_reason(summary, found.errored):
         more = f" and {len(others):,} more" if others else ""
-        finding = f"{number_of(1 + len(others), 'case')} without a graded run" if others else first.tally
+        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.tally
         yield _remark(summary, first, "warning", f"No verdict: {_name(summary, first)}{more}", finding, path_of)
 
 
@@ -48,12 +48,21 @@ def _regressed(summary: Summary) -> list[tuple[JudgedCell, str, str]]:
 
 
 def _by_reason(summary: Summary, cells: Iterable[JudgedCell]) -> Iterable[list[JudgedCell]]:
-    """Cells without a graded run; an outage, which says the same of all of them, is one remark."""
+    """Cells without a graded run; an outage, in which the first run of each had the same error, is one remark."""
     alike: dict[Hashable, list[JudgedCell]] = {}
     for cell in cells:
         (result,) = results_of(summary.report, cell.cell, "errored", 1)
         alike.setdefault(same_reason(result.error) if result.error else cell.key, []).append(cell)
     return alike.values()
+
+
+def _extent(summary: Summary, cells: Sequence[JudgedCell]) -> str:
+    """`3 cases`, and where a suite has several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
+    cases, variants = {cell.case.id for cell in cells}, {cell.variant for cell in cells}
+    found = number_of(len(cases), "case")
+    if len(summary.report.matrix.variants) == 1:
+        return found
+    return f"{found} on {number_of(len(variants), 'variant') if len(variants) > 1 else variants.pop()}"
 
 
 def _remark(summary: Summary, cell: JudgedCell, level: Level, title: str, finding: str, path_of: PathOf) -> Annotation:

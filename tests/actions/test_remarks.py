@@ -1,6 +1,7 @@
 """What is annotated: each failing case, but one remark on all that errored for the same reason."""
 
-from factories import report_of
+import pytest
+from factories import Outcome, report_of
 from msgspec.structs import replace
 
 from ci_evals.actions.remarks import remarks
@@ -24,8 +25,25 @@ def test_an_outage_is_one_remark_on_its_first_case() -> None:
     assert odd == Annotation("warning", text, "suites/evals.yaml", 40, "No verdict: odd")
 
 
-def test_each_variant_of_an_outage_counts() -> None:
-    report = report_of({"a": "E", "b": "E"}, variants=(Variant("one"), Variant("two")))
+@pytest.mark.parametrize(
+    ("outcomes", "title", "found"),
+    [
+        (["E", "E"], "a on one and 3 more", "2 cases on 2 variants"),
+        (["P", "E"], "a on two and 1 more", "2 cases on two"),
+    ],
+)
+def test_an_outage_of_variants_is_told_in_cases_and_variants(outcomes: list[Outcome], title: str, found: str) -> None:
+    report = report_of({"a": outcomes, "b": outcomes}, variants=(Variant("one"), Variant("two")))
     (outage,) = remarks(summarize(report, None), lambda _: None)
-    assert outage.title == "No verdict: a on one and 3 more"
-    assert outage.message.startswith("4 cases without a graded run\n")
+    assert outage.title == f"No verdict: {title}"
+    assert outage.message.startswith(f"{found} without a graded run\n")
+
+
+def test_runs_that_were_given_up_have_no_remark_of_their_own() -> None:
+    def edit(result: Result) -> Result:
+        message = "api.example answered 401: bad key"
+        given_up = RunError("given_up", f"given up after 5 failures in a row: {message}")
+        return replace(result, error=given_up if result.case == "c" else RunError("auth", message, status=401))
+
+    (outage,) = remarks(summarize(report_of(dict.fromkeys("abc", "E"), edit=edit), None), lambda _: None)
+    assert outage.message == "3 cases without a graded run\napi.example answered 401: bad key"
