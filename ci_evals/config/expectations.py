@@ -111,10 +111,12 @@ def is_long_form(cls: type[GraderOptions], options: Any) -> bool:
 def _slip(entry: Any) -> str | None:
     """What is amiss where several keys stand side by side: graders in one entry, or options beside their grader."""
     graders = [(key, cls) for key in entry if (cls := _class(key))] if isinstance(entry, dict) else []
-    if len(graders) > 1 and len(graders) == len(entry):
-        return (
-            f"{len(graders)} graders in one entry: write `- ` before each of {', '.join(name for name, _ in graders)}"
-        )
+    if len(graders) > 1:
+        names = ", ".join(name for name, _ in graders)
+        options = [key for key in entry if any(key in cls.__struct_fields__ for _, cls in graders)]
+        verb = "belongs" if len(options) == 1 else "belong"
+        inside = f"; {' and '.join(options)} {verb} inside one of them" if options else ""
+        return f"{len(graders)} graders in one entry: write `- ` before each of {names}{inside}"
     if len(graders) != 1:
         return None
     ((name, cls),) = graders

@@ -122,6 +122,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "[{contains: a, equals: b}]",
             "expect[0]: 2 graders in one entry: write `- ` before each of contains, equals",
         ),
+        (
+            "[{regex: a, equals: b, weight: 2}]",
+            "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; weight belongs inside",
+        ),
+        (
+            "[{regex: a, equals: b, weight: 2, ignore_case: true}]",
+            "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; weight and ignore_case belong",
+        ),
         ("[contains]", "expect[0]: 'contains' needs a value, as in `contains: …`"),
         ("[not_empty]", "expect[0]: 'not_empty' needs a value, as in `not_empty: true`"),
         ("[is_json]", "expect[0]: 'is_json' needs a value, as in `is_json: true`"),
