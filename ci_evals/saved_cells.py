@@ -1,7 +1,5 @@
 """The cells of reports that are read back."""
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 from ci_evals.matrix import CellKey
@@ -11,16 +9,8 @@ from ci_evals.verdict.history import UNMEASURED, PerRun, Tally
 _ROUNDING = 1e-6
 
 
-class _Sums(NamedTuple):
-    """What some runs took: how many there are, their sum, and the sum of their squares."""
-
-    runs: int
-    total: float
-    squares: float
-
-    @property
-    def mean(self) -> float | None:
-        return self.total / self.runs if self.runs else None
+_Sums = tuple[int, float, float]
+"""How many runs there are, what they took together, and the sum of the squares of that."""
 
 
 class SavedCell(Struct, frozen=True, gc=False):
@@ -37,7 +27,7 @@ class SavedCell(Struct, frozen=True, gc=False):
     confirmed: bool = False
     critical: bool = False
     per_run: PerRun = UNMEASURED
-    figures: tuple[_Sums, _Sums, _Sums, float | None] | None = None
+    figures: tuple[ScoreSums, _Sums, _Sums, float | None] | None = None
     history: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -59,12 +49,17 @@ class SavedCell(Struct, frozen=True, gc=False):
         if self.figures is None:
             return self.per_run
         scores, cost, tokens, latency_median_s = self.figures
-        return PerRun(ScoreSums(*scores), cost.mean, tokens.mean, latency_median_s)
+        return PerRun(scores, _mean(cost), _mean(tokens), latency_median_s)
 
     @property
     def fresh(self) -> Tally:
         """The planned runs that are no repetition of a record."""
         return self.evidence or Tally(self.passed, self.passed + self.failed)
+
+
+def _mean(sums: _Sums) -> float | None:
+    runs, total, _ = sums
+    return total / runs if runs else None
 
 
 def _possible(runs: int, total: float, squares: float) -> bool:

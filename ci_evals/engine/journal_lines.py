@@ -1,7 +1,7 @@
 """The lines of a journal: a header for each invocation, and the results; how they are read back."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,14 @@ class Header(Struct, frozen=True, kw_only=True):
     started_at: float
 
 
-decode: Callable[[bytes], Result] = partial(msgspec.json.decode, type=Result)
+@cache
+def _decoder() -> msgspec.json.Decoder[Result]:
+    """Made when a journal is read: most runs read none before they call."""
+    return msgspec.json.Decoder(Result)
+
+
+def decode(line: bytes) -> Result:
+    return _decoder().decode(line)
 
 
 class Scanned(Struct, frozen=True):

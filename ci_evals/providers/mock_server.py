@@ -15,6 +15,7 @@ from aiohttp import web
 from ci_evals.errors import ErrorKind, ProviderError, UsageError
 from ci_evals.model import Case, Request
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
+from ci_evals.providers.wire import authority
 from ci_evals.response import Message, Response, Role, ToolCall
 
 Log = Callable[[str], None]
@@ -78,7 +79,7 @@ async def running(
             advice = "try another --host, or another --port, of which 0 takes any"
             raise UsageError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
         bound_port = runner.addresses[0][1]
-        yield f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/v1"
+        yield f"http://{authority(host, bound_port)}/v1"
     finally:
         await runner.cleanup()
 

@@ -281,11 +281,12 @@ def _asked(url: "URL", error: Exception) -> str:
     """`localhost:8000`, and the proxy, if it was that which could not be reached."""
     asked = (url.raw_host, url.port)
     reached = (getattr(error, "host", url.raw_host), getattr(error, "port", url.port))
-    through = "" if reached == asked else f" through the proxy {_authority(*reached)}"
-    return _authority(url.host, url.port) + through
+    through = "" if reached == asked else f" through the proxy {authority(*reached)}"
+    return authority(url.host, url.port) + through
 
 
-def _authority(host: str | None, port: int | None) -> str:
+def authority(host: str | None, port: int | None) -> str:
+    """`localhost:8000`, `[::1]:8000`."""
     return f"[{host}]:{port}" if host and ":" in host else f"{host}:{port}"
 
 

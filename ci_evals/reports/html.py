@@ -1,7 +1,7 @@
 """report.html: one file to open in a browser, without scripts and without anything from elsewhere."""
 
 from base64 import b64encode
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_evals.model import Variant
+from ci_evals.model import Result, Variant
 from ci_evals.reports import figures, templates
 from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, roster_title, rosters, told
 from ci_evals.reports.findings import (
@@ -165,7 +165,7 @@ class _Cells:
     def __iter__(self) -> "Iterator[Markup]":
         room = _CELLS_BYTES
         for number, cell in enumerate(self._worst_first()):
-            block = _block(self._summary, cell, unfolded=self._unfolds(number, cell)) if room > 0 else None
+            block = self._block(number, cell) if room > 0 else None
             room -= len(block.encode("utf-8", "replace")) if block else 0
             if block is None or room < 0:
                 room = 0
@@ -173,12 +173,16 @@ class _Cells:
             else:
                 yield block
 
-    def _unfolds(self, number: int, cell: ComparedCell) -> bool:
+    def _block(self, number: int, cell: ComparedCell) -> "Markup":
+        results, count = runs_worth_a_look(self._summary.report, cell.judged)
+        unfolded = self._unfolds(number, cell, results)
+        return _block(self._summary, cell, results, left_out=count - len(results), unfolded=unfolded)
+
+    def _unfolds(self, number: int, cell: ComparedCell, results: Sequence[Result]) -> bool:
         """The first bad cells do, but of those that one error alone explains only one: the others' line says it."""
         bad = number < len(self._found.regressed) or cell.judged.outcome in ("failed", "errored")
         if not bad or number >= _MAX_OPEN:
             return False
-        results, _ = runs_worth_a_look(self._summary.report, cell.judged)
         reasons = {result.error and same_reason(result.error) for result in results}
         if len(reasons) != 1 or (reason := reasons.pop()) is None:
             return True
@@ -197,11 +201,12 @@ class _Cells:
         return (ComparedCell(cell, known.get(cell.key)) for cell in cells)
 
 
-def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Markup":
+def _block(
+    summary: Summary, compared: ComparedCell, results: Sequence[Result], *, left_out: int, unfolded: bool
+) -> "Markup":
     from markupsafe import Markup
 
     report, cell = summary.report, compared.judged
-    results, count = runs_worth_a_look(report, cell)
     column = cell.cell % len(report.matrix.variants)
     return Markup(  # noqa: S704  the template escapes
         _environment()
@@ -219,7 +224,7 @@ def _block(summary: Summary, compared: ComparedCell, *, unfolded: bool) -> "Mark
             before=summary.before.get(cell.key),
             base=summary.base,
             runs=shown_runs(results),
-            left_out=count - len(results),
+            left_out=left_out,
         )
     )
 
