@@ -54,8 +54,8 @@ check: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml action.yml merge/action.yml .github examples/workflows/*.yml
-	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml merge/action.yml
+	$(BIN)/zizmor --offline --quiet --config .github/zizmor.yml action.yml .github examples/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/ci-evals validate -c examples/flight_agent/evals.yaml
@@ -73,7 +73,7 @@ simulate: $(DEV)
 	$(BIN)/python -m benchmarks.pictures
 
 images: $(DEV)
-	PYTHONPATH=tests $(BIN)/python tests/screenshots.py docs/images
+	PYTHONPATH=tests/support $(BIN)/python tests/support/screenshots.py docs/images
 
 clean:
 	rm -rf $(VENV) $(LOWEST) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

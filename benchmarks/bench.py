@@ -21,6 +21,7 @@ FULL = Sizes(
     same_cells=(Load(1000, runs=10, answer_bytes=2000), Load(1000, runs=200, answer_bytes=2000)),
     further_cells=(Load(2000), Load(20_000)),
     calls=Load(1000, runs=20),
+    refused=Load(1000),
     compared_cells=10_000,
 )
 QUICK = FULL._replace(
@@ -37,6 +38,7 @@ SMOKE = Sizes(
     same_cells=(Load(5, runs=1, answer_bytes=2000), Load(5, runs=2, answer_bytes=2000)),
     further_cells=(Load(5), Load(10)),
     calls=Load(5, runs=2),
+    refused=Load(5),
     compared_cells=100,
 )
 
@@ -76,7 +78,7 @@ def machine() -> str:
     return f"{version} on {python}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
 
 
-EXTRAS = ("uvloop", "opentelemetry")
+EXTRAS = ("opentelemetry",)
 
 
 def without_extras(folder: Path) -> dict[str, str]:

@@ -6,11 +6,10 @@ import sys
 import time
 from functools import cache
 
-from ci_evals.matrix import CellKey
-from ci_evals.stats.scores import ScoreSums
-from ci_evals.verdict.comparison import compare
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History, PerRun, ReportRef, Tally
-from ci_evals.verdict.pairing import HeadCell
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, PerRun, ReportRef, Tally
+from ci_evals.gate.compare import compare
+from ci_evals.model.plan import CellKey
+from ci_evals.stats.differences import ScoreSums
 
 REPORTS, RUNS = 10, 3
 FLAKY, BROKEN = 8, 2

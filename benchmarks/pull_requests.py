@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ci_evals.matrix import CellKey
-from ci_evals.stats.beta import beta_quantile
-from ci_evals.verdict.comparison import Comparison, compare, suspects
-from ci_evals.verdict.history import BaseCell, Baseline, Evidence, History, ReportRef, Tally
-from ci_evals.verdict.pairing import HeadCell
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, Tally
+from ci_evals.gate.compare import Comparison, compare, suspects
+from ci_evals.model.plan import CellKey
+from ci_evals.stats.distributions import beta_quantile
 
 CORRELATION = 0.5
 Rates = tuple[float, ...]

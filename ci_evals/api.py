@@ -1,4 +1,4 @@
-"""The library: run a suite from Python."""
+"""Run a suite from Python."""
 
 import asyncio
 import functools
@@ -7,35 +7,59 @@ import os
 import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 from uuid import uuid4
 
-import msgspec
-
-from ci_evals import report as counted
-from ci_evals.conclusion import write_reports
-from ci_evals.config import load
-from ci_evals.config.overrides import Overrides, overridden
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
-from ci_evals.execution import execute
-from ci_evals.graders.patience import Patience
-from ci_evals.library.events import EvalCompleted, EvalStarted, Event, RunFinished
-from ci_evals.library.report import Report, as_baseline
-from ci_evals.library.suite import UNLIMITED, Suite
-from ci_evals.matrix import Matrix
-from ci_evals.model import Result
-from ci_evals.order import Order
-from ci_evals.recalled import with_answers
+from ci_evals.library import Report, as_baseline
+from ci_evals.model import report as counted
+from ci_evals.model.plan import plan_runs
+from ci_evals.model.result import Result
+from ci_evals.reports.files import write_reports
+from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
-from ci_evals.suite import Suite as Checked
+from ci_evals.session import Invocation, Watcher, execute
+from ci_evals.suite import load
+from ci_evals.suite.load import UNLIMITED, Overrides, overridden
+from ci_evals.suite.types import CheckedSuite, Suite
+
+
+@dataclass(frozen=True, slots=True)
+class EvalStarted:
+    """The suite is checked and its runs begin. `total` is the number of planned runs."""
+
+    suite: str
+    cases: int
+    variants: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """One run has its result; `done` of `total` have by now."""
+
+    result: Result
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvalCompleted:
+    """Everything that was to run did. Always the last event."""
+
+    report: Report
+
+
+Event: TypeAlias = EvalStarted | RunFinished | EvalCompleted
+
 
 OnResult = Callable[[Result], None]
 
-_PATIENCE = Patience()
 
-
-def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) -> Suite:
+def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) -> CheckedSuite:
     """Read and check a config, to look at it or to run it more than once.
 
     Args:
@@ -45,7 +69,16 @@ def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) ->
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return Suite.load(path, environ=os.environ if environ is None else environ)
+    return load.load_suite(Path(path), os.environ if environ is None else environ)
+
+
+def check_suite(suite: Suite) -> CheckedSuite:
+    """Check a suite that was written in Python, without running it: keys may be missing.
+
+    Raises:
+        ConfigError: with every problem, each with the place where it is written.
+    """
+    return load.check_suite(suite, {}, offline=True)
 
 
 async def evaluate(  # noqa: PLR0913  what can be set is set by name
@@ -71,7 +104,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         out: a folder for the journal and the reports; without it nothing is left on disk.
         baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
             the verdict takes regressions into account.
-        on_result: called with each finished run in the order of finishing, on the event loop, so keep it short.
+        on_result: called with each run as it finishes, on the event loop, so keep it short.
         environ: where `${NAME}` is looked up; `os.environ` unless given.
 
     Raises:
@@ -95,7 +128,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
     on_result: OnResult | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Report:
-    """As `evaluate`, for code without an event loop.
+    """Run a suite as `evaluate` does, for code without an event loop.
 
     Raises:
         UsageError: also where an event loop runs, as in a notebook.
@@ -132,7 +165,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     baseline: Report | Path | str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """As `evaluate`, event by event: `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted` at the end.
+    """Run a suite as `evaluate` does: yield `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted`.
 
     Whoever leaves the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to have it end there.
 
@@ -140,12 +173,12 @@ async def evaluate_events(  # noqa: PLR0913  as above
         ConfigError, UsageError, StorageError: as `evaluate`.
     """
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
-    total = Matrix(suite.cases, suite.variants, suite.runs).total
+    total = plan_runs(suite.cases, suite.columns, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
     task = asyncio.create_task(_evaluated(suite, out, baseline, finished.put_nowait))
     task.add_done_callback(lambda _: finished.put_nowait(None))
     try:
-        yield EvalStarted(suite.name, len(suite.cases), len(suite.variants), total)
+        yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
         done = 0
         while (result := await finished.get()) is not None:
             done += 1
@@ -157,51 +190,57 @@ async def evaluate_events(  # noqa: PLR0913  as above
 
 
 async def _evaluated(
-    suite: Checked, out: Path | str | None, baseline: Report | Path | str | None, on_result: OnResult | None
+    suite: CheckedSuite, out: Path | str | None, baseline: Report | Path | str | None, on_result: OnResult | None
 ) -> Report:
-    order = Order(
+    invocation = Invocation(
         suite=suite,
         journal=Path(),
         run_id=uuid4().hex,
         baseline=None if baseline is None else as_baseline(baseline, suite.name),
     )
     if out is None:
-        return await _without_a_trace(order, on_result)
+        return await _without_a_trace(invocation, on_result)
     folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
-    order = msgspec.structs.replace(order, journal=folder / JOURNAL, files=folder)
-    summary = _judged(await _executed(order, on_result), order)
+    invocation = replace(invocation, journal=folder / JOURNAL, files=folder)
+    summary = _judged(await execute(invocation, watcher=_Listener(on_result)), invocation)
     write_reports(summary, folder, suite.formats)
     return Report.of(summary)
 
 
-async def _without_a_trace(order: Order, on_result: OnResult | None) -> Report:
+async def _without_a_trace(invocation: Invocation, on_result: OnResult | None) -> Report:
     """Run a suite with a journal that is gone as soon as its report is."""
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
     try:
-        report = await _executed(msgspec.structs.replace(order, journal=Path(name)), on_result)
+        report = await execute(replace(invocation, journal=Path(name)), watcher=_Listener(on_result))
     except BaseException:
         remove()
         raise
     weakref.finalize(report, remove)
-    return Report.of(_judged(report, order))
+    return Report.of(_judged(report, invocation))
 
 
-async def _executed(order: Order, on_result: OnResult | None) -> counted.Report:
-    with _PATIENCE.kept():
-        return await execute(order, on_result=on_result)
+class _Listener(Watcher):
+    """Passes results on."""
+
+    def __init__(self, on_result: OnResult | None) -> None:
+        self._on_result = on_result
+
+    def note_result(self, result: Result) -> None:
+        if self._on_result is not None:
+            self._on_result(result)
 
 
-def _judged(report: counted.Report, order: Order) -> Summary:
-    suite = order.suite
-    return with_answers(summarize(report, suite.gate, order.baseline, confirm_runs=suite.confirm_runs))
+def _judged(report: counted.Report, invocation: Invocation) -> Summary:
+    suite = invocation.suite
+    return with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
 
 
-def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None) -> Checked:
+def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None) -> CheckedSuite:
     environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
-        return overridden(suite_or_path.ready(environ), overrides)
+        return overridden(load.check_suite(suite_or_path, environ), overrides)
     if isinstance(suite_or_path, str | os.PathLike):
         return load.load_suite(Path(suite_or_path), environ, overrides)
     raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")

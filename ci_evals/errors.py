@@ -1,16 +1,19 @@
-"""What can go wrong, and who can do something about it.
+"""The exceptions, and the exit code that each becomes.
 
-CiEvalsError              the user can act; printed without a traceback
+CiEvalsError              the user can fix it; printed without a traceback
 ├── ConfigError           the suite is wrong: every problem at once, nothing was run   (exit 2)
 ├── UsageError            the command line is wrong                                    (exit 2)
 ├── StorageError          a result or report cannot be written                         (exit 3)
 └── GitHubError           GitHub could not be asked or refused; `ci-evals run` only warns of it
-ProviderError             one call got no answer; becomes the run's error, never the program's
-GradingError              an answer could not be judged; likewise
+ProviderError             a call got no answer: the run's error, not the program's
+GradingError              an answer could not be judged: likewise
 """
 
 from collections.abc import Iterable
+from traceback import format_exception
 from typing import Literal, NamedTuple
+
+from pydantic import ValidationError
 
 ErrorKind = Literal[
     "rate_limit",  # 429
@@ -42,7 +45,7 @@ RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", 
 
 
 class Place(NamedTuple):
-    """Where in a suite something is written."""
+    """A place in a suite: file, line, and path of keys."""
 
     file: str
     line: int | None
@@ -50,7 +53,7 @@ class Place(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One thing to mend: where it is, what it is, what to try."""
+    """One thing to fix: its place, and a message that says what is wrong and what to try."""
 
     file: str
     line: int | None
@@ -58,7 +61,7 @@ class Problem(NamedTuple):
     message: str
 
     def seen_from(self, place: Place) -> "Problem":
-        """The same problem of the entry that leads to it, which is where to look first."""
+        """Return the problem at `place`, the entry that leads to it, with its own place in the message."""
         where = f"{self.file}:{self.line}" if self.line else self.file
         return Problem(*place, f"{self.message} ({where})")
 
@@ -68,11 +71,11 @@ class Problem(NamedTuple):
 
 
 class CiEvalsError(Exception):
-    """Something that the user can act on."""
+    """An error that the user can fix."""
 
 
 class ConfigError(CiEvalsError):
-    """The suite cannot be run as it is written; `problems` has all of it, in file order."""
+    """The suite cannot be run as it is written; `problems` lists everything wrong, in file order."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -80,7 +83,7 @@ class ConfigError(CiEvalsError):
 
 
 class UsageError(CiEvalsError):
-    """A command line or an argument that makes no sense."""
+    """The command line or an argument makes no sense."""
 
 
 class StorageError(CiEvalsError):
@@ -88,27 +91,34 @@ class StorageError(CiEvalsError):
 
 
 class GitHubError(CiEvalsError):
-    """GitHub did not do what it was asked to; `kind` says in which way. The text never holds the token."""
+    """A request to GitHub failed; `kind` says in which way. The text never holds the token."""
 
     def __init__(self, kind: GitHubErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-def described(raised: BaseException) -> str:
-    """An exception on one line or as few as its message has: `ZeroDivisionError: division by zero`."""
+def describe_exception(raised: BaseException) -> str:
+    """Return the type and the message of an exception: `ZeroDivisionError: division by zero`."""
     return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
 
 
+def first_problem(error: ValidationError) -> str:
+    """Return the first problem of a pydantic error with its place, but without the input, which may be secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).removeprefix(".")
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
 class ProviderError(Exception):
-    """A call that brought no answer.
+    """A call got no answer.
 
     Args:
-        kind: what sort of failure; `RETRYABLE` kinds are tried again.
-        message: one line for a person, in the provider's own words where it gave any.
+        kind: the sort of failure; `RETRYABLE` kinds are tried again.
+        message: one line for people, in the provider's own words if it gave any.
         status: HTTP status or exit status.
-        retry_after_s: how long the provider asked to be left alone, in seconds.
-        detail: more for the journal: a traceback, the end of stderr.
+        retry_after_s: seconds that the provider asked to wait.
+        detail: more for the journal: a traceback, or the end of stderr.
     """
 
     def __init__(
@@ -129,12 +139,11 @@ class ProviderError(Exception):
 
     @classmethod
     def of(cls, raised: Exception) -> "ProviderError":
-        """What a provider raised: anything but a `ProviderError` is a crash, with the traceback as its detail."""
+        """Return a `ProviderError` as it is, and any other exception as a crash, with its traceback as detail."""
         if isinstance(raised, cls):
             return raised
-        from traceback import format_exception
 
-        return cls("crash", described(raised), detail="".join(format_exception(raised)))
+        return cls("crash", describe_exception(raised), detail="".join(format_exception(raised)))
 
     @property
     def retryable(self) -> bool:
@@ -142,11 +151,11 @@ class ProviderError(Exception):
 
 
 class GradingError(Exception):
-    """An answer that could not be judged, through no fault of its own.
+    """An answer could not be judged, through no fault of its own.
 
     Args:
-        message: one line for a person: what is missing, and what to try.
-        kind: `judge` if a model that judges let it down.
+        message: one line for people: what is missing, and what to try.
+        kind: `judge` if the cause is a model that judges.
     """
 
     def __init__(self, message: str, kind: Literal["grader", "judge"] = "grader") -> None:

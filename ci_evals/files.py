@@ -1,30 +1,32 @@
-"""Files of ours that appear whole or not at all."""
+"""Atomic writing of files."""
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from ci_evals.errors import StorageError
 
-_PARTIAL = re.compile(r"\.(.+)\.[0-9a-f]{16}\.partial", re.DOTALL)
-_LONGEST_WRITING_S = 24 * 60 * 60
-
 
 def write_whole(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file beside its place, then put it there: nobody ever sees a part of it, whoever else writes it.
+    """Write a file beside its destination, then move it there, so that no reader ever sees a part of it.
 
-    Its folder is made if need be.
+    Missing folders are created.
+
+    Args:
+        path: the destination; several processes may write it at the same time.
+        chunks: the content, in order.
 
     Raises:
-        StorageError: it cannot be written; what was there before still is.
+        StorageError: the file can't be written; an older one stays as it was.
     """
     partial = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())  # else a crash of the machine may leave an empty file in its place
         partial.replace(path)
     except OSError as error:
         text = f"{path}: cannot be written: {error.strerror}: make room there, or choose another folder"
@@ -32,17 +34,3 @@ def write_whole(path: Path, chunks: Iterable[bytes]) -> None:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def remove_abandoned(path: Path) -> None:
-    """Remove what was to become a file, which has just been written, when the processes that wrote it were killed.
-
-    Others may be writing it right now: a part that was added to within a day stays. The file tells what time it is, by
-    the clock that its parts have their times from, which need not be that of this machine.
-    """
-    with contextlib.suppress(OSError):  # others remove them too; and a folder may be one that nobody may list
-        long_ago = path.stat().st_mtime - _LONGEST_WRITING_S
-        for each in path.parent.iterdir():
-            found = _PARTIAL.fullmatch(each.name)
-            if found and found[1] == path.name and each.stat().st_mtime < long_ago:
-                each.unlink()

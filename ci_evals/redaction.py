@@ -1,19 +1,23 @@
-"""Takes secrets out of what is written: values that the suite names, and everything shaped like a key."""
+"""Redaction of secrets: the values that the suite names, and everything shaped like a key."""
 
+import html
+import json
+import operator
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any, Final, Literal, TypeVar, cast, get_origin
-
-import msgspec
-from msgspec import Struct
+from typing import Any, Final, Literal, TypeVar, cast, get_origin, get_type_hints
+from urllib.parse import quote, quote_plus
 
 T = TypeVar("T")
 
 MASK: Final = "***"
-SHORTEST: Final = 6  # characters; less than that stands in every other text
+SHORTEST: Final = 6  # characters; shorter values occur in ordinary text
 _FEWEST_DIGITS = 8
-_DEEPEST = 40  # levels of nesting that are walked; each takes three Python frames
+_DEEPEST = 40  # levels of nesting; each takes three Python frames
+_CONTAINERS = (dict, list, tuple, set, frozenset)
 
 _PLAIN_WORDS = frozenset(
     ("default", "development", "disabled", "enabled", "localhost", "production", "staging", "verbose", "warning")
@@ -39,158 +43,120 @@ _PRIVATE_KEY = (
 _SHAPES = re.compile(rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII)
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
-_RUN = 16  # every key, and most secrets in any encoding, have this many word characters in a row
-_BLOCK = _RUN // 2
-_BEARER_REACH = 64  # bytes from the scheme to the token's first long word, at most
-_WORDS = re.compile(rb"[A-Za-z0-9_+%-]+")
-_AT = ord("@")
-_ALPHANUMERIC = rb"[A-Za-z0-9]+"
-_IN_WORDS = b"".join(_WORDS.findall(bytes(range(256))))
-_OUTLINE = bytes(ord("w") if byte in _IN_WORDS else ord(" ") for byte in range(256))
-_LONG_WORD = b"w" * _RUN
-
 
 def secret_values(named: Mapping[str, str], dotenv: Mapping[str, str], visible: Iterable[str]) -> tuple[str, ...]:
-    """Which values of variables are secrets, the longest first.
+    """Return the values of variables that are secrets, the longest first.
 
-    All are, but for those without which a report could not be read: shorter than 6 characters, numbers of fewer than
-    8 digits, plain words of configuration (`production`), and what is exactly one of `visible`.
+    Values that would make a report unreadable are left out: those shorter than 6 characters, numbers of fewer than
+    8 digits, plain words of configuration (`production`), and values that equal one of `visible`.
 
     Args:
         named: the variables that the config refers to.
         dotenv: everything in the `.env` file.
-        visible: what reports show anyway: names of providers, models, base URLs. A URL with a password stays secret.
+        visible: texts that reports show anyway: names of providers, models, base URLs. A URL with a password stays
+            secret.
     """
     shown = {text.strip() for text in visible if not _SHAPES.search(text)}
     values = {value.strip() for value in (*named.values(), *dotenv.values())} - shown
-    return tuple(sorted(filter(_tells, values), key=lambda value: (-len(value), value)))
+    return tuple(sorted(filter(_is_worth_hiding, values), key=lambda value: (-len(value), value)))
 
 
 def mask_commands(values: Iterable[str]) -> str:
-    """Workflow commands that make GitHub Actions hide the values in its log; print them before anything else."""
+    """Return workflow commands that make GitHub Actions hide the values in its log; print them before anything else."""
     lines = dict.fromkeys(line for value in values for line in _lines(value))
     return "".join(f"::add-mask::{line.replace('%', '%25')}\n" for line in lines)
 
 
 class Redactor:
-    """Replaces secrets by `***`: the given values, and private keys, tokens, passwords in URLs, known by their shape.
+    """Replaces secrets by `***`: the given values, and whatever has the shape of a private key, a token or a login.
 
-    A value is also found JSON-escaped, URL-encoded, HTML-escaped, inside base64, and by each line of a multi-line
-    one. Only strings change, never a number. Values shorter than 6 characters are ignored.
+    A value is also found JSON-escaped, URL-encoded, HTML-escaped and inside base64; a value of several lines is also
+    found line by line. Only strings change, never a number. Values shorter than 6 characters are ignored.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
         forms = {form for value in values for part in _parts(value) for form in _forms(part) if len(form) >= SHORTEST}
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
-        self._blocks, self._needles = _index(forms)
-
-    def finds(self, line: bytes, start: int = 0) -> bool:
-        """Whether `clean` may change what this line of JSON, encoded by msgspec, was made from; `start` is where what
-        may hold a secret begins.
-
-        Never False when it would, seldom True when it would not. Keys, and values with 16 word characters in a row,
-        are looked for in the line's long words only, whatever their number; other values cost one search each.
-        """
-        # `find`, since `in` first tries whether bytes are a number, which costs an exception each.
-        for needle in self._needles:
-            if line.find(needle, start) >= 0:
-                return True
-        if line.find(b"-----BEGIN", start) >= 0 or (_AT in line and _in_lines(_LOGIN).search(line, start)):
-            return True
-        outline = line.translate(_OUTLINE)
-        start = outline.find(_LONG_WORD, start)
-        while start >= 0:
-            end = outline.find(b" ", start)
-            if end < 0:
-                end = len(line)
-            if self._is_secret(line[start:end]) or _follows_bearer(line, start):
-                return True
-            start = outline.find(_LONG_WORD, end)
-        return False
-
-    def _is_secret(self, word: bytes) -> bool:
-        if self._blocks:
-            for at in range(0, len(word), _BLOCK):
-                if word[at : at + _BLOCK] in self._blocks:
-                    return True
-        if word.isalnum() and word.islower():  # a hash; every key has a hyphen, an underscore or a capital
-            return False
-        return _in_lines(_KEY).search(word) is not None
 
     def clean(self, value: T) -> T:
-        """The same without secrets: structs, mappings (keys, too), sequences and sets keep their types.
+        """Return a copy without secrets, or the value itself if it holds none.
 
-        What holds no secret comes back as it is. Fields that allow fixed words only (`status`) are left alone.
-        Keys that become equal are one key, with the last one's value. What is nested very deeply becomes text if it
-        may hold a secret.
+        Dataclasses, mappings (their keys, too), sequences and sets keep their types. Fields whose type is a `Literal`
+        (`status`) are left alone. Keys that become equal merge into one, with the last one's value. Values nested more
+        than 40 levels deep become text.
         """
+        # Hardly any value holds a secret, and one search of all texts takes a fraction of the time.
+        texts = "\n\0\n".join(_texts(value))
+        if not _SHAPES.search(texts) and not any(form in texts for form in self._forms):
+            return value
         return cast("T", self._clean(value, 0))
 
     def clean_text(self, text: str) -> str:
-        """The text without secrets."""
-        if len(text) < SHORTEST:
-            return text
-        while (cleaned := self._clean_once(text)) != text:  # a replacement may put together what was apart
-            text = cleaned
+        """Return the text without secrets."""
+        before = None
+        while text != before:  # again, as a replacement may bring the halves of another secret together
+            before = text
+            for form in self._forms:
+                text = text.replace(form, MASK)
+            text = _SHAPES.sub(_mask, text)
         return text
 
-    def _clean_once(self, text: str) -> str:
-        for form in self._forms:
-            text = text.replace(form, MASK)
-        return _SHAPES.sub(_masked, text)
+    def finds(self, line: bytes) -> bool:
+        """Return True if a line of JSON, or the text of a damaged one, holds a secret."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = line.decode(errors="replace")
+        return self.clean(value) is not value
 
     def _clean(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.clean_text(value)
-        if not isinstance(value, Struct | dict | list | tuple | set | frozenset):
+        names, is_container = _free_fields(value.__class__), isinstance(value, _CONTAINERS)
+        if not names and not is_container:
             return value
         if depth == _DEEPEST:
-            return self._clean_deep(value)
-        if isinstance(value, Struct):
-            return self._clean_struct(value, depth + 1)
-        return self._clean_container(value, depth + 1)
-
-    def _clean_container(self, value: Any, depth: int) -> Any:
-        old = [*value, *value.values()] if isinstance(value, dict) else list(value)
-        new = [self._clean(item, depth) for item in old]
-        if all(after is before for after, before in zip(new, old, strict=True)):
+            return self.clean_text(json.dumps(value, ensure_ascii=False, default=repr))
+        old = _items(value) if is_container else [getattr(value, name) for name in names]
+        new = [self._clean(item, depth + 1) for item in old]
+        if all(map(operator.is_, new, old)):
             return value
-        if isinstance(value, dict):
-            return dict(zip(new[: len(value)], new[len(value) :], strict=True))
-        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
-
-    def _clean_struct(self, value: Struct, depth: int) -> Struct:
-        changes = {}
-        for name in _free_fields(type(value)):
-            old = getattr(value, name)
-            if (new := self._clean(old, depth)) is not old:
-                changes[name] = new
-        return msgspec.structs.replace(value, **changes) if changes else value
-
-    def _clean_deep(self, value: Any) -> Any:
-        try:
-            line = msgspec.json.encode(value, enc_hook=repr)
-        except RecursionError:
-            return MASK
-        return self.clean_text(line.decode()) if self.finds(line) else value
+        return _rebuild(value, new) if is_container else replace(value, **dict(zip(names, new, strict=True)))
 
 
-@cache
-def _in_lines(shape: str) -> re.Pattern[bytes]:
-    """A shape without the boundary before it, which encoded lines hide: their `\\n` ends in a letter.
+def _texts(value: Any) -> Iterator[str]:
+    """Find every text in a value, however deep."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, _CONTAINERS):
+            waiting += _items(item)
+        else:
+            waiting += [getattr(item, name) for name in _free_fields(item.__class__)]
 
-    Compiled when a line needs it: an error in a suite is told before there is one.
-    """
-    return re.compile(shape.encode())
+
+def _items(container: Any) -> list[Any]:
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def _rebuild(container: Any, items: list[Any]) -> Any:
+    if isinstance(container, dict):
+        return dict(zip(items[: len(container)], items[len(container) :], strict=True))
+    return type(container)(*items) if hasattr(container, "_fields") else type(container)(items)
 
 
 @cache
-def _free_fields(kind: type[Struct]) -> tuple[str, ...]:
-    """The fields that may hold any text: a secret that reads `passed` must not make a result unreadable."""
-    return tuple(field.name for field in msgspec.structs.fields(kind) if get_origin(field.type) is not Literal)
+def _free_fields(kind: type) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields but for `Literal` ones: a secret `passed` must not break `status`."""
+    if not is_dataclass(kind):
+        return ()
+    types = get_type_hints(kind)
+    return tuple(field.name for field in fields(kind) if field.init and get_origin(types[field.name]) is not Literal)
 
 
-def _masked(match: re.Match[str]) -> str:
+def _mask(match: re.Match[str]) -> str:
     if bearer := match["bearer"]:
         scheme, _, token = bearer.partition(" ")
         return f"{scheme} {MASK}" if re.search(_NOT_PROSE, token) else bearer
@@ -198,37 +164,28 @@ def _masked(match: re.Match[str]) -> str:
     return key if key and not re.search(_NOT_PROSE, key) else MASK
 
 
-def _follows_bearer(line: bytes, start: int) -> bool:
-    return line[start - 1] in b" ./~" and line.find(b"earer ", max(0, start - _BEARER_REACH), start) >= 0
-
-
-def _tells(value: str) -> bool:
-    """Whether hiding the value protects anything."""
+def _is_worth_hiding(value: str) -> bool:
     if len(value) < SHORTEST or value.casefold() in _PLAIN_WORDS:
         return False
     return not re.fullmatch(_NUMBER, value) or sum(map(str.isdigit, value)) >= _FEWEST_DIGITS
 
 
 def _lines(value: str) -> Iterator[str]:
-    """The lines that tell something, without the blanks around them."""
-    return filter(_tells, map(str.strip, re.split(_LINE_ENDS, value)))
+    """Yield the stripped lines of a value that are worth hiding."""
+    return filter(_is_worth_hiding, map(str.strip, re.split(_LINE_ENDS, value)))
 
 
 def _parts(value: str) -> Iterator[str]:
-    """What to look for: the whole value, and every line of a multi-line one."""
+    """Yield the whole value and, if it has several lines, each of them."""
     yield value
     if re.search(_LINE_ENDS, value):
         yield from _lines(value)
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The ways in which a value may stand in a text."""
-    import html
-    import json
-    from urllib.parse import quote, quote_plus
-
+    """Yield every encoding in which a value may appear in a text."""
     yield value
-    text = value.encode("utf-8", "replace").decode()  # lone surrogates, as the journal writes them
+    text = value.encode("utf-8", "replace").decode()  # the journal replaces lone surrogates
     yield text
     yield repr(text)[1:-1]
     for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
@@ -244,29 +201,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _base64(value: bytes) -> Iterator[str]:
-    """What base64 of any text with the value in it must contain: one form for each offset modulo 3."""
-    from base64 import b64encode
-
+    """Yield the base64 that every text around the value contains, for each of the three offsets."""
     for offset in range(3):
         encoded = b64encode(bytes(offset) + value).decode()
         yield encoded[(8 * offset + 5) // 6 : 8 * (offset + len(value)) // 6]
-
-
-def _index(forms: Iterable[str]) -> tuple[frozenset[bytes], tuple[bytes, ...]]:
-    """What gives forms away in encoded lines: blocks of long words, and a piece of each form without a long word.
-
-    A word that contains another of 16 bytes, cut into blocks of 8 from its start, has at least one whole block within
-    the other's first 15 bytes; so the 8 blocks in there are all that need to be known.
-    """
-    blocks: set[bytes] = set()
-    pieces: set[bytes] = set()
-    for form in forms:
-        encoded = msgspec.json.encode(form.encode("utf-8", "replace").decode())[1:-1]
-        word = max(_WORDS.findall(encoded), key=len, default=b"")
-        if len(word) >= _RUN:
-            blocks.update(word[at : at + _BLOCK] for at in range(_BLOCK))
-            continue
-        piece = max(re.findall(_ALPHANUMERIC, encoded), key=len, default=b"")  # the same in most forms of a value
-        pieces.add(piece if len(piece) >= SHORTEST else encoded)
-    needles = (piece for piece in pieces if not any(other in piece for other in pieces if other != piece))
-    return frozenset(blocks), tuple(needles)

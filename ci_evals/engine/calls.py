@@ -1,146 +1,340 @@
-"""The calls that one run consists of: a single one, or those of a conversation; and the judgement of what came."""
+"""One call to a provider: its pace, its further attempts, and when the provider is given up."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-import msgspec
-from msgspec import Struct
+from ci_evals.engine.rate_limit import Permit, RateLimiter
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.model.response import Response
+from ci_evals.model.result import Request
+from ci_evals.providers.base import Provider
 
-from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.contact import Attempt, LostError
-from ci_evals.engine.conversation import Conversation
-from ci_evals.engine.files import keep_files, without_data
-from ci_evals.engine.judges import Judges
-from ci_evals.engine.lane import Lane
-from ci_evals.engine.outcome import Outcome, judged, unanswered
-from ci_evals.engine.players import PlayError, Players
-from ci_evals.errors import ProviderError
-from ci_evals.model import Answer, Request, RunError, SimulatedUser
-from ci_evals.response import Response
+BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
+LONGEST_RETRY_AFTER_S = 300.0  # a provider that asks for more has refused for good
 
-Admitted = Callable[[Callable[[], int]], Awaitable[int | None]]
-"""Waits until a call may go out that will probably take so many tokens; see `Contact.admitted`."""
+MOST_REFUSED_FOR_GOOD = 5  # calls in a row
+MOST_LOST = 10  # calls in a row with all their attempts, or as many as may be under way
+MOST_REFUSED, LONGEST_SILENCE_S = 10, 120.0  # attempts in a row, and the time that they took
+
+_OVERLOADED = frozenset({502, 503, 504, 529})
+_FOR_GOOD = frozenset({401, 402, 403, 404})  # wrong key, no credit, no such model: waiting doesn't help
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Ended(Struct, frozen=True, gc=False):
-    """How a run ended: when its last attempt began (seconds since 1970), and how long the calls of that took."""
+class LostError(Exception):
+    """A call got no answer.
 
-    outcome: Outcome
+    Args:
+        error: why not.
+        cause: the same, or what the provider had been given up for.
+        started_at: when the last attempt began, in seconds since 1970.
+        latency_s: how long it took.
+        attempts: how many there were, at least 1.
+    """
+
+    def __init__(
+        self, error: ProviderError, cause: ProviderError, started_at: float, latency_s: float, attempts: int
+    ) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.cause = cause
+        self.started_at = started_at
+        self.latency_s = latency_s
+        self.attempts = attempts
+
+
+class StoppedError(Exception):
+    """The run was stopped before the call, or before another attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """An answer. The last of the `attempts` began at `started_at` (seconds since 1970) and took `latency_s`."""
+
+    response: Response
     started_at: float
     latency_s: float
+    attempts: int
+
+
+class Semaphore(Protocol):
+    """A limit on calls under way."""
+
+    async def acquire(self) -> Any: ...
+
+    def release(self) -> None: ...
+
+
+class Slot:
+    """One of the slots: held while calls are made, given back while they wait for another attempt."""
+
+    def __init__(self, slots: Semaphore) -> None:
+        self._slots = slots
+        self._held = False
+
+    async def take(self) -> None:
+        await self._slots.acquire()
+        self._held = True
+
+    def give_back(self) -> None:
+        if self._held:
+            self._held = False
+            self._slots.release()
 
 
 class Calls:
-    """Makes runs' calls.
+    """Makes the calls to one provider: of runs, of graders, or as a simulated user.
 
     Args:
-        players: who plays users; None when only recorded answers are allowed.
-        judges: the models that graders may ask.
-        files: the results folder, for files in answers; None keeps none.
+        provider: what answers.
+        limiter: decides when it may be called; shared by a limit group.
+        limit: how many calls may be under way.
+        retries: further attempts of a call. If there are any, refusals don't count while the provider is paced.
+        own_code: whether this is the team's own code under test, so that its errors are what is judged.
+        max_tokens: the length of an answer that is asked for.
+        clock: seconds from any starting point, never going back.
+        draw: returns a uniform number in [0, 1).
     """
 
-    def __init__(self, players: Players | None, judges: Judges | None, files: Path | None) -> None:
-        self._players = players
-        self._judges = judges
-        self._files = files
-        self._conversations: dict[int, Conversation] = {}
+    def __init__(  # noqa: PLR0913  settings of a provider
+        self,
+        provider: Provider,
+        limiter: RateLimiter,
+        *,
+        limit: int,
+        retries: int,
+        own_code: bool = False,
+        max_tokens: int | None = None,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+    ) -> None:
+        self.breaker = Breaker(max(MOST_LOST, limit), clock)
+        self.retrying = 0  # calls that wait for another attempt
+        self._provider = provider
+        self._limiter = limiter
+        self._retries = retries
+        self._own_code = own_code
+        self._max_tokens = max_tokens
+        self._draw = draw
+        self._reached = False  # until then a lost connection means a wrong address and no outage
+        self._waits = Waits()
 
-    def forget(self, attempt: Attempt) -> None:
-        """A run is given up: nothing of it is gone on with."""
-        self._conversations.pop(attempt.slot, None)
-
-    async def make(self, lane: Lane, attempt: Attempt, cell: PreparedCell, tokens: int) -> Ended | None:
-        """Make the call of a run, which was admitted with `tokens`; None if it is to be tried again.
-
-        Raises:
-            StorageError: a file in the answer cannot be kept.
-        """
-        request = cell.request(cell.run_of(attempt.slot))
-        started_at = time.time()
-        try:
-            response, latency_s = await lane.contact.call(attempt, request, tokens)
-        except LostError as lost:
-            outcome = _end_of(attempt, lane, lost)
-            return None if outcome is None else Ended(outcome, started_at, lost.latency_s)
-        cost_usd = lane.price(response)
-        if response.files:
-            response = await asyncio.to_thread(keep_files, response, self._files)
-        outcome = await judged(Answer(request, response, latency_s, cost_usd), self._judges)
-        if response.files:
-            outcome = msgspec.structs.replace(outcome, response=without_data(response))
-        return Ended(outcome, started_at, latency_s)
-
-    async def converse(self, lane: Lane, attempt: Attempt, cell: PreparedCell, admitted: Admitted) -> Ended | None:
-        """Make a conversation's calls, each at the provider's pace; None if it is to go on another time, where it was.
+    async def call(self, request: Request, slot: Slot, *, begun: bool = False) -> CallResult:
+        """Call until there is an answer or no further attempt.
 
         Args:
-            lane: the queue that it is from.
-            attempt: which one this is.
-            cell: what is run.
-            admitted: waits for the first of the calls.
+            request: what is asked.
+            slot: held by the caller.
+            begun: the call goes on with a conversation, of which a stop ends only further attempts.
 
         Raises:
-            StorageError: a file in an answer cannot be kept.
+            LostError: there is no answer.
+            StoppedError: the run was stopped first.
+            StorageError: a file in the answer can't be kept.
         """
-        run = cell.run_of(attempt.slot)
-        conversation = self._conversations.setdefault(attempt.slot, Conversation(cell, run))
-        started_at = time.time()
-        outcome: Outcome | None
+        attempts = counted = 0
         try:
-            if not await self._say_all(conversation, lane, attempt, admitted, cell.timeout_s):
-                lane.put_back(attempt)
-                return None
-        except PlayError as silent:
-            told = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
-            outcome = Outcome("errored", error=told)
-        except LostError as lost:
-            if (outcome := _end_of(attempt, lane, lost)) is None:
-                return None
+            with self._limiter.watch(), self.breaker.watch():
+                while True:
+                    if not begun or attempts or self.breaker.cause:
+                        permit = await self._waits.hold(self._limiter.acquire, request.messages, self._max_tokens)
+                    else:
+                        permit = await self._limiter.acquire(request.messages, self._max_tokens)
+                    attempts += 1
+                    started_at, start = time.time(), time.perf_counter()
+                    try:
+                        response = await self._provider.answer(request)
+                    except (StorageError, asyncio.CancelledError):
+                        self._limiter.ended(permit)
+                        raise
+                    except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
+                        latency_s, error = time.perf_counter() - start, ProviderError.of(raised)
+                        counted += self._note(permit, error)
+                        if not self._is_worth_another(error, counted):
+                            self._lose(error)
+                            raise LostError(error, error, started_at, latency_s, attempts) from None
+                    else:
+                        self._reached = True
+                        self._limiter.answered(permit, response.usage)
+                        self.breaker.answered()
+                        return CallResult(response, started_at, time.perf_counter() - start, attempts)
+                    slot.give_back()
+                    self.retrying += 1
+                    try:
+                        await self._waits.hold(asyncio.sleep, self._delay_s(counted, error.retry_after_s))
+                        await self._waits.hold(slot.take)
+                    finally:
+                        self.retrying -= 1
+        except EndedError:
+            if (cause := self.breaker.cause) is None:
+                raise StoppedError from None
+            given_up = ProviderError("given_up", self.breaker.reason)
+            raise LostError(given_up, cause, time.time(), 0.0, max(1, attempts)) from None
+
+    def stop(self) -> None:
+        """Begin no further call or attempt; calls that are under way end."""
+        self._waits.end()
+
+    def _note(self, permit: Permit, error: ProviderError) -> bool:
+        """Tell limiter and breaker of a failed attempt; return True if it counts as one."""
+        if self._is_refusal(error):
+            self._limiter.refused(permit)
+            self.breaker.refused(error)
+            return not permit.is_paced or not self._retries
+        if _is_from_behind_limits(error):
+            self._limiter.answered(permit)
+            self.breaker.let_through()
         else:
-            answer = Answer(cell.request(run), conversation.response, conversation.latency_s, conversation.cost_usd)
-            outcome = await judged(answer, self._judges)
-        del self._conversations[attempt.slot]
-        return Ended(outcome, started_at, conversation.latency_s)
+            self._limiter.ended(permit)
+        self._reached |= error.status is not None
+        return True
 
-    async def _say_all(
-        self, conversation: Conversation, lane: Lane, attempt: Attempt, admitted: Admitted, timeout_s: float
-    ) -> bool:
-        """Go on to the end of a conversation; False if others found the provider gone, or it is not wanted any more.
+    def _is_refusal(self, error: ProviderError) -> bool:
+        """Return True for what a limit or an overload looks like; what the team's own code says is judged instead."""
+        if error.kind == "rate_limit" or self._own_code:
+            return error.kind == "rate_limit"
+        if error.kind == "network":
+            return self._reached
+        return error.kind == "server" and error.status in _OVERLOADED
 
-        No call is admitted before its line is known: who plays the user may have to wait for it at the same pace.
+    def _is_worth_another(self, error: ProviderError, counted: int) -> bool:
+        too_late = (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
+        return error.retryable and counted <= self._retries and not too_late and self.breaker.cause is None
+
+    def _lose(self, error: ProviderError) -> None:
+        """Tell the breaker of a call that got no answer."""
+        if self._own_code and error.kind in ("server", "rejected"):
+            self.breaker.answered()  # the system under test is there, and how it fails is what is judged
+        else:
+            self.breaker.lost(error, is_refusal=self._is_refusal(error))
+        if self.breaker.cause:
+            self._waits.end()
+
+    def _delay_s(self, attempts: int, retry_after_s: float | None) -> float:
+        """Return the seconds to wait before the next attempt.
+
+        Exponential backoff with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+        2015). A `Retry-After` is kept, with a little on top so that not everybody returns at the same moment. Where
+        that was no help before, the backoff is the least: some providers ask for no time at all.
         """
-        contact = lane.contact
+        backoff_s = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** max(0, attempts - 1)) * self._draw()
+        if retry_after_s is None:
+            return backoff_s
+        asked_for_s = retry_after_s + 0.1 * self._draw()
+        return asked_for_s if attempts <= 1 else max(asked_for_s, backoff_s)
+
+
+def _is_from_behind_limits(error: ProviderError) -> bool:
+    """Return True if a failure shows that the call got past all limits.
+
+    Keys are often checked before limits, a 408 may be a proxy's, a 429 that is rejected is an account without credit,
+    and a 502 or above says that nobody is there.
+    """
+    if error.kind in ("server", "rejected"):
+        return error.status is not None and error.status not in (408, 429) and error.status < 502
+    return error.kind == "bad_answer"
+
+
+class Breaker:
+    """A circuit breaker: opens when a provider refuses for good, loses every call, or is silent for long.
+
+    Args:
+        most_lost: lost calls in a row after which it opens.
+        clock: seconds from any starting point, never going back.
+    """
+
+    def __init__(self, most_lost: int, clock: Callable[[], float]) -> None:
+        self.cause: ProviderError | None = None
+        """The error that opened it; None while it is closed."""
+        self.reason = ""
+        self._most_lost = most_lost
+        self._clock = clock
+        self._for_good = self._lost = self._refused = 0  # in a row
+        self._silent_since = self._idle_since = clock()
+        self._longest_wait_s = 0.0
+        self._calls = 0
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Be told that there is a call: time in which there is none is no silence."""
+        if not self._calls:
+            self._silent_since += self._clock() - self._idle_since
+        self._calls += 1
         try:
-            while (line := await conversation.next_line(self._play_user, timeout_s)) is not None:
-                request = conversation.request(line, timeout_s)
-                if (tokens := await admitted(partial(lane.expected_tokens, request.messages))) is None:
-                    return False
-                admitted = partial(contact.admitted, attempt)  # once begun, it goes on to its end
-                response, latency_s = await contact.call(attempt, request, tokens)
-                response = await self._with_files_kept(response)
-                conversation.answered(response, latency_s, lane.price(response))
-            return True
+            yield
         finally:
-            contact.forgo(attempt)  # the simulated user may have had nothing to ask
+            self._calls -= 1
+            self._idle_since = self._clock()
 
-    async def _with_files_kept(self, response: Response) -> Response:
-        """The response, with its files in the results folder instead."""
-        if not response.files:
-            return response
-        return without_data(await asyncio.to_thread(keep_files, response, self._files))
+    def answered(self) -> None:
+        """An attempt was answered."""
+        self._for_good = self._lost = 0
+        self.let_through()
 
-    async def _play_user(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
-        if self._players is None:
-            raise PlayError(ProviderError("not_recorded", "only recorded answers are allowed"))
-        return await self._players.play(user, request)
+    def let_through(self) -> None:
+        """An attempt failed behind all limits."""
+        self._refused, self._longest_wait_s = 0, 0.0
+
+    def refused(self, error: ProviderError) -> None:
+        """An attempt was refused."""
+        now = self._clock()
+        if not self._refused:
+            self._silent_since = now
+        self._refused += 1
+        if (asked_for_s := error.retry_after_s or 0.0) <= LONGEST_RETRY_AFTER_S:
+            self._longest_wait_s = max(self._longest_wait_s, asked_for_s)
+        if self._refused >= MOST_REFUSED and now - self._silent_since > LONGEST_SILENCE_S + self._longest_wait_s:
+            self._open(error, self._refused)
+
+    def lost(self, error: ProviderError, *, is_refusal: bool) -> None:
+        """A call ended without an answer."""
+        no_credit = error.status == 429 and error.kind == "rejected"
+        if no_credit or error.status in _FOR_GOOD or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S:
+            self._for_good += 1
+        elif not is_refusal and error.kind in ("server", "network", "timeout"):
+            self._lost += 1
+        if self._for_good >= MOST_REFUSED_FOR_GOOD or self._lost >= self._most_lost:
+            self._open(error, max(self._for_good, self._lost))
+
+    def _open(self, error: ProviderError, failures: int) -> None:
+        if self.cause is None:
+            self.cause = error
+            self.reason = f"given up after {failures} failures in a row: {error.message}"
 
 
-def _end_of(attempt: Attempt, lane: Lane, lost: LostError) -> Outcome | None:
-    """What becomes of a run whose call was lost; None if it is tried again."""
-    if lost.delay_s is None:
-        return unanswered(lost.error, lane.options)
-    lane.try_again(attempt, lost.delay_s)
-    return None
+class EndedError(Exception):
+    """A wait was ended early."""
+
+
+class Waits:
+    """Waits that can be ended early, all at once."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._timeouts: set[asyncio.Timeout] = set()
+
+    async def hold(self, wait: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Wait for it; raises `EndedError` as soon as waits are ended."""
+        if self.ended:
+            raise EndedError
+        try:
+            async with asyncio.timeout(None) as timeout:
+                self._timeouts.add(timeout)
+                try:
+                    return await wait(*args, **kwargs)
+                finally:
+                    self._timeouts.discard(timeout)
+        except TimeoutError:
+            raise EndedError from None
+
+    def end(self) -> None:
+        self.ended = True
+        now = asyncio.get_running_loop().time()
+        for timeout in self._timeouts:
+            timeout.reschedule(now)

@@ -1,182 +1,244 @@
-"""The append-only file of results: header lines, each followed by one line per finished run, all JSON objects.
+"""results.jsonl: the append-only file of results.
 
-Every invocation that writes to a journal starts with a header. A result line is handed to the operating system before
-its run counts as finished, so even SIGKILL loses no finished run; lines are synced to disk in batches.
+Each invocation writes a header line, then a line for each finished run. A line is handed to the operating system
+before its run counts as finished, so that even SIGKILL loses no finished run; the disk is synced about once a second.
 """
 
 import os
-import shutil
-import sys
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal
 
-import msgspec
+import filelock
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
-from ci_evals.engine.journal_lines import OPENING, Header, decode, decode_header, decode_result, lines
-from ci_evals.engine.lock import lock
-from ci_evals.errors import StorageError
-from ci_evals.model import Result
+from ci_evals.errors import StorageError, first_problem
+from ci_evals.files import write_whole
+from ci_evals.model.report import SuiteInfo
+from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 
 JOURNAL = "results.jsonl"
+SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
 
-_OWN_BYTES = len('{"fingerprint":"') + 49  # of a result's line, before what a provider could have written
-_ENCODER = msgspec.json.Encoder(enc_hook=repr)
+_OPENING = b'{"journal":'
+_DEEPEST = 100  # levels of nesting; JSON readers refuse much more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line of an invocation, which names its suite."""
+
+    journal: Literal["ci-evals"] = "ci-evals"
+    schema_version: int = SCHEMA_VERSION
+    suite: SuiteInfo
+    started_at: float
+
+
+_RESULT = TypeAdapter(Result)
+_HEADER = TypeAdapter(Header)
+
+
+# Reading.
+
+
+def read_results(path: Path) -> Iterator[tuple[int, Result]]:
+    """Yield the results of a journal, each after the offset of its line in bytes. A torn last line is left out.
+
+    An empty file is a journal whose first line was never written.
+
+    Raises:
+        StorageError: the file is missing, is not a journal, or is damaged before its last line.
+    """
+    for number, offset, line in _whole_lines(path):
+        if line.startswith(_OPENING):
+            _decode_header(line, path, number)
+            continue
+        try:
+            result = decode(line)
+        except ValidationError as error:
+            text = f"{path}:{number}: the line is damaged ({first_problem(error)}): remove it, or start without it"
+            raise StorageError(text) from error
+        yield offset, result
+
+
+def headers(path: Path) -> list[Header]:
+    """Return the headers of a journal.
+
+    Raises:
+        StorageError: the file is missing or is not a journal.
+    """
+    return [_decode_header(line, path, number) for number, _, line in _whole_lines(path) if line.startswith(_OPENING)]
+
+
+def first_header(path: Path) -> Header | None:
+    """Return the first header of a journal; None if a crash cut it off.
+
+    Raises:
+        StorageError: the file is missing or is not a journal.
+    """
+    return next((_decode_header(line, path, number) for number, _, line in _whole_lines(path)), None)
+
+
+def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
+    """Yield the lines that start at the given offsets, in the given order."""
+    with path.open("rb") as file:
+        for offset in offsets:
+            file.seek(offset)
+            yield file.readline().rstrip(b"\n")
+
+
+def decode(line: bytes) -> Result:
+    """Return the result in a line. Raises `pydantic.ValidationError` if the line is damaged."""
+    return _RESULT.validate_json(line)
+
+
+def encode(result: Result) -> bytes:
+    """Return the line of a result. Raises `PydanticSerializationError` if it holds what JSON cannot say."""
+    return _RESULT.dump_json(result, exclude_defaults=True, fallback=repr)
+
+
+def is_torn(path: Path) -> bool:
+    """Return True if a crash cut off the last line."""
+    return _whole_bytes(path) < path.stat().st_size
+
+
+def _whole_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number, offset and text of each line that ends in a line feed."""
+    offset = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1 and not line.startswith(_OPENING[: len(line)]):
+                    raise StorageError(f"{path}: is not a journal of ci-evals: name another file, or move it away")
+                if line.endswith(b"\n"):
+                    yield number, offset, line[:-1]
+                offset += len(line)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _whole_bytes(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(len(line) for line in file if line.endswith(b"\n"))
+
+
+def _decode_header(line: bytes, path: Path, number: int) -> Header:
+    try:
+        header = _HEADER.validate_json(line)
+    except ValidationError as error:
+        raise StorageError(f"{path}:{number}: not a header of ci-evals: {first_problem(error)}") from error
+    if header.schema_version != SCHEMA_VERSION:
+        version = f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
+        raise StorageError(f"{path}:{number}: the journal is of {version}: start without it")
+    return header
+
+
+# Writing.
 
 
 class Journal:
-    """Writes results to an open, locked file.
+    """The only writer of a results.jsonl, which stays locked until `close`.
 
     Args:
-        path: the file; made if it is not there.
+        path: the file.
         redactor: takes secrets out of every line.
+        resume: append to the journal that is there. Otherwise, it is renamed to `….previous.jsonl`. Either way, values
+            that have become secret since it was written are taken out of it.
 
     Raises:
-        StorageError: the file cannot be made or written, or another process writes to it.
+        StorageError: the file cannot be written, is not a journal, or another process is writing to it.
     """
 
-    def __init__(self, path: Path, redactor: Redactor) -> None:
+    def __init__(self, path: Path, redactor: Redactor, *, resume: bool = False) -> None:
         self.path = path
+        self.torn = False
+        """True if a crash had torn the last line, which was cut off."""
         self._redactor = redactor
         self._unsynced = False
-        self._fd = _locked(path)
-        self._end = os.fstat(self._fd).st_size
-
-    @classmethod
-    def new(cls, path: Path, redactor: Redactor) -> Self:
-        """An empty journal; one that is there already is kept beside it as `….previous.jsonl`.
-
-        What is a secret by now is taken out of that one as well, out of damaged lines too.
-
-        Raises:
-            StorageError: as above, or the file that is there is somebody else's.
-        """
-        journal = cls(path, redactor)
-        if journal._end == 0:
-            return journal
+        self._fd = -1
+        self._lock = filelock.FileLock(path.with_name(f".{path.name}.lock"), blocking=False, thread_local=False)
         try:
-            journal._replace(journal._cleaned_anyhow)
-            journal._rename(path, path.with_suffix(f".previous{path.suffix}"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()  # says why a file cannot be written; the lock says only that it is taken
+            self._lock.acquire()
+        except filelock.Timeout:
+            text = f"{path}: another ci-evals is writing to it: wait for it, or choose another --out"
+            raise StorageError(text) from None
         except OSError as error:
-            raise _unwritable(path, error) from error
-        finally:
-            journal.close()
-        return cls.new(path, redactor)  # another process may have been quicker to make it
-
-    def clean(self) -> None:
-        """Take what is a secret by now out of the lines that are there; every line stays.
-
-        The file is replaced as a whole by another one: whatever ends this process, one of them is there.
-
-        Raises:
-            StorageError: it is damaged, the disk is full or gone.
-        """
-        self._replace(self._cleaned)
-
-    def _replace(self, cleaned: Callable[[int, bytes], bytes]) -> None:
-        """Replace the file by one of cleaned lines, if any of them is another then."""
-        if all(cleaned(number, line) == line for number, line in lines(self.path)):
-            return
-        path = self.path.resolve()
-        partial = path.with_name(f".{path.name}.partial")
+            raise StorageError(f"{path}: cannot be written: {error.strerror}: choose another --out") from error
         try:
-            with partial.open("wb") as file:
-                file.writelines(cleaned(number, line) for number, line in lines(path))
-                file.flush()
-                os.fsync(file.fileno())
-            shutil.copymode(path, partial)
-            self._rename(partial, path)
+            self._open(resume=resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, *, resume: bool) -> None:
+        path = self.path
+        next(_whole_lines(path), None)  # refuses a foreign file before it is touched
+        try:
+            if resume and (whole := _whole_bytes(path)) < path.stat().st_size:
+                os.truncate(path, whole)
+                self.torn = True
+            with path.open("rb") as file:
+                if any(map(self._redactor.finds, file)):
+                    file.seek(0)
+                    write_whole(path.resolve(), map(self._clean_line, file))
+            if not resume and path.stat().st_size:
+                path.replace(path.with_suffix(f".previous{path.suffix}"))
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+            self._end = os.fstat(self._fd).st_size
         except OSError as error:
-            raise _unwritable(path, error) from error
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-        self._fd = _locked(path)
-        self._end = os.fstat(self._fd).st_size
+            raise self._unwritable(error) from error
 
-    def _cleaned(self, number: int, line: bytes) -> bytes:
-        """A line without what is a secret by now; a torn one is left to whoever cuts it off."""
-        if not self._redactor.finds(line) or not line.endswith(b"\n"):
-            return line
-        decoded = (decode_header if line.startswith(OPENING) else decode_result)(line, self.path, number)
-        return _ENCODER.encode(self._redactor.clean(decoded)) + b"\n"
-
-    def _cleaned_anyhow(self, number: int, line: bytes) -> bytes:
-        """Any line without what is a secret by now; of a torn or damaged one, the text is cleaned."""
+    def _clean_line(self, line: bytes) -> bytes:
+        """Take secrets out of a line. One that is torn or damaged is cleaned as text."""
         if not self._redactor.finds(line):
             return line
-        if line.endswith(b"\n"):
-            with suppress(StorageError):
-                return self._cleaned(number, line)
+        with suppress(ValidationError):
+            if line.startswith(_OPENING):
+                return _encode_header(self._redactor.clean(_HEADER.validate_json(line))) + b"\n"
+            return encode(self._redactor.clean(decode(line))) + b"\n"
         return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
-    def _rename(self, source: Path, target: Path) -> None:
-        """Rename the journal or what takes its place, while nobody else may write to it; it is closed afterwards."""
-        if sys.platform == "win32":  # where no file is renamed that somebody has open
-            self.close()
-            source.replace(target)
-            return
-        source.replace(target)
-        self.close()
-
-    @property
-    def end(self) -> int:
-        """Where the next line will start, in bytes."""
-        return self._end
-
     def start(self, header: Header) -> None:
-        """Write the header of an invocation."""
-        self._append(_ENCODER.encode(header) + b"\n")
+        """Write the header of an invocation, without secrets."""
+        self._append(_encode_header(self._redactor.clean(header)))
 
     def append(self, result: Result) -> tuple[Result, int]:
-        """Write one result; returns it as written, without secrets, and the offset of its line in bytes.
+        """Write a result. Return it as written, without secrets, and the offset of its line in bytes.
 
         Raises:
             StorageError: the disk is full or gone.
         """
         try:
-            line = _ENCODER.encode(result)
-        except UnicodeEncodeError:  # a lone surrogate somewhere in an answer: JSON in UTF-8 has no way to say it
-            result = _without_surrogates(result)
-            line = _ENCODER.encode(result)
-        if self._redactor.finds(line, _OWN_BYTES):
-            result = self._redactor.clean(result)
-            line = _ENCODER.encode(result)
-        return result, self._append(line + b"\n")
-
-    def copy(self, line: bytes) -> int:
-        """Write a result line of another journal, without what is a secret by now; returns its offset."""
-        if self._redactor.finds(line, _OWN_BYTES):
-            line = _ENCODER.encode(self._redactor.clean(decode(line)))
-        return self._append(line + b"\n")
-
-    def cut(self, end: int) -> None:
-        """Drop what follows byte `end`: the torn line of a crash."""
-        try:
-            os.ftruncate(self._fd, end)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-        self._end = end
+            line = encode(result)
+        except PydanticSerializationError:
+            result = _encodable(result)
+            line = encode(result)
+        if (cleaned := self._redactor.clean(result)) is not result:
+            result, line = cleaned, encode(cleaned)
+        return result, self._append(line)
 
     def _append(self, line: bytes) -> int:
-        offset, written = self._end, 0
+        offset, data, written = self._end, line + b"\n", 0
         try:
-            written = os.write(self._fd, line)
-            while written < len(line):  # a disk that has just become full takes a part
-                written += os.write(self._fd, line[written:])
+            while written < len(data):  # a disk that is nearly full may take only a part
+                written += os.write(self._fd, data[written:])
         except OSError as error:
-            if written:
-                self.cut(offset)
-            raise _unwritable(self.path, error) from error
-        self._end = offset + written
+            with suppress(OSError):
+                os.ftruncate(self._fd, offset)
+            raise self._unwritable(error) from error
+        self._end += written
         self._unsynced = True
         return offset
 
     def sync(self) -> None:
-        """Have what was written since the last call put on the disk itself; may be called from another thread.
+        """Sync everything written so far to the disk. May be called from another thread.
 
         Raises:
             StorageError: the disk is full or gone.
@@ -186,47 +248,43 @@ class Journal:
             try:
                 os.fsync(self._fd)
             except OSError as error:
-                raise _unwritable(self.path, error) from error
+                raise self._unwritable(error) from error
 
     def close(self) -> None:
-        if self._fd < 0:
-            return
+        """Sync and unlock the file."""
         try:
-            self.sync()
+            if self._fd >= 0:
+                self.sync()
         finally:
-            os.close(self._fd)
-            self._fd = -1
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+            if self._lock.is_locked:
+                with suppress(OSError):  # safe: whoever waits for the lock makes a new file
+                    Path(self._lock.lock_file).unlink()
+                self._lock.release()
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        text = f"{self.path}: cannot be written: {error.strerror}"
+        return StorageError(f"{text}. What was written before is whole: make room and go on with --resume")
 
 
-def _locked(path: Path) -> int:
-    """A file, opened and locked, that still has this name: another process may move it away before it is locked."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}: choose another --out") from error
-        if not lock(fd):
-            os.close(fd)
-            raise StorageError(f"{path}: another ci-evals is writing to it: wait for it, or choose another --out")
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(fd), path.stat()):
-                return fd
-        os.close(fd)
+def _encode_header(header: Header) -> bytes:
+    return _HEADER.dump_json(header, exclude_none=True)
 
 
-def _unwritable(path: Path, error: OSError) -> StorageError:
-    text = f"{path}: cannot be written: {error.strerror}"
-    return StorageError(f"{text}. What was written before is whole: make room and go on with --resume")
-
-
-def _without_surrogates(result: Result) -> Result:
-    return msgspec.convert(_scrub(msgspec.to_builtins(result, enc_hook=repr)), Result)
-
-
-def _scrub(value: Any) -> Any:
+def _encodable(value: Any, depth: int = 0) -> Any:  # noqa: PLR0911  one per kind of value
+    """Return a value with everything replaced that JSON cannot say: lone surrogates, bytes, very deep nesting."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
+    if isinstance(value, bytes) and value:
+        return repr(value)
+    if depth == _DEEPEST:
+        return "(nested too deeply)" if isinstance(value, dict | list | tuple) else value
     if isinstance(value, dict):
-        return {_scrub(key): _scrub(item) for key, item in value.items()}
-    return [_scrub(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_encodable(key, depth + 1): _encodable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_encodable(item, depth + 1) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _encodable(getattr(value, each.name), depth + 1) for each in fields(value)})
+    return value

@@ -1,24 +1,23 @@
-"""A judge measured against people: it is asked about answers that have been labelled."""
+"""Measures a suite's judge against people's labels."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from pydantic import TypeAdapter, ValidationError
 
-from ci_evals.columns import Columns
-from ci_evals.engine.asked import ask_each
-from ci_evals.engine.lanes import opened
-from ci_evals.errors import GradingError, StorageError, UsageError
-from ci_evals.graders.llm_judge import LlmJudge
-from ci_evals.graders.turn import judging
-from ci_evals.matrix import Matrix
-from ci_evals.model import Answer, Case, Judging, Request
-from ci_evals.response import Response
-from ci_evals.stats.agreement import Confusion, cohen_kappa, confusion
-from ci_evals.stats.intervals import Estimate
-from ci_evals.suite import Suite
+from ci_evals.engine.judges import ask_each
+from ci_evals.engine.setup import open_suite
+from ci_evals.errors import GradingError, StorageError, UsageError, first_problem
+from ci_evals.graders.judge import LlmJudge
+from ci_evals.graders.scoring import judging
+from ci_evals.model.plan import plan_runs
+from ci_evals.model.response import Response
+from ci_evals.model.result import Answer, Case, Judging, Request
+from ci_evals.stats.classification import Confusion, cohen_kappa, confusion
+from ci_evals.stats.rates import Estimate
+from ci_evals.suite.types import CheckedSuite
 
 FEWEST_LABELS = 30
 BAR = 0.6
@@ -31,8 +30,9 @@ _VERDICTS: Mapping[str, str] = {
 }
 
 
-class Row(Struct, frozen=True):
-    """One labelled answer: `label` is a person's verdict, `pass` or `fail` (or true or false)."""
+@dataclass(frozen=True, slots=True)
+class LabelledAnswer:
+    """An answer with a person's verdict: `label` is `pass` or `fail`, or true or false."""
 
     output: str
     label: bool | str
@@ -41,9 +41,14 @@ class Row(Struct, frozen=True):
     context: Any = None
     case: str | None = None
 
+    @property
+    def verdict(self) -> str | None:
+        return _VERDICTS.get(str(self.label).strip().casefold())
 
-class Checked(Struct, frozen=True):
-    """What became of the check: the table has people's verdicts in rows, the judge's in columns."""
+
+@dataclass(frozen=True, slots=True)
+class JudgeCheck:
+    """The agreement of a judge with people. Rows of the table are people's verdicts, columns the judge's."""
 
     table: Confusion
     kappa: Estimate | None
@@ -52,10 +57,10 @@ class Checked(Struct, frozen=True):
 
     @property
     def fit(self) -> bool | None:
-        """Whether it is fit to gate; None if there is too little to tell.
+        """True if the judge is fit to gate, False if it is not, None if there is too little evidence.
 
-        It is with at least `FEWEST_LABELS` labels, both verdicts among them, and a kappa whose interval lies from `BAR`
-        on; it is not if the interval lies below, or if it gave one verdict to everything.
+        Anything needs at least `FEWEST_LABELS` labels. The judge is fit if kappa's whole interval is at least `BAR`,
+        and unfit if all of it is below `BAR`, or if the judge gave the same verdict to everything.
         """
         interval = self.kappa.interval if self.kappa else None
         if self.table.size < FEWEST_LABELS:
@@ -67,36 +72,41 @@ class Checked(Struct, frozen=True):
         return False if interval.upper < BAR else None
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Labelled answers of a JSONL file.
+_ADAPTER = TypeAdapter(LabelledAnswer)
+
+
+def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
+    """Read a JSONL file of labelled answers.
 
     Raises:
         StorageError: it cannot be read.
-        UsageError: a line is no labelled answer.
+        UsageError: a line is not a labelled answer, or there is none.
     """
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
-    rows = []
+    answers = []
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                rows.append(msgspec.json.decode(line, type=Row))
-            except msgspec.DecodeError as error:
-                raise UsageError(f"{path}:{number}: {_SHAPE}: {error}") from error
-            if _verdict(rows[-1].label) is None:
-                raise UsageError(f"{path}:{number}: the label {rows[-1].label!r} is neither pass nor fail")
-    if not rows:
-        raise UsageError(f"{path}: there are no labelled answers in it: {_SHAPE}, one to the line")
-    return rows
+        if not line.strip():
+            continue
+        try:
+            answer = _ADAPTER.validate_json(line)
+        except ValidationError as error:
+            raise UsageError(f"{path}:{number}: {_SHAPE}: {first_problem(error)}") from error
+        if answer.verdict is None:
+            raise UsageError(f"{path}:{number}: the label {answer.label!r} is neither pass nor fail")
+        answers.append(answer)
+    if not answers:
+        raise UsageError(f"{path}: there are no labelled answers in it: {_SHAPE}, one per line")
+    return answers
 
 
-def judge_of(suite: Suite, rubric: str | None) -> LlmJudge:
-    """The judge of a suite: the only one, or the one with the given rubric.
+def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
+    """Return the judge of a suite: the one with the given rubric, or without a rubric the only one.
 
     Raises:
-        UsageError: there is none, or several.
+        UsageError: there is no such judge, or there are several.
     """
     found: dict[str, LlmJudge] = {}
     for case in suite.cases:
@@ -115,43 +125,35 @@ def judge_of(suite: Suite, rubric: str | None) -> LlmJudge:
     return found[chosen]
 
 
-async def check(suite: Suite, judge: LlmJudge, rows: Sequence[Row]) -> Checked:
-    """Ask a judge about labelled answers, as many at a time as the suite allows.
+async def check_judge(suite: CheckedSuite, judge: LlmJudge, answers: Sequence[LabelledAnswer]) -> JudgeCheck:
+    """Ask a judge about labelled answers, `max_concurrency` at a time, and compare its verdicts with the labels.
 
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
-    matrix = Matrix(suite.cases, suite.variants, suite.runs)
-    async with opened(suite, matrix, Columns(0), calls=False) as ready:
-        assert ready.judges is not None  # the suite has a judge, and its model was found when it was loaded
-        meter = ready.judges.meter()
+    plan = plan_runs(suite.cases, suite.columns, suite.runs)
+    async with open_suite(suite, plan, {}, calls=False) as opened:
+        assert opened.judges is not None  # the suite has a judge, and its model was found when it was loaded
+        meter = opened.judges.meter()
 
-        async def ask(numbered: tuple[int, Row]) -> str | GradingError:
-            number, row = numbered
+        async def ask(numbered: tuple[int, LabelledAnswer]) -> str | GradingError:
+            number, labelled = numbered
+            given = {"reference": labelled.reference, "context": labelled.context}
+            asked = replace(judge, **{name: value for name, value in given.items() if value is not None})
+            case = Case(id=labelled.case or f"row {number}", input=labelled.input)
+            request = Request(labelled.input, (), case, 1, timeout_s=0.0)
             try:
-                finding = await _for(judge, row).grade_with(_answer(row, number), meter)
+                finding = await asked.grade_with(Answer(request, Response(labelled.output), 0.0, None), meter)
             except GradingError as error:
                 return error
             return "pass" if finding.passed else "fail"
 
-        told = await ask_each(enumerate(rows, 1), ask, at_once=suite.max_concurrency)
-    answered = ((row, verdict) for row, verdict in zip(rows, told, strict=True) if isinstance(verdict, str))
-    table = confusion(((str(_verdict(row.label)), verdict) for row, verdict in answered), ("pass", "fail"))
-    unanswered = [error.message for error in told if isinstance(error, GradingError)]
-    return Checked(table, cohen_kappa(table), unanswered, meter.judging)
-
-
-def _for(judge: LlmJudge, row: Row) -> LlmJudge:
-    """The judge with what the row is to be judged by."""
-    given = {name: value for name in ("reference", "context") if (value := getattr(row, name)) is not None}
-    return msgspec.structs.replace(judge, **given) if given else judge
-
-
-def _answer(row: Row, number: int) -> Answer:
-    case = Case(id=row.case or f"row {number}", input=row.input)
-    request = Request(row.input, (), case, 1, timeout_s=0.0)
-    return Answer(request, Response(row.output), 0.0, None)
-
-
-def _verdict(label: object) -> str | None:
-    return _VERDICTS.get(str(label).strip().casefold())
+        verdicts = await ask_each(enumerate(answers, 1), ask, at_once=suite.max_concurrency)
+    pairs = [
+        (str(labelled.verdict), verdict)
+        for labelled, verdict in zip(answers, verdicts, strict=True)
+        if isinstance(verdict, str)
+    ]
+    table = confusion(pairs, ("pass", "fail"))
+    unanswered = [error.message for error in verdicts if isinstance(error, GradingError)]
+    return JudgeCheck(table, cohen_kappa(table), unanswered, meter.judging)

@@ -1,37 +1,96 @@
-"""The models that graders ask, with what they took counted by itself."""
+"""Providers that are called on the side of runs, and among them the models that graders ask."""
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
-from ci_evals.engine.asked import Asked
+from ci_evals.engine.calls import Calls, LostError, Slot
 from ci_evals.errors import GradingError, ProviderError
-from ci_evals.model import Asking, Judging, Request
-from ci_evals.response import Response
+from ci_evals.model.response import Response
+from ci_evals.model.result import Asking, Judging, Request
+from ci_evals.providers.base import ProviderOptions
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AuxiliaryProvider:
+    """A provider that is called while a run is under way: by a grader, as a simulated user, as a stage.
+
+    Its calls take place within the slot of that run, so that the suite's `max_concurrency` holds.
+
+    Args:
+        options: its settings.
+        calls: makes its calls; shares the rate limiter with the queue of the same provider.
+        limit: how many of its calls may be under way.
+        timeout_s: seconds that a call may take; None for those of the request.
+        price: what an answer cost, in USD, or None where that is not known.
+    """
+
+    def __init__(
+        self,
+        options: ProviderOptions,
+        calls: Calls,
+        *,
+        limit: int,
+        timeout_s: float | None,
+        price: Callable[[Response], float | None],
+    ) -> None:
+        self.options = options
+        self.price = price
+        self._calls = calls
+        self._slots = asyncio.Semaphore(limit)
+        self._timeout_s = timeout_s
+
+    async def answer(self, request: Request) -> Response:
+        """Call until there is an answer, or no further attempt.
+
+        Raises:
+            ProviderError: there is no answer.
+            StorageError: a file in the answer cannot be kept.
+        """
+        if self._timeout_s is not None:
+            request = replace(request, timeout_s=self._timeout_s)
+        slot = Slot(self._slots)
+        await slot.take()
+        try:
+            return (await self._calls.call(request, slot)).response
+        except LostError as lost:
+            raise lost.error from None
+        finally:
+            slot.give_back()
 
 
 class Judges:
-    """All models that graders may ask, by name."""
+    """The models that graders may ask.
 
-    def __init__(self, judges: Mapping[str, Asked], unnamed: Collection[str]) -> None:
-        """Take the models by name, and which of those a grader without a `provider` may mean."""
+    Args:
+        judges: all of them, by name.
+        unnamed: the names of those that a grader without a `provider` may mean.
+    """
+
+    def __init__(self, judges: Mapping[str, AuxiliaryProvider], unnamed: Collection[str]) -> None:
         self._judges = judges
         self._unnamed = unnamed
 
     def meter(self) -> "Meter":
-        """Access for one run, which counts what it takes."""
+        """Give one run access to them, and count what it takes."""
         return Meter(self)
 
-    def find(self, grader: Asking) -> Asked:
-        """The model that a grader names, or the only one of its kind.
+    def find(self, grader: Asking) -> AuxiliaryProvider:
+        """Find the model that a grader names, or the only one of its kind.
 
         Raises:
             GradingError: there is none.
         """
         fitting = {name: judge for name, judge in self._judges.items() if judge.options.embeds == grader.embeds}
-        if grader.provider is not None and grader.provider in fitting:
+        if grader.provider is None:
+            meant = [judge for name, judge in fitting.items() if name in self._unnamed]
+            if len(meant) == 1:
+                return meant[0]
+        elif grader.provider in fitting:
             return fitting[grader.provider]
-        meant = [name for name in fitting if name in self._unnamed]
-        if grader.provider is None and len(meant) == 1:
-            return fitting[meant[0]]
         named = "no `provider` is named" if grader.provider is None else f"there is no judge {grader.provider!r}"
         raise GradingError(f"{named}; known: {', '.join(fitting) or 'none'}", "judge")
 
@@ -44,21 +103,31 @@ class Meter:
         self._judges = judges
 
     async def ask(self, grader: Asking, request: Request) -> Response:
-        """See `model.Models`."""
+        """See `model.result.Models`."""
         judge = self._judges.find(grader)
         try:
             response = await judge.answer(request)
         except ProviderError as error:
             raise GradingError(f"{judge.options.name} did not answer: {error.message}", "judge") from error
-        self._count(response, judge.price(response))
+        usage, cost_usd = response.usage, judge.price(response)
+        self.judging += Judging(
+            calls=1,
+            input_tokens=usage.input_tokens if usage else 0,
+            output_tokens=usage.output_tokens if usage else 0,
+            cost_usd=cost_usd or 0.0,
+            unpriced=int(cost_usd is None),
+        )
         return response
 
-    def _count(self, response: Response, cost_usd: float | None) -> None:
-        so_far, usage = self.judging, response.usage
-        self.judging = Judging(
-            calls=so_far.calls + 1,
-            input_tokens=so_far.input_tokens + (usage.input_tokens if usage else 0),
-            output_tokens=so_far.output_tokens + (usage.output_tokens if usage else 0),
-            cost_usd=so_far.cost_usd + (cost_usd or 0.0),
-            unpriced=so_far.unpriced + (cost_usd is None),
-        )
+
+async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
+    """Ask about each item, so many at once; return what came of it in the order of the items."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def ask_about(item: T) -> R:
+        async with slots:
+            return await ask(item)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask_about(item)) for item in items]
+    return [task.result() for task in tasks]

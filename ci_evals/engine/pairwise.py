@@ -1,40 +1,35 @@
-"""Runs of two variants, side by side, and who prefers which."""
+"""Asks a judge which of two variants is preferred, run by run."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
-from ci_evals.engine.asked import Asked, ask_each
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.engine.lanes import opened_asked
-from ci_evals.engine.recorded import scan_results
-from ci_evals.engine.resources import lent
+from ci_evals.engine.judges import AuxiliaryProvider, ask_each
+from ci_evals.engine.known_answers import results_of
+from ci_evals.engine.setup import open_auxiliary, open_resources
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
-from ci_evals.graders.json_text import unfenced
-from ci_evals.model import Case, Request, Result, Variant
-from ci_evals.providers.answer import one_line
+from ci_evals.format import one_line
+from ci_evals.graders.json import unfenced
+from ci_evals.model.response import Message, Response
+from ci_evals.model.result import Case, Pair, Preferred, Request, Variant
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.providers.callee import load_target
-from ci_evals.response import Message, Response
-from ci_evals.suite import Suite
-from ci_evals.threads import DaemonThreads
-from ci_evals.verdict.pairwise import Pair, Preferred
+from ci_evals.suite.types import CheckedSuite
+from ci_evals.user_code import call_in_thread, load_target
 
-RUBRIC = "Which answer is more correct, more helpful and better to the point?"
+DEFAULT_RUBRIC = "Which answer is more correct, more helpful and better to the point?"
 
-Results = Mapping[tuple[str, int], Response]
-"""What one variant answered, by case and run."""
+Answers = Mapping[tuple[str, int], Response]
+"""The answers of one variant, by case and run."""
 
 Prefer = Callable[[Case, Response, Response], Awaitable[tuple[Preferred, str]]]
 
 
-def read_results(path: Path) -> Mapping[str, Results]:
-    """The answers in a report, a journal, or the folder of either, by variant.
+def read_answers(path: Path) -> Mapping[str, Answers]:
+    """Read the answers in a report, a journal, or the folder of either, by variant.
 
     Raises:
         StorageError: it is neither.
@@ -45,18 +40,15 @@ def read_results(path: Path) -> Mapping[str, Results]:
         text = "there is no report here: run the suite, or name a report, a journal, or the folder of either"
         raise StorageError(f"{path.as_posix()}: {text}")
     variants: dict[str, dict[tuple[str, int], Response]] = {}
-
-    def note(result: Result) -> None:
+    for result in results_of(path):
         if result.response is not None:
             name = str(Variant(result.provider, result.prompt))
             variants.setdefault(name, {})[result.case, result.run] = result.response
-
-    scan_results(path, note)
     return variants
 
 
-def chosen(variants: Mapping[str, Results], name: str | None, where: str) -> tuple[str, Results]:
-    """One variant of a report; without a name, the only one that it has.
+def choose_variant(variants: Mapping[str, Answers], name: str | None, where: str) -> tuple[str, Answers]:
+    """Choose one variant of a report; without a name, the only one that it has.
 
     Raises:
         UsageError: there is none of that name, or more than one to choose from.
@@ -73,15 +65,16 @@ def chosen(variants: Mapping[str, Results], name: str | None, where: str) -> tup
     return name, variants[name]
 
 
-class Judge(Struct, frozen=True):
-    """Who prefers: a function by its `module:function`, or a provider with a rubric."""
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A function by its `module:function`, or a provider with a rubric."""
 
     function: str | None = None
     provider: ProviderOptions | None = None
-    rubric: str = RUBRIC
+    rubric: str = DEFAULT_RUBRIC
 
 
-async def compare(suite: Suite, a: Results, b: Results, judge: Judge) -> tuple[Pair, ...]:
+async def ask_preferences(suite: CheckedSuite, a: Answers, b: Answers, judge: Judge) -> tuple[Pair, ...]:
     """Show every run that both variants have to the judge, in both orders.
 
     Raises:
@@ -94,7 +87,7 @@ async def compare(suite: Suite, a: Results, b: Results, judge: Judge) -> tuple[P
         raise UsageError("the two have no answer to the same run of a case of this suite: nothing to compare")
     order = {case: number for number, case in enumerate(cases)}
     shared.sort(key=lambda key: (order[key[0]], key[1]))
-    async with _opened(suite, judge) as prefer:
+    async with _open(suite, judge) as prefer:
 
         async def pair(key: tuple[str, int]) -> Pair:
             return await _pair(prefer, cases[key[0]], key[1], a[key], b[key])
@@ -118,51 +111,50 @@ async def _pair(prefer: Prefer, case: Case, run: int, a: Response, b: Response) 
 
 
 @asynccontextmanager
-async def _opened(suite: Suite, judge: Judge) -> AsyncIterator[Prefer]:
-    async with lent(suite.folder, suite.max_concurrency) as lend:
+async def _open(suite: CheckedSuite, judge: Judge) -> AsyncIterator[Prefer]:
+    async with open_resources(suite.folder, suite.max_concurrency) as resources:
         if judge.function is not None:
-            with closing(DaemonThreads()) as threads:
-                yield _by_function(_function(judge.function, suite.folder), threads, suite.timeout_s)
-            return
-        options = judge.provider
-        assert options is not None
-        asked = opened_asked(suite, options, lend, timeout_s=options.timeout_s or suite.timeout_s)
-        yield _by_provider(asked, judge.rubric)
+            try:
+                function = load_target(judge.function)
+            except ConfigError as error:
+                seen = [each.seen_from(Place("--function", None, "")) for each in error.problems]
+                raise ConfigError(seen) from error
+            yield _by_function(function, suite.timeout_s)
+        else:
+            options = judge.provider
+            assert options is not None
+            timeout_s = options.timeout_s or suite.timeout_s
+            provider = open_auxiliary(suite, options, resources, timeout_s=timeout_s)
+            yield _by_provider(provider, judge.rubric)
 
 
-def _function(target: str, folder: Path) -> Callable[..., object]:
-    try:
-        return load_target(target, folder)
-    except ConfigError as error:
-        raise ConfigError([each.seen_from(Place("--function", None, "")) for each in error.problems]) from error
-
-
-def _by_function(function: Callable[..., object], threads: DaemonThreads, timeout_s: float) -> Prefer:
+def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
         scope = asyncio.timeout(timeout_s)
         try:
             async with scope:
-                found = await threads.run(lambda: function(case, first, second))
+                preferred = await call_in_thread(lambda: function(case, first, second))
         except Exception as raised:  # the user's code may raise anything; a pair less, and the others count
             if scope.expired():
                 raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError.of(raised) from raised
-        return _preferred(found), ""
+        return _preferred(preferred), ""
 
     return prefer
 
 
-def _by_provider(asked: Asked, rubric: str) -> Prefer:
+def _by_provider(provider: AuxiliaryProvider, rubric: str) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
         shown = json.dumps(
             {"question": _question(case), "first_answer": _shown(first), "second_answer": _shown(second)},
             ensure_ascii=False,
+            default=repr,
         )
         messages = (Message("system", _INSTRUCTIONS.format(rubric=rubric)), Message("user", shown))
-        response = await asked.answer(Request(shown, messages, case, 1, timeout_s=0.0))
+        response = await provider.answer(Request(shown, messages, case, 1, timeout_s=0.0))
         try:
-            told = json.loads(unfenced(response.output))
-            return _preferred(told["preferred"]), str(told.get("reason") or "")
+            reply = json.loads(unfenced(response.output))
+            return _preferred(reply["preferred"]), str(reply.get("reason") or "")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             text = f"the judge named no preference: {one_line(response.output)!r}"
             raise ProviderError("bad_answer", text) from error
@@ -189,14 +181,23 @@ def _preferred(value: object) -> Preferred:
 
 
 def _question(case: Case) -> object:
-    asked = {"messages": case.messages, "input": case.input, "vars": case.vars, "turns": case.turns}
-    return msgspec.to_builtins({name: value for name, value in asked.items() if value}, enc_hook=repr)
+    messages = [{"role": each.role, "content": each.content} for each in case.messages]
+    question = {
+        "messages": messages,
+        "input": case.input,
+        "vars": case.vars,
+        "turns": [turn.user for turn in case.turns],
+    }
+    return {name: value for name, value in question.items() if value}
 
 
 def _shown(response: Response) -> object:
-    """An answer without what tells who gave it."""
+    """Return an answer without what would tell who gave it."""
     if response.turns:
         return [{"user": turn.user, "assistant": _shown(turn.response)} for turn in response.turns]
     if not response.tool_calls:
         return response.output
-    return {"text": response.output, "tool_calls": [msgspec.to_builtins(call) for call in response.tool_calls]}
+    return {
+        "text": response.output,
+        "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in response.tool_calls],
+    }

@@ -1,30 +1,93 @@
-"""Runs a suite's matrix: one lane per provider, workers that take a slot, call, grade and write the result."""
+"""Runs a suite's plan: each run takes a slot from its provider's queue, calls, grades and writes its result."""
 
 import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-import msgspec
-
-from ci_evals.columns import Columns
-from ci_evals.engine.budget import Spending, violations
-from ci_evals.engine.calls import Calls, Ended
-from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.contact import Attempt, Contact
+from ci_evals.engine.calls import LostError, Slot, StoppedError
+from ci_evals.engine.conversation import Conversation, SimulatedUserError
+from ci_evals.engine.grading import Outcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
-from ci_evals.engine.lane import Lane
-from ci_evals.engine.lanes import Ready
-from ci_evals.engine.outcome import given_up
-from ci_evals.engine.plan import execution_order
-from ci_evals.engine.replay import Answers, judged_anew
-from ci_evals.matrix import Matrix
-from ci_evals.model import Result
-from ci_evals.rules import NO_ALLOWANCE
-from ci_evals.suite import Suite
+from ci_evals.engine.known_answers import KnownAnswers
+from ci_evals.engine.queues import Cells, PreparedCell, Queue
+from ci_evals.engine.setup import OpenSuite
+from ci_evals.engine.stages import keep_files, without_data
+from ci_evals.errors import ProviderError
+from ci_evals.model.plan import RunPlan, execution_order
+from ci_evals.model.report import RunRecord
+from ci_evals.model.response import Response
+from ci_evals.model.result import Answer, Request, Result, RunError, SimulatedUser
+from ci_evals.model.rules import Budget, RunBudget
+from ci_evals.suite.types import CheckedSuite
+
+
+class Spending:
+    """The cost and tokens of all results, held against a budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.cost_usd = 0.0
+        self.tokens = 0
+        self._budget = budget
+        self._counts_tokens = budget.max_tokens is not None or budget.per_run.max_tokens is not None
+
+    def add(self, result: Result) -> str | None:
+        """Count one finished run; return why no further run may start, or None."""
+        if (judging := result.judging) is not None:
+            self.cost_usd += judging.cost_usd
+            self.tokens += judging.input_tokens + judging.output_tokens
+        if result.recorded:
+            return None
+        self.cost_usd += result.cost_usd or 0.0
+        if result.response and result.response.usage:
+            self.tokens += result.response.usage.total_tokens
+        budget = self._budget
+        if (unknown := self._unknown(result)) is not None:
+            return unknown
+        if budget.max_cost_usd is not None and self.cost_usd >= budget.max_cost_usd:
+            return f"the budget of ${budget.max_cost_usd:g} is used up (${self.cost_usd:.4g})"
+        if budget.max_tokens is not None and self.tokens >= budget.max_tokens:
+            return f"the budget of {budget.max_tokens:,.0f} tokens is used up ({self.tokens:,})"
+        return None
+
+    def _unknown(self, result: Result) -> str | None:
+        """Return why the budget cannot be held: an answer that does not say what it took would count as 0."""
+        if result.response is None:
+            return None
+        if self._budget.counts_cost and result.cost_usd is None:
+            what = "does not say what its answers cost: return `cost_usd`, or `usage` and set a `price`"
+            return f"the budget counts USD, and {result.provider} {what}"
+        if self._counts_tokens and result.response.usage is None:
+            return f"the budget counts tokens, and {result.provider} does not say how many it used: return `usage`"
+        return None
+
+
+def violations(allowed: RunBudget, outcome: Outcome, duration_s: float) -> tuple[str, ...]:
+    """Return the bounds that a run exceeded, each with its figure."""
+    found = []
+    cost_usd = outcome.cost_usd
+    usage = outcome.response.usage if outcome.response else None
+    tokens = usage.total_tokens if usage else 0
+    if allowed.max_cost_usd is not None and cost_usd is not None and cost_usd > allowed.max_cost_usd:
+        found.append(f"cost ${cost_usd:.6g} of ${allowed.max_cost_usd:g}")
+    if allowed.max_tokens is not None and tokens > allowed.max_tokens:
+        found.append(f"{tokens:,} tokens of {allowed.max_tokens:,.0f}")
+    if allowed.max_duration_s is not None and duration_s > allowed.max_duration_s:
+        found.append(f"{duration_s:.3g} s of {allowed.max_duration_s:g} s")
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """The end of a run. Its last attempt began at `started_at` (seconds since 1970), and took `latency_s`."""
+
+    outcome: Outcome
+    started_at: float
+    latency_s: float
+    attempts: int
 
 
 class Run:
@@ -32,73 +95,72 @@ class Run:
 
     Args:
         suite: what to run.
-        matrix: its cells.
-        columns: where results are counted; slots that have one already are not run.
+        plan: its cells.
+        records: where results are counted; slots that have one already are not run.
         journal: where results are written.
-        cells: prepares the matrix's cells.
-        ready: the providers' lanes; none when only recorded answers are allowed.
+        cells: prepares the plan's cells.
+        opened: what is called; it has no queues when only recorded answers are allowed.
         on_result: called with each finished run, in the order of finishing.
-        replay: where to look for an answer before calling.
+        known: where to look for an answer before calling.
         files: the results folder, for files in answers; None keeps none.
     """
 
     def __init__(  # noqa: PLR0913  a run is where these meet
         self,
-        suite: Suite,
-        matrix: Matrix,
-        columns: Columns,
+        suite: CheckedSuite,
+        plan: RunPlan,
+        records: dict[int, RunRecord],
         journal: Journal,
         cells: Cells,
-        ready: Ready,
+        opened: OpenSuite,
         *,
         on_result: Callable[[Result], None] | None = None,
-        replay: Answers | None = None,
+        known: KnownAnswers,
         files: Path | None = None,
     ) -> None:
         self.suite = suite
-        self.matrix = matrix
-        self.columns = columns
+        self.plan = plan
+        self.records = records
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
         self.doing = ""
+        self._rounds: int | None = None
         self._journal = journal
         self._cells = cells
         self._on_result = on_result
-        self._replay = replay
-        self._lanes, self._slots, players, self._judges = ready
-        self._calls = Calls(players, self._judges, files)
-        self._stopping = asyncio.Event()
+        self._known = known
+        self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
+        self._files = files
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
 
-    def go_on(self, matrix: Matrix, columns: Columns, cells: Cells, doing: str) -> None:
+    def go_on(
+        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, doing: str, rounds: int | None = None
+    ) -> None:
         """Take up a further plan, to be run by `finish`; what was spent and how providers fared stays known.
 
         Args:
-            matrix: the cells of the suite with the runs that are to be there.
-            columns: where results are counted; slots that have one already are not run.
-            cells: prepares the matrix's cells.
+            plan: the cells of the suite with the runs that are to be there.
+            records: where results are counted; slots that have one already are not run.
+            cells: prepares the plan's cells.
             doing: what this is about, for whoever watches.
+            rounds: how many rounds of the plan to run; None means all.
         """
-        self.matrix, self.columns, self._cells, self.doing = matrix, columns, cells, doing
-        for lane in self._lanes:
-            lane.queue(execution_order(matrix, str(lane.options.name), self.suite.seed, columns.status))
+        self.plan, self.records, self._cells, self.doing, self._rounds = plan, records, cells, doing, rounds
+        for queue in self._queues:
+            queue.fill(execution_order(plan, str(queue.options.name), self.suite.seed, records, rounds))
 
     @property
     def retrying(self) -> int:
-        return sum(lane.retrying for lane in self._lanes)
+        return sum(queue.calls.retrying for queue in self._queues)
 
     def stop(self, reason: str) -> None:
         """Start no further run; those under way end."""
         if self.stopped is None:
             self.stopped = reason
-            self._stopping.set()
-
-    def carry_on(self) -> None:
-        """Take a stop back, after it turned out that nothing was left to stop."""
-        self.stopped = None
-        self._stopping.clear()
+            for queue in self._queues:
+                queue.stop()
 
     def abort(self, reason: str) -> None:
         """Stop, and write nothing more: whatever still comes was cut short."""
@@ -113,14 +175,13 @@ class Run:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                background = [group.create_task(self._sync()), group.create_task(self._watch_the_time())]
-                if self._replay is not None:
-                    await self._play(self._replay)
-                async with asyncio.TaskGroup() as workers:
-                    for lane in self._lanes:
-                        lane.claim.workers = lane.limit
-                        for _ in range(lane.limit):
-                            workers.create_task(self._work(lane))
+                background = [group.create_task(self._sync())]
+                if self._known.has_answers:
+                    await self._grade_known()
+                async with asyncio.TaskGroup() as queues:
+                    for queue in self._queues:
+                        queues.create_task(self._work_off(queue))
+                    background.append(group.create_task(self._watch_the_time()))
                 for task in background:
                     task.cancel()
         except BaseExceptionGroup as failures:
@@ -139,122 +200,111 @@ class Run:
     def _out_of_time(self) -> None:
         self.stop(f"the budget of {self.suite.budget.max_duration_s:g} s is used up")
 
-    # Recorded runs: they need neither a slot nor a pace.
+    # Known answers, which need neither a slot nor a pace.
 
-    async def _play(self, recording: Answers) -> None:
-        """Judge what is recorded before anything is called; where nothing may be called, write the rest off."""
-        slots = chain.from_iterable(
-            execution_order(self.matrix, str(options.name), self.suite.seed, self.columns.status)
+    async def _grade_known(self) -> None:
+        """Grade the answers that are known before anything is called; where nothing may be, write the rest off."""
+        indexes = chain.from_iterable(
+            execution_order(self.plan, str(options.name), self.suite.seed, self.records, self._rounds)
             for options in self.suite.providers
         )
-        async with asyncio.TaskGroup() as players:
-            for _ in range(min(self.suite.max_concurrency, self.matrix.total)):
-                players.create_task(self._play_each(slots, recording))
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self.suite.max_concurrency, self.plan.total)):
+                workers.create_task(self._grade_each(indexes))
 
-    async def _play_each(self, slots: Iterator[int], recording: Answers) -> None:
-        while self.stopped is None and (slot := next(slots, None)) is not None:
-            cell = self._cells.of_slot(slot)
-            if (recorded := recording.find(cell, cell.run_of(slot))) is not None:
-                attempt = Attempt(slot, recorded.attempts)
-                outcome = await judged_anew(recorded, cell, self._judges)
-                result = self._result(cell, attempt, Ended(outcome, recorded.started_at, recorded.latency_s))
-                self._record(attempt, msgspec.structs.replace(result, recorded=True))
-            elif not self._lanes:
-                attempt = Attempt(slot, 1)
-                self._record(attempt, self._result(cell, attempt, Ended(recording.absence, time.time(), 0.0)))
+    async def _grade_each(self, indexes: Iterator[int]) -> None:
+        while self.stopped is None and (index := next(indexes, None)) is not None:
+            cell = self._cells.of_slot(index)
+            run = cell.run_of(index)
+            if (known := self._known.answer(cell, run)) is not None:
+                outcome = await grade_again(known, cell, self._judges)
+                ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
+                self._record(index, replace(self._result(cell, run, ending), recorded=True))
+            elif not self._queues:
+                ending = _Ending(Outcome("errored", error=self._known.absence), time.time(), 0.0, 1)
+                self._record(index, self._result(cell, run, ending))
             await asyncio.sleep(0)
 
-    # Workers.
+    # Runs that are called.
 
-    async def _work(self, lane: Lane) -> None:
-        slots, claim = self._slots, lane.claim
+    async def _work_off(self, queue: Queue) -> None:
+        """Do the runs of a queue, as many at once as it has slots."""
+        async with asyncio.TaskGroup() as runs:
+            while (taken := await queue.take()) is not None:
+                runs.create_task(self._run(queue, *taken))
+
+    async def _run(self, queue: Queue, index: int, slot: Slot) -> None:
+        """Do one run and write its result, unless it is stopped before its call."""
+        cell = self._cells.of_slot(index)
         try:
-            while self.stopped is None and (step := lane.take()) is not None:
-                if isinstance(step, float):
-                    await self._until_stopped(step)
-                elif lane.given_up:
-                    await self._write_off(lane, step)
-                else:
-                    if not slots.acquire_now(claim):
-                        await slots.acquire(claim)
-                    try:
-                        if self.stopped is None:
-                            await self._attempt(lane, step)
-                    finally:
-                        slots.release(claim)
-                    if lane.options.own_code:  # which may never have waited: the others want their turn
-                        await asyncio.sleep(0)
-        finally:
-            slots.leave(claim)
-
-    async def _write_off(self, lane: Lane, attempt: Attempt) -> None:
-        """Write the result of a run whose provider was given up."""
-        self._calls.forget(attempt)
-        cell = self._cells.of_slot(attempt.slot)
-        ended = Ended(given_up(lane.contact.breaker, lane.options), time.time(), 0.0)
-        self._record(attempt, self._result(cell, attempt, ended))
-        await asyncio.sleep(0)
-
-    async def _attempt(self, lane: Lane, attempt: Attempt) -> None:
-        """Make one attempt at a run when the provider may be called; write its result unless there is to be another."""
-        cell, contact = self._cells.of_slot(attempt.slot), lane.contact
-        if cell.case.is_conversation:
-            ended = await self._calls.converse(lane, attempt, cell, partial(self._admitted, contact, attempt))
-        else:
-            tokens = lane.expected_tokens(cell.rendered.messages)
-            if not contact.admit(attempt, tokens):
-                expected = partial(lane.expected_tokens, cell.rendered.messages)
-                if (admitted := await self._admitted(contact, attempt, expected)) is None:
-                    lane.put_back(attempt)
-                    return
-                tokens = admitted
-            ended = await self._calls.make(lane, attempt, cell, tokens)
-        if ended is not None:
-            self._record(attempt, self._result(cell, attempt, ended))
-
-    async def _admitted(self, contact: Contact, attempt: Attempt, expected_tokens: Callable[[], int]) -> int | None:
-        """Wait until a call may go out, at most until the run is stopped."""
-        return await contact.admitted(
-            attempt, expected_tokens, is_wanted=lambda: self.stopped is None, sleep=self._until_stopped
-        )
-
-    async def _until_stopped(self, seconds: float) -> None:
-        """Wait, at most until the run is stopped."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
+            self._record(index, self._result(cell, cell.run_of(index), await self._call(queue, cell, index, slot)))
+        except StoppedError:
             pass
+        finally:
+            queue.done(slot)
+
+    async def _call(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> _Ending:
+        """Make a run's call, or have its conversation, and grade the answer."""
+        request, started_at = cell.request(cell.run_of(index)), time.time()
+        conversation = Conversation(cell, cell.run_of(index))
+        try:
+            if cell.case.is_conversation:
+                await conversation.hold(queue, slot, self._speak, self._files)
+                response, latency_s, cost_usd = conversation.response, conversation.latency_s, conversation.cost_usd
+                attempts = conversation.attempts
+            else:
+                made = await queue.calls.call(request, slot)
+                response, latency_s, cost_usd = made.response, made.latency_s, queue.price(made.response)
+                started_at, attempts = made.started_at, made.attempts
+        except SimulatedUserError as silent:
+            error = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
+            return _Ending(Outcome("errored", error=error), started_at, conversation.latency_s, conversation.attempts)
+        except LostError as lost:
+            outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
+            if cell.case.is_conversation:
+                return _Ending(outcome, started_at, conversation.latency_s, conversation.attempts)
+            return _Ending(outcome, lost.started_at, lost.latency_s, lost.attempts)
+        if response.files:
+            response = await asyncio.to_thread(keep_files, response, self._files)
+        outcome = await grade_answer(Answer(request, response, latency_s, cost_usd), self._judges)
+        if response.files:
+            outcome = replace(outcome, response=without_data(response))
+        return _Ending(outcome, started_at, latency_s, attempts)
+
+    async def _speak(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
+        if self._users is None:
+            raise SimulatedUserError(ProviderError("not_recorded", "only recorded answers are allowed"))
+        return await self._users.speak(user, request)
 
     # Results.
 
-    def _result(self, cell: PreparedCell, attempt: Attempt, ended: Ended) -> Result:
-        case, variant, outcome, latency_s = cell.case, cell.variant, ended.outcome, ended.latency_s
-        allowed = case.allowance or self.suite.budget.per_run
-        return Result(  # times in whole steps, rounded in a fifth of the time that `round` takes
+    def _result(self, cell: PreparedCell, run: int, ending: _Ending) -> Result:
+        case, variant, outcome = cell.case, cell.variant, ending.outcome
+        allowed = case.budget or self.suite.budget.per_run
+        return Result(
             fingerprint=cell.fingerprint,
             case=case.id,
             provider=variant.provider,
             prompt=variant.prompt,
-            run=cell.run_of(attempt.slot),
+            run=run,
             status=outcome.status,
             score=outcome.score,
-            started_at=int(ended.started_at * 1e3 + 0.5) / 1e3,
-            latency_s=int(latency_s * 1e6 + 0.5) / 1e6,
-            attempts=attempt.number,
+            started_at=round(ending.started_at, 3),
+            latency_s=round(ending.latency_s, 6),
+            attempts=ending.attempts,
             cost_usd=outcome.cost_usd,
             response=outcome.response,
             grades=outcome.grades,
             error=outcome.error,
             judging=outcome.judging,
-            budget_violations=() if allowed is NO_ALLOWANCE else violations(allowed, outcome, latency_s),
+            budget_violations=violations(allowed, outcome, ending.latency_s),
         )
 
-    def _record(self, attempt: Attempt, result: Result) -> None:
+    def _record(self, index: int, result: Result) -> None:
         if self._aborted:
             raise asyncio.CancelledError
         result, offset = self._journal.append(result)
-        self.columns.record(attempt.slot, result, offset)
+        self.records[index] = RunRecord.of(result, offset)
         if (reason := self.spending.add(result)) is not None:
             self.stop(reason)
         elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing
@@ -264,7 +314,7 @@ class Run:
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that ended the run; the others are cancellations and repetitions of it."""
+    """Return the failure that ended the run; the others are cancellations and repetitions of it."""
     first: BaseException = failures
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

@@ -1,33 +1,81 @@
-"""Stages before and after a provider: text → speech → agent → transcript. What they make is cached by content."""
+"""Stages before and after a provider (text → speech → agent → transcript), and the files that answers come with."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from mimetypes import guess_extension
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
-from msgspec import Struct
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
-from ci_evals.engine.files import digest_of, keep_file
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import write_whole
-from ci_evals.folder_modules import named_spec
-from ci_evals.model import Request
-from ci_evals.prices import total_usd
+from ci_evals.model.fingerprint import digest
+from ci_evals.model.response import Content, Message, Response
+from ci_evals.model.result import Request
 from ci_evals.providers.base import Provider, ProviderOptions
-from ci_evals.response import Content, Message, Response
-from ci_evals.suite import digest
-
-CACHE = "cache"
+from ci_evals.providers.pricing import total_usd
+from ci_evals.user_code import find_module
 
 Ask = Callable[[Request], Awaitable[Response]]
 Price = Callable[[Response], float | None]
 
+_FILES = "files"
+_CACHE = "cache"
+_SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}
 
-class Stage(Struct, frozen=True):
-    """One stage: how it is called in the suite, what answers, and what decides its answers.
+
+# Files.
+
+
+def keep_files(response: Response, folder: Path | None) -> Response:
+    """Keep the files of a response in the results folder; see `keep_file`."""
+    kept = tuple(content if content.sha256 else keep_file(content, folder) for content in response.files)
+    return replace(response, files=kept)
+
+
+def keep_file(content: Content, folder: Path | None) -> Content:
+    """Write a file into `files` in the results folder, if there is one; return it with its digest and path.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    sha256 = _digest_of(content)
+    if folder is None:
+        return replace(content, sha256=sha256, size=len(content.data))
+    media_type = content.media_type
+    suffix = _SUFFIXES.get(media_type) or guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+    name = f"{_FILES}/{sha256}{suffix}"
+    path = folder / name
+    if not path.exists():
+        try:
+            write_whole(path, [content.data])
+        except StorageError:
+            if not path.exists():  # Windows replaces no file that another writer has open
+                raise
+    return replace(content, sha256=sha256, size=len(content.data), path=name)
+
+
+def without_data(response: Response) -> Response:
+    """Return a response as a journal may have it: with what its files are and where, but not what is in them."""
+    return replace(response, files=tuple(replace(content, data=b"") for content in response.files))
+
+
+def _digest_of(content: Content) -> str:
+    return content.sha256 or hashlib.sha256(content.data).hexdigest()
+
+
+# Stages.
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage: its name in the suite, what answers, and what decides its answers.
 
     `price` is that of a stage that is a provider; a function of the team's own costs nothing.
     """
@@ -38,15 +86,8 @@ class Stage(Struct, frozen=True):
     price: Price | None = None
 
 
-class _Cached(Struct, frozen=True):
-    """What a stage made of something, as it is kept."""
-
-    output: str
-    file: Content | None = None
-
-
-class Staged:
-    """A provider between its stages.
+class StagedProvider:
+    """A provider between its stages. What they make is cached by content.
 
     Args:
         options: the provider's settings.
@@ -72,7 +113,7 @@ class Staged:
         self._before = before
         self._after = after
         self._folder = folder
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, request: Request) -> Response:
         """Pass the input through the stages before, ask, and pass the answer through those after.
@@ -82,59 +123,56 @@ class Staged:
         """
         files: list[Content] = []
         costs: list[float | None] = []
-        value = await self._through(self._before, request.input, request, costs, files)
-        response = await self._provider.answer(self._with_input(request, value))
+        value: str | Content = request.input
+        for stage in self._before:
+            value = await self._pass(stage, value, request, costs)
+            files += [value] if isinstance(value, Content) else []
+        response = await self._provider.answer(self._with_input(request, value) if self._before else request)
         kept = tuple([await asyncio.to_thread(keep_file, file, self._folder) for file in response.files])
         files += kept
-        value = await self._through(self._after, kept[0] if kept else response.output, request, costs, files)
+        value = kept[0] if kept else response.output
+        for stage in self._after:
+            value = await self._pass(stage, value, request, costs)
+            files += [value] if isinstance(value, Content) else []
         output = value if isinstance(value, str) else response.output
-        cost_usd = response.cost_usd if not costs else total_usd([self._price(response), *costs])
-        return msgspec.structs.replace(response, output=output, files=tuple(files), cost_usd=cost_usd)
+        cost_usd = total_usd([self._price(response), *costs]) if costs else response.cost_usd
+        return replace(response, output=output, files=tuple(files), cost_usd=cost_usd)
 
-    async def _through(
-        self, stages: Sequence[Stage], value: Any, request: Request, costs: list[float | None], files: list[Content]
-    ) -> Any:
-        """What some stages, one after the other, make of a value; their costs and their files are noted."""
-        for stage in stages:
-            value = await self._passed(stage, value, request, costs)
-            if isinstance(value, Content):
-                files.append(value)
-        return value
-
-    def _with_input(self, request: Request, value: Any) -> Request:
-        if not self._before:
-            return request
+    def _with_input(self, request: Request, value: str | Content) -> Request:
         if isinstance(value, Content):
             if not self._options.own_code:
                 text = f"{self._options.name} takes text, and the last stage before it made {value.media_type}"
                 raise ProviderError("rejected", text)
-            return msgspec.structs.replace(request, input=value)
-        *said, last = request.messages or (Message("user"),)
-        messages = (*said, msgspec.structs.replace(last, content=value))
-        return msgspec.structs.replace(request, input=value, messages=messages)
+            return replace(request, input=value)
+        *before, last = request.messages or (Message("user"),)
+        return replace(request, input=value, messages=(*before, replace(last, content=value)))
 
-    async def _passed(self, stage: Stage, value: Any, request: Request, costs: list[float | None]) -> str | Content:
-        """What a stage makes of a value: what it made of it before, if that is known."""
+    async def _pass(
+        self, stage: Stage, value: str | Content, request: Request, costs: list[float | None]
+    ) -> str | Content:
+        """Return what a stage makes of a value: from the cache if it is there. What it costs is noted."""
         if self._folder is None or not self._options.cache:
-            return await self._made(stage, value, request, costs)
-        content = digest_of(value) if isinstance(value, Content) else value
-        path = self._folder / CACHE / f"{digest([stage.identity, content])}.json"
-        turn = self._turns.setdefault(path.name, asyncio.Lock())
-        async with turn:  # two runs with the same content wait for one stage, and pay once
-            if (known := await asyncio.to_thread(_read, path, self._folder)) is not None:
+            return await self._make(stage, value, request, costs)
+        content = _digest_of(value) if isinstance(value, Content) else value
+        path = self._folder / _CACHE / f"{digest([stage.identity, content])}.json"
+        lock = self._locks.setdefault(path.name, asyncio.Lock())
+        async with lock:  # two runs with the same content wait for one stage, and pay once
+            if (known := await asyncio.to_thread(_read_cached, path, self._folder)) is not None:
                 return known
-            made = await self._made(stage, value, request, costs)
-            await asyncio.to_thread(_write, path, made)
+            made = await self._make(stage, value, request, costs)
+            await asyncio.to_thread(_write_cached, path, made)
             return made
 
-    async def _made(self, stage: Stage, value: Any, request: Request, costs: list[float | None]) -> str | Content:
+    async def _make(
+        self, stage: Stage, value: str | Content, request: Request, costs: list[float | None]
+    ) -> str | Content:
         messages = (Message("user", value),) if isinstance(value, str) else ()
         try:
-            response = await stage.ask(msgspec.structs.replace(request, input=value, messages=messages))
+            response = await stage.ask(replace(request, input=value, messages=messages))
         except ProviderError as error:
-            told = f"stage {stage.name}: {error.message}"
+            text = f"stage {stage.name}: {error.message}"
             kind = error.kind if stage.price is None else "environment"
-            raise ProviderError(kind, told, status=error.status, detail=error.detail) from error
+            raise ProviderError(kind, text, status=error.status, detail=error.detail) from error
         if stage.price is not None:
             costs.append(stage.price(response))
         if response.files:
@@ -142,28 +180,39 @@ class Staged:
         return response.output
 
 
-def _read(path: Path, folder: Path) -> str | Content | None:
-    """What is in the cache; None if it is not there, or not whole."""
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """A stage's output, as the cache has it."""
+
+    output: str
+    file: Content | None = None
+
+
+_CACHED = TypeAdapter(_Cached)
+
+
+def _read_cached(path: Path, folder: Path) -> str | Content | None:
+    """Return what is in the cache; None if it is not there, or damaged."""
     try:
-        cached = msgspec.json.decode(path.read_bytes(), type=_Cached)
+        cached = _CACHED.validate_json(path.read_bytes())
         if cached.file is None:
             return cached.output
-        return msgspec.structs.replace(cached.file, data=(folder / str(cached.file.path)).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return replace(cached.file, data=(folder / str(cached.file.path)).read_bytes())
+    except (OSError, ValidationError):
         return None
 
 
-def _write(path: Path, made: str | Content) -> None:
-    """Note what a stage made; a cache that cannot be written costs time and nothing else."""
-    cached = _Cached(made) if isinstance(made, str) else _Cached("", msgspec.structs.replace(made, data=b""))
-    with suppress(StorageError, UnicodeEncodeError):
-        write_whole(path, [msgspec.json.encode(cached)])
+def _write_cached(path: Path, made: str | Content) -> None:
+    """Keep what a stage made; a cache that cannot be written costs time and nothing else."""
+    cached = _Cached(made) if isinstance(made, str) else _Cached("", replace(made, data=b""))
+    with suppress(StorageError, PydanticSerializationError):
+        write_whole(path, [_CACHED.dump_json(cached, exclude_defaults=True)])
 
 
 def function_identity(target: str) -> list[str]:
-    """What decides the answers of a function: its name and the text of its module, as far as that can be found."""
+    """Identify a function by its name and the text of its module, as far as that can be found."""
     try:
-        spec = named_spec(target.partition(":")[0])
+        spec = find_module(target.partition(":")[0])
         source = Path(str(spec.origin)).read_bytes() if spec else b""
     except (OSError, ImportError, ValueError):
         source = b""

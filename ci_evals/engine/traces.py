@@ -2,27 +2,25 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
-from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.outcome import Outcome
 from ci_evals.errors import StorageError
-from ci_evals.model import Case, Result, RunError
+from ci_evals.model.response import Response, Usage
+from ci_evals.model.result import Case
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.spans import Span, attribute, input_text, response_of
-from ci_evals.response import Response, Usage
 
 CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
 
 
-class Trace(Struct, frozen=True):
-    """One answer from elsewhere; `case_id` and `asked` are what it can be matched by, `name` what it is called."""
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One answer from elsewhere; it is matched by `case_id` or by `question`, and called by `name`."""
 
     case_id: str | None
-    asked: str | None
+    question: str | None
     response: Response | None
     latency_s: float
     started_at: float
@@ -31,15 +29,15 @@ class Trace(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What a person knows it by."""
-        return self.case_id or self.asked or self.name
+        """The name that a person knows it by."""
+        return self.case_id or self.question or self.name
 
 
 def read_traces(path: Path, match: str | None = None) -> list[Trace]:
-    """Every trace of a file or of the .json and .jsonl files of a folder, in their order.
+    """Read every trace of a file, or of the .json and .jsonl files of a folder, in their order.
 
     Args:
-        path: OTLP JSON (one document, or one to the line), or a run JSON of ag2.
+        path: OTLP JSON (one document, or one per line), or a run JSON of ag2.
         match: the attribute that holds the case's id; without it `CASE_ATTRIBUTES`.
 
     Raises:
@@ -54,73 +52,41 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
                 for span in _spans(document):
                     spans.setdefault(span.trace_id, []).append(span)
             elif (tasks := _tasks(document)) is not None:
-                traces.extend(map(_of_task, tasks))
+                traces.extend(map(_from_task, tasks))
             else:
                 raise StorageError(f"{file}: is no trace: expected OTLP JSON (`resourceSpans`) or a run JSON of ag2")
     names = (match,) if match else CASE_ATTRIBUTES
-    return traces + [_of_spans(each, names) for each in spans.values()]
+    return traces + [_from_spans(each, names) for each in spans.values()]
 
 
-class Matched(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MatchedTraces:
     """Traces by the case that they answer, and those that answer none."""
 
     by_case: Mapping[str, Sequence[Trace]]
-    strangers: Sequence[Trace]
+    unmatched: Sequence[Trace]
 
 
-def matched(traces: Iterable[Trace], cases: Iterable[Case]) -> Matched:
-    """Find the case of each trace: by its id, else by exactly what was asked."""
-    ids: dict[str, str] = {}
-    asked: dict[str, str] = {}
+def match_traces(traces: Iterable[Trace], cases: Iterable[Case]) -> MatchedTraces:
+    """Find the case of each trace: by its id (`book`, or `book#2` for a further run), else by the exact question."""
+    ids: set[str] = set()
+    by_question: dict[str, str] = {}
     for case in cases:
-        ids[case.id] = case.id
+        ids.add(case.id)
         if isinstance(case.input, str):
-            asked.setdefault(case.input, case.id)
+            by_question.setdefault(case.input, case.id)
     by_case: dict[str, list[Trace]] = {}
-    strangers = []
+    unmatched = []
     for trace in traces:
-        known = ids.get(trace.case_id or "") or ids.get((trace.case_id or "").rpartition("#")[0])
-        found = known or (asked.get(trace.asked or "") if trace.case_id is None else None)
+        if trace.case_id is None:
+            found = by_question.get(trace.question or "")
+        else:
+            found = next((each for each in (trace.case_id, trace.case_id.rpartition("#")[0]) if each in ids), None)
         if found is None:
-            strangers.append(trace)
+            unmatched.append(trace)
         else:
             by_case.setdefault(found, []).append(trace)
-    return Matched(by_case, strangers)
-
-
-_REMEDY = f"give it the attribute {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
-NO_TRACE = Outcome("errored", error=RunError("not_recorded", f"no trace belongs to this case: {_REMEDY}"))
-
-
-class TraceAnswers:
-    """Answers a case's runs from its traces: the first run from the first one."""
-
-    absence = NO_TRACE
-
-    def __init__(self, by_case: Mapping[str, Sequence[Trace]]) -> None:
-        self._by_case = by_case
-
-    def find(self, cell: PreparedCell, run: int) -> Result | None:
-        traces = self._by_case.get(cell.case.id, ())
-        if run > len(traces):
-            return None
-        trace = traces[run - 1]
-        error = RunError("crash", trace.error or "no answer") if trace.response is None else None
-        return Result(
-            fingerprint="",
-            case=cell.case.id,
-            provider=cell.variant.provider,
-            run=run,
-            status="failed" if error else "passed",
-            score=0.0 if error else None,
-            started_at=trace.started_at,
-            latency_s=trace.latency_s,
-            response=trace.response,
-            error=error,
-        )
-
-    def close(self) -> None:
-        """Nothing is open."""
+    return MatchedTraces(by_case, unmatched)
 
 
 def _documents(file: Path) -> Iterator[Any]:
@@ -154,7 +120,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
                 status = _mapping(span, "status")
                 attributes = {**shared, **_attributes(span)}
                 failed = status.get("code") in (2, "STATUS_CODE_ERROR")
-                told = str(status.get("message") or attributes.get("error.type") or "failed")
+                message = str(status.get("message") or attributes.get("error.type") or "failed")
                 yield Span(
                     trace_id=str(span.get("traceId")),
                     span_id=str(span.get("spanId")),
@@ -163,7 +129,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
                     attributes=attributes,
                     start_ns=_nanoseconds(span.get("startTimeUnixNano")),
                     end_ns=_nanoseconds(span.get("endTimeUnixNano")),
-                    error=told if failed else None,
+                    error=message if failed else None,
                 )
 
 
@@ -172,7 +138,7 @@ def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """An OTLP `AnyValue`; 64-bit integers are text there."""
+    """Unpack an OTLP `AnyValue`; 64-bit integers are text there."""
     if not isinstance(value, dict):
         return value
     match value:
@@ -200,9 +166,9 @@ def _nanoseconds(value: Any) -> int:
     return int(value) if str(value).isdecimal() else 0
 
 
-def _of_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
+def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     start, end = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
-    case_id, asked = attribute(spans, names), input_text(spans)
+    case_id, question = attribute(spans, names), input_text(spans)
     try:
         response, error = response_of(spans), None
     except (TypeError, ValueError) as wrong:
@@ -211,7 +177,7 @@ def _of_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     if response is not None and not response.output and root is not None and root.error is not None:
         response, error = None, root.error
     name = f"trace {spans[0].trace_id}" + (f" ({root.name})" if root is not None and root.name else "")
-    return Trace(case_id, asked, response, max(0, end - start) / 1e9, start / 1e9, error, name)
+    return Trace(case_id, question, response, max(0, end - start) / 1e9, start / 1e9, error, name)
 
 
 # ag2.
@@ -225,14 +191,14 @@ def _tasks(document: Any) -> list[dict[str, Any]] | None:
     return [document] if isinstance(document, dict) and "task_id" in document else None
 
 
-def _of_task(task: Mapping[str, Any]) -> Trace:
+def _from_task(task: Mapping[str, Any]) -> Trace:
     inputs = _mapping(task, "inputs")
     tokens = _mapping(task, "tokens")
     exception = task.get("exception")
     events = _list(task, "events")
-    asked = inputs.get("input")
+    question = inputs.get("input")
     latency_s = float(task.get("duration_ms") or 0) / 1000
-    output = task.get("output", next((each for each in map(_said, reversed(events)) if each), ""))
+    output = task.get("output", next((each for each in map(_message, reversed(events)) if each), ""))
     if exception:
         return Trace(str(task["task_id"]), None, None, latency_s, 0.0, json.dumps(exception, default=str))
     steps = [step for event in events if (step := _event_step(event)) is not None]
@@ -240,7 +206,7 @@ def _of_task(task: Mapping[str, Any]) -> Trace:
     counted = {name: tokens.get(key) for name, key in (("input_tokens", "input"), ("output_tokens", "output"))}
     usage = Usage(**{name: value for name, value in counted.items() if isinstance(value, int)}) if tokens else None
     done = Response(response.output, usage=usage, steps=response.steps)
-    return Trace(str(task["task_id"]), asked if isinstance(asked, str) else None, done, latency_s, 0.0)
+    return Trace(str(task["task_id"]), question if isinstance(question, str) else None, done, latency_s, 0.0)
 
 
 def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -248,17 +214,14 @@ def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
     if "tool" in kind and "result" not in kind and event.get("name"):
         given = event.get("arguments", event.get("args"))
         arguments = given if isinstance(given, dict | str) else {}
-        return {"kind": "tool_call", "name": str(event["name"]), "arguments": arguments, "error": _error(event)}
+        error = str(event["error"]) if event.get("error") else None
+        return {"kind": "tool_call", "name": str(event["name"]), "arguments": arguments, "error": error}
     if "model" in kind and "response" in kind:
         return {"kind": "model_request", "name": str(event.get("model") or "")}
     return None
 
 
-def _error(event: Mapping[str, Any]) -> str | None:
-    return str(event["error"]) if event.get("error") else None
-
-
-def _said(event: Mapping[str, Any]) -> str:
+def _message(event: Mapping[str, Any]) -> str:
     kind = str(event.get("type") or event.get("kind") or "").lower()
     content = event.get("content")
     return content if isinstance(content, str) and ("message" in kind or "response" in kind) else ""

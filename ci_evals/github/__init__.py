@@ -1,1 +1,1 @@
-"""What GitHub tells a job, and what is told to GitHub: event, API, comment, baseline, outputs, annotations."""
+"""GitHub Actions: the job, the API, earlier artifacts, and the comment on the pull request."""

@@ -1,29 +1,67 @@
-"""What GitHub Actions tells a job about itself: environment and event file, read into one frozen value."""
+"""What a job of GitHub Actions knows of itself: its environment and event file, read into one frozen value."""
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, get_args
 
-import msgspec
-from msgspec import Struct
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
-from ci_evals.github.answers import Pull
-from ci_evals.providers.base import Secret
-
-T = TypeVar("T", bound=Struct)
+from ci_evals.errors import first_problem
+from ci_evals.model.fields import Secret
 
 EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "other"]
 
+RESULTS: Final = "ci-evals-results"
+"""The usual name of the artifact that a job uploads its results as."""
+
 MAX_EVENT_BYTES: Final = 50 * 1024 * 1024
-_KINDS: Final = frozenset(("pull_request", "push", "merge_group", "schedule", "workflow_dispatch"))
-_TOKENS: Final = ("GITHUB_TOKEN", "GH_TOKEN")
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
+_REPOSITORY: Final = re.compile(r"(?!\.{1,2}/)[\w.-]+/(?!\.{1,2}$)[\w.-]+", re.ASCII)
 
 
-class Context(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class Repository:
+    id: int
+    full_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Head or base of a pull request. `repo` is None when the fork was deleted."""
+
+    ref: str
+    sha: str
+    repo: Repository | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A pull request, as GitHub's events and its API show it."""
+
+    number: int
+    head: Branch
+    base: Branch
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGroup:
+    head_sha: str
+    base_sha: str
+    base_ref: str
+
+
+_PULL_REQUEST: Final = TypeAdapter(PullRequest)
+_MERGE_GROUP: Final = TypeAdapter(MergeGroup)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
     """Who runs, on what, and why.
 
-    Args:
+    Attributes:
         event: what started the workflow; `other` for anything that ci-evals treats as a plain run.
         repository: `owner/name`; None outside of GitHub.
         sha: the commit under test. Of a pull request its head, and not the merge commit that is checked out.
@@ -46,7 +84,7 @@ class Context(Struct, frozen=True, kw_only=True):
     branch: str | None = None
     base_sha: str | None = None
     base_ref: str | None = None
-    pull_request: Pull | None = None
+    pull_request: PullRequest | None = None
     output_path: Path | None = None
     step_summary_path: Path | None = None
     token: Secret | None = None
@@ -54,7 +92,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     @property
     def is_fork(self) -> bool:
-        """Whether the code under test comes from another repository. A deleted one is another, too."""
+        """True if the code under test comes from another repository, one that was deleted included."""
         if self.pull_request is None or self.repository is None:
             return False
         head = self.pull_request.head.repo
@@ -62,12 +100,12 @@ class Context(Struct, frozen=True, kw_only=True):
 
     @property
     def is_dependabot(self) -> bool:
-        """Whether Dependabot started this: its jobs get no secrets and a token that only reads."""
+        """True if Dependabot started this: its jobs get no secrets and a token that only reads."""
         return self.actor == "dependabot[bot]"
 
     @property
     def read_only(self) -> bool:
-        """Whether GitHub gives such a run no secrets and a token that cannot write."""
+        """True if GitHub gives such a run no secrets and a token that cannot write."""
         return self.event == "pull_request" and (self.is_fork or self.is_dependabot)
 
     @property
@@ -83,7 +121,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     @property
     def unusable(self) -> str | None:
-        """Why GitHub's API cannot be asked, in a sentence; None if it can."""
+        """Why GitHub's API cannot be called, in a sentence; None if it can."""
         if self.repository is None:
             return "GITHUB_REPOSITORY is not set: this is no job of GitHub Actions"
         if self.token is None:
@@ -91,88 +129,73 @@ class Context(Struct, frozen=True, kw_only=True):
         return None
 
 
+def in_actions(environ: Mapping[str, str]) -> bool:
+    """Return True in a job of GitHub Actions."""
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
 def read_context(environ: Mapping[str, str]) -> Context:
     """Read the environment and the event file it names. Never raises: what is missing is None, `problem` says why."""
     name = environ.get("GITHUB_EVENT_NAME", "")
-    event, problem = _event_in(environ.get("GITHUB_EVENT_PATH", "")) if name else ({}, None)
+    kind: EventKind = next((kind for kind in get_args(EventKind) if kind == name), "other")
+    ref, repository = environ.get("GITHUB_REF", ""), environ.get("GITHUB_REPOSITORY", "")
+    on_branch = kind in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/")
+    branch = ref.removeprefix("refs/heads/") if on_branch else None
+    facts: dict[str, Any] = {"sha": environ.get("GITHUB_SHA") or None, "branch": branch, "base_ref": branch}
     try:
-        return _context_of(environ, name, event, problem)
-    except (msgspec.ValidationError, KeyError) as error:
-        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        problem = f"the event file is not what a `{name}` event looks like: {missing}"
-        return _context_of(environ, "", {}, problem)
-
-
-def _event_in(path: str) -> tuple[Mapping[str, Any], str | None]:
-    if not path:
-        return {}, "GITHUB_EVENT_PATH is not set"
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_EVENT_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        return {}, f"the event file {path} cannot be read: {getattr(error, 'strerror', None) or error}"
-    try:
-        event = msgspec.json.decode(content) if len(content) <= MAX_EVENT_BYTES else None
-    except (ValueError, RecursionError):
-        return {}, f"the event file {path} is not JSON"
-    if not isinstance(event, dict):
-        return {}, f"the event file {path} holds no event"
-    return event, None
-
-
-def _context_of(environ: Mapping[str, str], name: str, event: Mapping[str, Any], problem: str | None) -> Context:
-    usable = name in _KINDS and problem is None
-    facts: Mapping[str, Any] = _FACTS[name](event) if usable and name in _FACTS else {}
-    ref = environ.get("GITHUB_REF", "")
-    on_branch = name in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/")
-    repository = environ.get("GITHUB_REPOSITORY", "")
-    # A push to the branch is compared with what was there before.
-    branch = _branch(ref) if on_branch else None
+        event = _read_event(environ.get("GITHUB_EVENT_PATH", "")) if name else {}
+        facts |= {"event": kind, "default_branch": _default_branch(event), **_facts_of(kind, event)}
+    except ValidationError as error:
+        facts["problem"] = f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
+    except ValueError as error:
+        facts["problem"] = str(error)
+    token = next((key for key in ("GITHUB_TOKEN", "GH_TOKEN") if environ.get(key, "").strip()), None)
+    output, step_summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
     return Context(
-        **{"sha": environ.get("GITHUB_SHA") or None, "base_ref": branch, **facts},
-        event=cast("EventKind", name) if usable else "other",
-        repository=repository if _is_repository(repository) else None,
-        default_branch=_default_branch(event),
-        api_url=_url(environ, "GITHUB_API_URL", "https://api.github.com"),
-        server_url=_url(environ, "GITHUB_SERVER_URL", "https://github.com"),
+        **facts,
+        repository=repository if _REPOSITORY.fullmatch(repository) else None,
+        api_url=(environ.get("GITHUB_API_URL") or "https://api.github.com").rstrip("/"),
+        server_url=(environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/"),
         run_id=_number(environ.get("GITHUB_RUN_ID")),
         attempt=_number(environ.get("GITHUB_RUN_ATTEMPT")) or 1,
         workflow=environ.get("GITHUB_WORKFLOW", ""),
         actor=environ.get("GITHUB_ACTOR", ""),
-        branch=branch,
-        output_path=_path(environ.get("GITHUB_OUTPUT")),
-        step_summary_path=_path(environ.get("GITHUB_STEP_SUMMARY")),
-        token=next((Secret(environ[each], each) for each in _TOKENS if environ.get(each, "").strip()), None),
-        problem=problem,
+        output_path=Path(output) if output else None,
+        step_summary_path=Path(step_summary) if step_summary else None,
+        token=Secret(environ[token], token) if token else None,
     )
 
 
-class _MergeGroup(Struct, frozen=True):
-    head_sha: str
-    base_sha: str
-    base_ref: str
+def _read_event(path: str) -> Mapping[str, Any]:
+    """Read the event file; raises ValueError with a sentence."""
+    if not path:
+        raise ValueError("GITHUB_EVENT_PATH is not set")
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_EVENT_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"the event file {path} cannot be read: {reason}") from error
+    try:
+        event = from_json(content) if len(content) <= MAX_EVENT_BYTES else None
+    except ValueError as error:
+        raise ValueError(f"the event file {path} is not JSON") from error
+    if isinstance(event, dict):
+        return event
+    raise ValueError(f"the event file {path} holds no event")
 
 
-def _pull_request_facts(event: Mapping[str, Any]) -> dict[str, Any]:
-    found = _read(event, "pull_request", Pull)
-    return {"sha": found.head.sha, "base_sha": found.base.sha, "base_ref": found.base.ref, "pull_request": found}
-
-
-def _push_facts(event: Mapping[str, Any]) -> dict[str, Any]:
-    before = event.get("before")
+def _facts_of(kind: EventKind, event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an event says of the commits, as fields of a context."""
+    if kind == "pull_request":
+        pull = _PULL_REQUEST.validate_python(event.get("pull_request"))
+        return {"sha": pull.head.sha, "base_sha": pull.base.sha, "base_ref": pull.base.ref, "pull_request": pull}
+    if kind == "merge_group":
+        group = _MERGE_GROUP.validate_python(event.get("merge_group"))
+        base_ref = group.base_ref.removeprefix("refs/heads/")
+        return {"sha": group.head_sha, "base_sha": group.base_sha, "base_ref": base_ref}
+    before = event.get("before") if kind == "push" else None
     return {"base_sha": before if isinstance(before, str) and before != _NO_COMMIT else None}
-
-
-def _merge_group_facts(event: Mapping[str, Any]) -> dict[str, Any]:
-    found = _read(event, "merge_group", _MergeGroup)
-    return {"sha": found.head_sha, "base_sha": found.base_sha, "base_ref": _branch(found.base_ref)}
-
-
-_FACTS = {"pull_request": _pull_request_facts, "push": _push_facts, "merge_group": _merge_group_facts}
-
-
-def _read(event: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    return msgspec.convert(event[key], kind)
 
 
 def _default_branch(event: Mapping[str, Any]) -> str | None:
@@ -181,26 +204,5 @@ def _default_branch(event: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _branch(ref: str) -> str:
-    return ref.removeprefix("refs/heads/")
-
-
-def _is_repository(text: str) -> bool:
-    owner, _, name = text.partition("/")
-    return all(part and part not in (".", "..") and _is_plain(part) for part in (owner, name))
-
-
-def _is_plain(part: str) -> bool:
-    return part.isascii() and all(char.isalnum() or char in "-_." for char in part)
-
-
-def _url(environ: Mapping[str, str], name: str, usual: str) -> str:
-    return (environ.get(name) or usual).rstrip("/")
-
-
 def _number(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 20 else None
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None

@@ -1,15 +1,19 @@
-"""The seam of graders: a grader *is* its options, its fields are the YAML keys."""
+"""The seam of graders: a grader *is* its options, and its fields are the keys in the YAML."""
 
 from collections.abc import Awaitable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
-from msgspec import Meta, Struct
+from ci_evals.errors import GradingError
+from ci_evals.model.fields import Bool, NonNegative, Options
+from ci_evals.model.result import Answer, Finding, Models
 
-from ci_evals.model import Answer, Finding, Grader
+_TOLERANCE = 1e-9
 
 
-class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class GraderOptions(Options):
     """A grader with its options.
 
     `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case: true}` sets fields
@@ -17,53 +21,88 @@ class GraderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     short: ClassVar[str] = "value"
-    needs_more: ClassVar[bool] = False  # whether it needs something beside the answer: a function, a model
+    needs_more: ClassVar[bool] = False
+    """True if it needs something beside the answer: a function, a model."""
 
-    weight: Annotated[float, Meta(ge=0)] = 1.0
+    weight: NonNegative = field(default=1.0, kw_only=True)
+
+    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
+        """Judge an answer. Whatever this raises makes the run `errored`."""
+        raise NotImplementedError
 
     def problems(self) -> list[str]:
-        """What can be seen to be wrong before any call: a regex that does not compile."""
+        """List what is wrong with the options, as far as that shows before any call: a regex that does not compile."""
         return []
 
     def lacks(self, folder: Path) -> str | None:
-        """What it needs beside an answer and cannot be found from the config's folder: a module."""
+        """Say what it needs beside an answer and can't be found from the suite's folder: a module."""
         return None
 
     def prepare(self) -> None:
-        """Get ready once, before any call is paid for, while the config's folder is importable.
+        """Get ready once, before any call is paid for, while the suite's folder is importable.
 
         Raises:
-            ConfigError: the grader cannot work: its function cannot be imported.
+            ConfigError: the grader can't work: its function can't be imported.
         """
 
     def opposed(self) -> Self:
-        """The grader that `not_` turns around: itself, unless its opposite is not simply "did not pass"."""
+        """Return the grader that `not_` negates: itself, unless its opposite is not simply "did not pass"."""
         return self
 
     def deciding(self) -> Self:
-        """The same without what decides only how long it is waited for."""
+        """Return the same grader without the options that don't decide what it finds, such as time-outs."""
         return self
 
-    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
-        raise NotImplementedError
 
+@dataclass(frozen=True, slots=True)
+class AlwaysTrue(GraderOptions):
+    """A grader without options of its own: `value` is always true."""
 
-class AlwaysTrue(GraderOptions, frozen=True):
-    """A grader that is there or not: `value` is always true."""
+    instead: ClassVar[str]
+    """What to write for `false`."""
 
-    instead: ClassVar[str]  # what to write for `false`
-
-    value: bool = True
+    value: Bool = True
 
     def problems(self) -> list[str]:
         return [] if self.value else [f"`false` says nothing: {self.instead}"]
 
 
-def at_once(grader: Grader, answer: Answer) -> Finding | Awaitable[Finding]:
-    """What a grader finds without waiting; `patience` looks for this function on the stack."""
-    return grader.grade(answer)
+@dataclass(frozen=True, slots=True)
+class AskingOptions(GraderOptions):
+    """A grader that asks a model.
+
+    Args:
+        provider: which one, by its name among `judges` or `providers`; may be left out if there is only one.
+    """
+
+    needs_more: ClassVar[bool] = True
+    embeds: ClassVar[bool] = False
+    """True if it asks for embeddings instead of text."""
+
+    provider: str | None = field(default=None, kw_only=True)
+
+    def grade(self, answer: Answer) -> Finding:
+        raise GradingError("it asks a model, and no model may be called here", "judge")
+
+    async def grade_with(self, answer: Answer, models: Models) -> Finding:
+        """Judge an answer.
+
+        Raises:
+            GradingError: no verdict could be had.
+        """
+        raise NotImplementedError
 
 
-def all_or_nothing(passed: bool, reason: str) -> Finding:  # noqa: FBT001  reads as all_or_nothing(a == b, "why")
-    """A finding of all or nothing."""
-    return Finding(passed, float(passed), reason)
+def passed(reason: str, score: float = 1.0) -> Finding:
+    """The expectation is met."""
+    return Finding(passed=True, score=score, reason=reason)
+
+
+def failed(reason: str, score: float = 0.0) -> Finding:
+    """The expectation is not met."""
+    return Finding(passed=False, score=score, reason=reason)
+
+
+def reaches(score: float, threshold: float) -> bool:
+    """Return True if a score is at least the threshold, give or take what adding up floats does to it."""
+    return score >= threshold - _TOLERANCE

@@ -4,25 +4,26 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta
+from pydantic import StringConstraints
 
+from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.json_path import JsonPath, find_all
-from ci_evals.graders.json_text import unfenced
-from ci_evals.graders.quoting import quote
-from ci_evals.graders.regex import Regex
-from ci_evals.model import Answer, Classified, Finding
+from ci_evals.graders.json import JsonPath, find_all, unfenced
+from ci_evals.graders.text import pattern_problems, search
+from ci_evals.model.fields import Many, Name
+from ci_evals.model.result import Answer, Classified, Finding
 
 NONE = "(none)"
 """What an answer without a label is counted as."""
 
-Label = Annotated[str, Meta(min_length=1, max_length=200)]
 _LONGEST_LABEL = 60
 
 
-class Classify(GraderOptions, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Classify(GraderOptions):
     """The answer is, or names, the label that is expected.
 
     Args:
@@ -37,20 +38,20 @@ class Classify(GraderOptions, frozen=True):
 
     short: ClassVar[str] = "label"
 
-    label: Label
-    labels: tuple[Label, ...] = ()
+    label: Name
+    labels: Many[Name] = ()
     path: str | None = None
     pattern: str | None = None
     scores: str | None = None
-    task: Annotated[str, Meta(pattern="^[^/.]+$")] = "classify"
+    task: Annotated[str, StringConstraints(pattern="^[^/.]+$")] = "classify"
 
     def problems(self) -> list[str]:
-        found = [told for path in (self.path, self.scores) if path for told in JsonPath(path=path).problems()]
+        found = [problem for path in (self.path, self.scores) if path for problem in JsonPath(path).problems()]
         if self.labels and self.label not in self.labels:
             found.append(f"the label {quote(self.label)} is none of `labels`")
         if self.path is not None and self.pattern is not None:
             found.append("give either `path` or `pattern`")
-        return found + Regex(pattern=self.pattern or "").problems()
+        return found + pattern_problems(self.pattern or "")
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
@@ -64,11 +65,11 @@ class Classify(GraderOptions, frozen=True):
         return Finding(passed, float(passed), told, Classified(self.task, self.label, predicted, scores or None))
 
     def _named(self, output: str, data: Any) -> str | None:
-        """The label as the answer has it."""
+        """Find the label as the answer has it."""
         if self.path is not None:
             return next((str(value) for value in _found(self.path, data) if isinstance(value, str | int | float)), None)
         if self.pattern is not None:
-            match = re.search(self.pattern, output)
+            match = search(self.pattern, output)
             return (match[1] if match.re.groups else match[0]) if match else None
         text = unfenced(output).strip(" \t\r\n\"'`.*")
         if not self.labels or any(_same(text, label) for label in self.labels):
@@ -80,7 +81,7 @@ class Classify(GraderOptions, frozen=True):
         return longest[0] if len(longest) == 1 else None
 
     def _spelled(self, named: str) -> str:
-        """In the suite's spelling; what is no label of the suite is cut, or none if all labels are known."""
+        """Put a label into the suite's spelling; an unknown one is cut, or none if all labels are known."""
         known = next((label for label in (*self.labels, self.label) if _same(named, label)), None)
         if known is not None:
             return known

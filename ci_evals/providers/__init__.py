@@ -1,19 +1,14 @@
-"""The providers by their `type` in the YAML. Each is imported when it is first asked for."""
+"""The providers, by their `type` in the YAML."""
 
-from typing import TYPE_CHECKING
-
-from ci_evals.late import Late
+from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
-
-if TYPE_CHECKING:
-    from ci_evals.providers.anthropic import Anthropic
-    from ci_evals.providers.command import Command
-    from ci_evals.providers.function import provider
-    from ci_evals.providers.gemini import Gemini
-    from ci_evals.providers.http import Http
-    from ci_evals.providers.mock import Mock
-    from ci_evals.providers.openai import OpenAI
-    from ci_evals.providers.python import Python
+from ci_evals.providers.command import Command
+from ci_evals.providers.gemini import Gemini
+from ci_evals.providers.http import Http
+from ci_evals.providers.mock import Mock
+from ci_evals.providers.openai import Embeddings, OpenAI
+from ci_evals.providers.python import Python, provider
+from ci_evals.providers.tasks import TaskAgent
 
 __all__ = [
     "PROVIDERS",
@@ -28,20 +23,14 @@ __all__ = [
     "provider",
 ]
 
-PROVIDERS: Late[type[ProviderOptions]] = Late(
-    __name__,
-    {
-        "openai": "openai:OpenAI",
-        "anthropic": "anthropic:Anthropic",
-        "gemini": "gemini:Gemini",
-        "embeddings": "embeddings:Embeddings",
-        "http": "http:Http",
-        "command": "command:Command",
-        "python": "python:Python",
-        "task": "task:TaskAgent",
-        "mock": "mock:Mock",
-    },
-)
-
-if not TYPE_CHECKING:  # which knows what is imported above, and that there is nothing else
-    __getattr__, __dir__ = PROVIDERS.exported("function:provider")
+PROVIDERS: dict[str, type[ProviderOptions]] = {
+    "openai": OpenAI,
+    "anthropic": Anthropic,
+    "gemini": Gemini,
+    "embeddings": Embeddings,
+    "http": Http,
+    "command": Command,
+    "python": Python,
+    "task": TaskAgent,
+    "mock": Mock,
+}

@@ -1,41 +1,48 @@
-"""What the team's own code gives back, made into a `Response` that can be stored and judged."""
+"""Converts what the team's own code returns into a `Response`."""
 
+import dataclasses
+import json
 import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
-import msgspec
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
-from ci_evals.response import Content, Response, Step, StepKind, ToolCall, Turn, Usage
+from ci_evals.errors import first_problem
+from ci_evals.model.response import Content, Response, Step, StepKind, ToolCall, Turn, Usage
 
 MAX_STEPS = 5_000
-"""An agent that takes more goes in circles, and its journal line would be of megabytes."""
+"""An agent that takes more is going in circles, and its journal line would grow to megabytes."""
 
 MAX_STEP_CHARACTERS = 20_000
 
 _MAX_TOKENS = 2**53
 _KINDS = get_args(StepKind)
-_ONE_LINE = 300
+
+_TURNS = TypeAdapter(tuple[Turn, ...])
+_FILES = TypeAdapter(tuple[Content, ...])
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 200
+_shorten = _repr.repr
 
 
 def as_response(value: object) -> Response:
-    """Make a response of what a function returned or a command printed.
+    """Convert what a function returned, or a command printed, into a response.
 
-    Text is the output. A mapping with `output` or `tool_calls` is taken by its keys, strictly. Any other mapping,
-    a list or a number becomes its JSON text.
+    Text is the output. A mapping with `output` or `tool_calls` must have the fields of a `Response` and no others. Any
+    other mapping, a list or a number becomes its JSON text.
 
     Raises:
-        TypeError: no answer can be made of it; the text says what to give instead.
-        ValueError: likewise, when the type is right and the value is not.
+        TypeError: a value has the wrong type; the message says what to return instead.
+        ValueError: a value has the right type, but is not allowed.
     """
     if isinstance(value, str):
         return Response(clean_text(value))
     if isinstance(value, Response):
-        return _from_fields(msgspec.structs.asdict(value))
+        return _from_fields(_as_mapping(value))
     if isinstance(value, Content):
         return Response(files=(value,))
     if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
@@ -44,7 +51,7 @@ def as_response(value: object) -> Response:
 
 
 def clean_text(text: str) -> str:
-    """The same text where every lone surrogate is U+FFFD, so that it can be encoded as UTF-8."""
+    """Replace lone surrogates by U+FFFD, so that the text can be encoded as UTF-8."""
     text = str.__str__(text)
     if text.isascii():
         return text
@@ -55,53 +62,47 @@ def clean_text(text: str) -> str:
     return text
 
 
-def one_line(text: str, limit: int = _ONE_LINE) -> str:
-    """At most `limit` characters of a foreign text, printable and on one line."""
-    words = " ".join(text[: 4 * limit].split())
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in words[: limit + 1])
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
-
-
 def encode_json(value: object) -> bytes:
-    """The JSON text of a value as UTF-8; lone surrogates inside are replaced.
+    """Return a value as JSON in UTF-8, with lone surrogates replaced and NaN and infinity as null.
 
     Raises:
-        TypeError: something in it has no JSON form.
-        ValueError: it contains itself, or is nested too deeply.
+        TypeError: something in the value has no JSON form.
+        ValueError: the value contains itself, or is nested too deeply.
     """
     try:
-        try:
-            return msgspec.json.encode(value, enc_hook=_builtin)
-        except UnicodeEncodeError:
-            return msgspec.json.encode(_cleaned(msgspec.to_builtins(value, str_keys=True, enc_hook=_builtin)))
+        return to_json(plain_json(value), inf_nan_mode="null")
     except RecursionError:
         raise ValueError("it contains itself, or is nested too deeply") from None
+    except PydanticSerializationError as error:
+        raise TypeError(str(error)) from None
 
 
-def _builtin(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(inner) for inner in value]
-    return value
+def plain_json(value: Any) -> Any:
+    """Return a value with its mappings as dicts, its sequences as lists, and every lone surrogate replaced."""
+    match value:
+        case str():
+            return clean_text(value)
+        case Mapping():
+            return {plain_json(key): plain_json(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [plain_json(inner) for inner in value]
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: plain_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        case _:
+            return value
 
 
 def _text(value: object, what: str) -> str:
     if isinstance(value, str):
         return clean_text(value)
     if value is None:
-        raise TypeError(f"{what} is nothing (None): give text, or a mapping with 'output' or 'tool_calls'")
+        raise TypeError(f"{what} is None. Return text, or a mapping with 'output' or 'tool_calls'")
     if not isinstance(value, Mapping | list | tuple | int | float):
         kind = type(value).__name__
-        raise TypeError(f"{what} is of type {kind}: give text, a mapping with 'output' or 'tool_calls', or a Response")
+        its_text = "its text (`result.output`)" if hasattr(value, "output") else "text"
+        raise TypeError(
+            f"{what} is of type {kind}. Return {its_text}, a mapping with 'output' or 'tool_calls', or a Response"
+        )
     try:
         return encode_json(value).decode()
     except (TypeError, ValueError) as error:
@@ -109,10 +110,10 @@ def _text(value: object, what: str) -> str:
 
 
 def _from_fields(fields: Mapping[str, Any]) -> Response:
-    _refuse_unknown(fields, Response.__struct_fields__, "the answer", "; to answer with JSON, put it under 'output'")
+    _check_keys(fields, _names(Response), "the answer", "; to answer with JSON, put it under 'output'")
     output, calls = fields.get("output"), fields.get("tool_calls")
     if output is None and calls is None:
-        raise ValueError("the answer's 'output' is null and it has no 'tool_calls': nothing was answered")
+        raise ValueError("the answer has neither 'output' nor 'tool_calls'")
     return Response(
         output="" if output is None else _text(output, "'output'"),
         tool_calls=_tool_calls(calls),
@@ -128,11 +129,11 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
 
 
 def as_steps(steps: object) -> tuple[Step, ...] | None:
-    """The steps of an answer, each a mapping or a `Step`; long texts in them are cut.
+    """Convert the steps of an answer, each a mapping or a `Step`. Texts over `MAX_STEP_CHARACTERS` are cut.
 
     Raises:
-        TypeError: one of them is of the wrong type.
-        ValueError: likewise, when the type is right and the value is not; or there are more than `MAX_STEPS`.
+        TypeError: a value has the wrong type.
+        ValueError: a value has the right type, but is not allowed; or there are more than `MAX_STEPS` steps.
     """
     if steps is None:
         return None
@@ -147,11 +148,13 @@ def _step(step: object, what: str) -> Step:
     kind = _kind(fields.get("kind"), f"{what}.kind")
     name = _name(fields.get("name"), f"{what}.name") or ""
     if kind == "tool_call" and not name:
-        raise ValueError(f"{what} is a tool call and has no 'name'")
+        raise ValueError(f"{what} is a tool call without a 'name'")
+    arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
+    written = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
     return Step(
         kind=kind,
         name=name,
-        arguments=_short_arguments(_arguments(fields.get("arguments"), f"{what}.arguments")),
+        arguments=arguments if len(written) <= MAX_STEP_CHARACTERS else _cut(written),
         result=_short_text(fields.get("result"), f"{what}.result"),
         error=_short_text(fields.get("error"), f"{what}.error"),
         usage=_usage(fields.get("usage")),
@@ -162,17 +165,12 @@ def _step(step: object, what: str) -> Step:
 
 def _kind(value: object, what: str) -> StepKind:
     if value not in _KINDS:
-        raise ValueError(f"{what} must be one of {', '.join(_KINDS)}, got {_shown(value)}")
+        raise ValueError(f"{what} must be one of {', '.join(_KINDS)}, got {_shorten(value)}")
     return cast("StepKind", value)
 
 
 def _short_text(value: object, what: str) -> str | None:
     return None if value is None else _cut(_text(value, what))
-
-
-def _short_arguments(arguments: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
-    text = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-    return arguments if len(text) <= MAX_STEP_CHARACTERS else _cut(text)
 
 
 def _cut(text: str) -> str:
@@ -196,12 +194,10 @@ def _tool_call(call: object, what: str) -> ToolCall:
 
 
 def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
-    """Plain JSON data, so that what is judged now and what the journal gives back later are the same."""
+    """Convert arguments into plain JSON data, so that graders see now what the journal returns later."""
     if value is None or value == "":
         return {}
     if isinstance(value, str):
-        import json
-
         try:
             parsed = json.loads(value)
         except (ValueError, RecursionError):
@@ -210,9 +206,9 @@ def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
             return clean_text(value)
         value = parsed
     if not isinstance(value, Mapping):
-        raise TypeError(f"{what} must be a mapping or its JSON text, got {_shown(value)}")
+        raise TypeError(f"{what} must be a mapping or its JSON text, got {_shorten(value)}")
     try:
-        return msgspec.json.decode(encode_json(value), type=dict[str, Any])
+        return dict(json.loads(encode_json(value)))
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{what} cannot be written as JSON: {error}") from None
 
@@ -223,7 +219,7 @@ def _usage(value: object) -> Usage | None:
     fields = _fields(value, Usage, "'usage'", "token counts")
     for name, count in fields.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < _MAX_TOKENS:
-            raise ValueError(f"usage.{name} must be a whole number of tokens, 0 or more, got {_shown(count)}")
+            raise ValueError(f"usage.{name} must be a whole number of tokens, 0 or more, got {_shorten(count)}")
     return Usage(**fields)
 
 
@@ -231,52 +227,56 @@ def _amount(value: object, what: str, most: float = sys.float_info.max) -> float
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ValueError(f"{what}, got {_shown(value)}")
+        raise ValueError(f"{what}, got {_shorten(value)}")
     return float(value)
 
 
 def _turns(value: object) -> tuple[Turn, ...]:
     try:
-        return msgspec.convert(msgspec.to_builtins(value or ()), tuple[Turn, ...])
-    except (msgspec.ValidationError, TypeError) as error:
-        raise ValueError(f"'turns' must be a list of {{user, response}}: {error}") from None
+        return _TURNS.validate_python(value or ())
+    except ValidationError as error:
+        raise ValueError(f"'turns' must be a list of {{user, response}}: {first_problem(error)}") from None
 
 
 def _files(value: object) -> tuple[Content, ...]:
     try:
-        return msgspec.convert(value or (), tuple[Content, ...])
-    except msgspec.ValidationError as error:
-        raise ValueError(f"'files' must be a list of Content: {error}") from None
+        return _FILES.validate_python(value or ())
+    except ValidationError as error:
+        raise ValueError(f"'files' must be a list of Content: {first_problem(error)}") from None
 
 
 def _name(value: object, what: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be text, got {_shown(value)}")
+        raise TypeError(f"{what} must be text, got {_shorten(value)}")
     return clean_text(value)
 
 
 def _listed(value: object, expected: str) -> Sequence[object]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise TypeError(f"{expected}, got {_shown(value)}")
+        raise TypeError(f"{expected}, got {_shorten(value)}")
     return value
 
 
-def _fields(value: object, kind: type[msgspec.Struct], what: str, expected: str) -> Mapping[str, Any]:
-    """The fields of a struct, or of a mapping that stands for one."""
-    fields = msgspec.structs.asdict(value) if isinstance(value, kind) else value
+def _as_mapping(value: Any) -> Mapping[str, Any]:
+    return {name: getattr(value, name) for name in _names(type(value))}
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _fields(value: object, kind: type[Any], what: str, expected: str) -> Mapping[str, Any]:
+    """Return the fields of a dataclass, or of a mapping that stands for one."""
+    fields = _as_mapping(value) if isinstance(value, kind) else value
     if not isinstance(fields, Mapping):
-        raise TypeError(f"{what} must be a mapping of {expected}, got {_shown(value)}")
-    _refuse_unknown(fields, kind.__struct_fields__, what)
+        raise TypeError(f"{what} must be a mapping of {expected}, got {_shorten(value)}")
+    _check_keys(fields, _names(kind), what)
     return fields
 
 
-def _refuse_unknown(fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = "") -> None:
+def _check_keys(fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = "") -> None:
     for key in fields:
         if key not in known:
-            raise ValueError(f"{what} has an unknown key {_shown(key)}; known: {', '.join(known)}{advice}")
-
-
-def _shown(value: object) -> str:
-    return _repr.repr(value)
+            raise ValueError(f"{what} has an unknown key {_shorten(key)}; known: {', '.join(known)}{advice}")

@@ -1,23 +1,25 @@
 """Anthropic's messages API: `POST {base_url}/v1/messages`."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import msgspec
-from msgspec import Struct
+from pydantic import TypeAdapter
 
-from ci_evals.model import Request
+from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.result import Request
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.wire import Endpoint, ModelOptions
-from ci_evals.response import Message, Response, ToolCall, Usage
+from ci_evals.providers.http_client import Endpoint, ModelOptions
 
 _VERSION = "2023-06-01"
 _MAX_TOKENS = 1024  # the API wants a number
 
 
-class Anthropic(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="anthropic"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anthropic(ModelOptions):
     """A Claude model. `params.max_tokens` is 1024 when left out."""
 
+    kind: ClassVar[str] = "anthropic"
     default_key_variable: ClassVar[str] = "ANTHROPIC_API_KEY"
     vendor_host: ClassVar[str] = "api.anthropic.com"
 
@@ -40,11 +42,13 @@ class Messages:
         body: dict[str, Any] = {"messages": _turns(request.messages)}
         if system := "\n\n".join(message.content for message in request.messages if message.role == "system"):
             body["system"] = system
-        message = await self._endpoint.ask(body, _decoder, request.timeout_s)
+        message = await self._endpoint.ask(body, _message, request.timeout_s)
         return Response(
             output="".join(block.text for block in message.content if block.type == "text"),
             tool_calls=tuple(
-                ToolCall(block.name, block.input, block.id) for block in message.content if block.type == "tool_use"
+                ToolCall(block.name, block.input or {}, block.id)
+                for block in message.content
+                if block.type == "tool_use"
             ),
             usage=_usage(message.usage),
             model=message.model,
@@ -53,7 +57,7 @@ class Messages:
 
 
 def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The conversation without its system turns; the results of one round of tools belong in one turn."""
+    """Return the conversation without its system turns; the results of one round of tools belong in one turn."""
     turns: list[dict[str, Any]] = []
     in_results = False
     for message in messages:
@@ -75,10 +79,10 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     if not message.tool_calls:
         return message.content
     text = [{"type": "text", "text": message.content}] if message.content else []
-    return [*text, *map(_asked, message.tool_calls)]
+    return [*text, *map(_made, message.tool_calls)]
 
 
-def _asked(call: ToolCall) -> dict[str, Any]:
+def _made(call: ToolCall) -> dict[str, Any]:
     arguments = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
@@ -86,29 +90,32 @@ def _asked(call: ToolCall) -> dict[str, Any]:
 # The answer, as far as it is needed.
 
 
-class _Block(Struct):
+@dataclass(frozen=True, slots=True)
+class _Block:
     type: str
     text: str = ""
     id: str | None = None
     name: str = ""
-    input: Any = {}
+    input: Any = None
 
 
-class _Usage(Struct):
+@dataclass(frozen=True, slots=True)
+class _Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
 
 
-class _Message(Struct):
+@dataclass(frozen=True, slots=True)
+class _Message:
     content: list[_Block]
     model: str | None = None
     stop_reason: str | None = None
     usage: _Usage | None = None
 
 
-_decoder = msgspec.json.Decoder(_Message)
+_message = TypeAdapter(_Message)
 
 
 def _usage(usage: _Usage | None) -> Usage | None:

@@ -1,63 +1,53 @@
-"""The seam of providers: options as written in the YAML open into something that answers."""
+"""The seam of providers: options, as written in the YAML, open into something that answers."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
-from msgspec import Meta, Struct
+import aiohttp
 
-from ci_evals.model import Case, Request
-from ci_evals.response import Response
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from ci_evals.providers.deadlines import Deadlines
+from ci_evals.model.fields import Above0, Bool, Many, NonNegative, Options, Positive, Retries, Seconds
+from ci_evals.model.response import Message, Response
+from ci_evals.model.result import Case, Request
 
 
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
-Rate = Annotated[float, Meta(ge=0)]
-
-
-class Secret:
-    """A value that must not be shown: its text is reached only through `reveal`."""
-
-    __slots__ = ("_value", "name")
-
-    def __init__(self, value: str, name: str = "") -> None:
-        self._value = value
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"Secret(${{{self.name}}})"
-
-    def reveal(self) -> str:
-        return self._value
-
-
-def overriding(case: Case) -> dict[str, Any]:
-    """What the team's own code is told of the settings of a case."""
+def overrides_of(case: Case) -> dict[str, Any]:
+    """Return a case's own settings of the provider, as the team's code gets them."""
     return {"model": case.overrides.model, "params": case.overrides.params}
 
 
-class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a provider charges, in USD per million tokens."""
+def message_fields(message: Message) -> dict[str, Any]:
+    """Return a message as the team's code gets it: `role`, `content`, and of the rest what it has."""
+    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {"name": call.name, "arguments": call.arguments, **({"id": call.id} if call.id is not None else {})}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
 
-    input_per_mtok: Rate
-    output_per_mtok: Rate
-    cached_per_mtok: Rate | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price(Options):
+    """The price of a provider's tokens, in USD per million tokens."""
+
+    input_per_mtok: NonNegative
+    output_per_mtok: NonNegative
+    cached_per_mtok: NonNegative | None = None
 
 
 class Provider(Protocol):
-    """What answers. Raises `ProviderError` when it could not; anything else it raises is a crash."""
+    """Answers requests. Raises `ProviderError` when it can't; anything else that it raises is a crash."""
 
     async def answer(self, request: Request) -> Response: ...
 
 
 class Resources(Protocol):
-    """What the engine lends to providers while it runs."""
+    """Resources of the engine for providers, while it runs."""
 
     @property
     def folder(self) -> Path:
@@ -66,7 +56,7 @@ class Resources(Protocol):
 
     @property
     def max_concurrency(self) -> int:
-        """How many calls of one provider may be under way."""
+        """The number of calls of one provider that may be under way."""
         ...
 
     @property
@@ -81,22 +71,18 @@ class Resources(Protocol):
 
     @property
     def files(self) -> Path | None:
-        """Where files that a run leaves behind are kept, beside the reports; None where nothing is to be kept."""
+        """The folder for files that a run leaves behind, beside the reports; None if nothing is to be kept."""
         ...
 
     @property
-    def session(self) -> "aiohttp.ClientSession":
+    def session(self) -> aiohttp.ClientSession:
         """One HTTP session for everything; it sets no time-outs."""
         ...
 
-    @property
-    def deadlines(self) -> "Deadlines":
-        """The time-outs of calls."""
-        ...
 
-
-class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """What every provider may set.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderOptions(Options):
+    """Settings that every provider has.
 
     Args:
         name: how the provider is called in reports and `--providers`; derived from its settings when left out.
@@ -113,28 +99,34 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
-    own_code: ClassVar[bool] = False  # whether it calls the team's own code, so that a crash is the change's fault
-    retried: ClassVar[bool] = True  # whether the suite's `retries` apply
-    embeds: ClassVar[bool] = False  # whether it answers with embeddings instead of text
-    works_on_tasks: ClassVar[bool] = False  # whether it works on task folders, and on nothing else
+    kind: ClassVar[str]
+    """The `type` in the YAML."""
+    own_code: ClassVar[bool] = False
+    """True if it calls the team's own code, so that a crash is the change's fault."""
+    retried: ClassVar[bool] = True
+    """True if the suite's `retries` apply."""
+    embeds: ClassVar[bool] = False
+    """True if it answers with embeddings instead of text."""
+    works_on_tasks: ClassVar[bool] = False
+    """True if it works on task folders, and on nothing else."""
 
     name: str | None = None
     max_concurrency: Positive | None = None
     timeout_s: Seconds | None = None
-    retries: Annotated[int, Meta(ge=0, le=20)] | None = None
+    retries: Retries | None = None
     on_error: Literal["fail", "exclude"] | None = None
     price: Price | None = None
-    rpm: Annotated[float, Meta(gt=0)] | None = None
-    tpm: Annotated[float, Meta(gt=0)] | None = None
+    rpm: Above0 | None = None
+    tpm: Above0 | None = None
     limit_group: str | None = None
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    cache: bool = True
+    before: Many[str] = ()
+    after: Many[str] = ()
+    cache: Bool = True
 
     @property
     def default_name(self) -> str:
         """A name for when the suite gives none: `openai:gpt-4o-mini`."""
-        return str(self.__struct_config__.tag)
+        return self.kind
 
     @property
     def api_url(self) -> str | None:
@@ -147,7 +139,7 @@ class ProviderOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return None
 
     def problems(self, folder: Path) -> list[str]:
-        """What can be seen to be wrong before any call: a missing file, a module that does not exist."""
+        """Return what is wrong as far as it shows before any call: a missing file, a module that does not exist."""
         return []
 
     def open(self, resources: Resources) -> Provider:

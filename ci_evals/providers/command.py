@@ -5,24 +5,26 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import NO_OVERRIDES, Request
-from ci_evals.providers.answer import as_response, encode_json, one_line
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
-from ci_evals.response import Response
-
-if TYPE_CHECKING:
-    from ci_evals.providers.process import Ended
+from ci_evals.format import one_line
+from ci_evals.model.fields import Many
+from ci_evals.model.response import Response
+from ci_evals.model.result import NO_OVERRIDES, Request
+from ci_evals.providers.answer import as_response, encode_json
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
+from ci_evals.providers.subprocess import Ended, run_program
 
 MAX_ANSWER_BYTES = 50 * 1024 * 1024
 NO_WORDS = "command cannot be split into words: {}; write it as a list: [program, argument, ...]"
 
 
-class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(ProviderOptions):
     """Runs a program once per run.
 
     It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and writes text, or a
@@ -34,12 +36,13 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         env: added to the environment that ci-evals itself was given.
     """
 
+    kind: ClassVar[str] = "command"
     own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
-    command: tuple[str, ...] | str
+    command: str | Many[str]
     cwd: str | None = None
-    env: Mapping[str, str] = {}
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default_name(self) -> str:
@@ -50,7 +53,11 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """See `words_of`."""
+        """The program and its arguments.
+
+        Raises:
+            ValueError: a quotation mark is not closed.
+        """
         return words_of(self.command)
 
     def problems(self, folder: Path) -> list[str]:
@@ -78,13 +85,13 @@ class Command(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=
         return shutil.which(program, path=self.env.get("PATH"))
 
 
-def words_of(command: tuple[str, ...] | str) -> tuple[str, ...]:
-    """A program and its arguments; a text is split as a POSIX shell would.
+def words_of(command: str | Sequence[str]) -> tuple[str, ...]:
+    """Return a program and its arguments; a text is split as a POSIX shell would.
 
     Raises:
         ValueError: a quotation mark is not closed.
     """
-    return tuple(shlex.split(command)) if isinstance(command, str) else command
+    return tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
 
 
 class _Program:
@@ -94,12 +101,22 @@ class _Program:
         self._env = env
 
     async def answer(self, request: Request) -> Response:
-        from ci_evals.providers.process import exchange
-
+        case = request.case
+        stdin = {
+            "id": case.id,
+            "input": request.input,
+            "messages": [message_fields(message) for message in request.messages],
+            "vars": case.vars,
+            "metadata": case.metadata,
+            "run": request.run,
+            "timeout_s": request.timeout_s,
+        }
+        if case.overrides != NO_OVERRIDES:
+            stdin["overrides"] = overrides_of(case)
         try:
-            ended = await exchange(
+            ended = await run_program(
                 self._argv,
-                _case_json(request),
+                encode_json(stdin) + b"\n",
                 cwd=self._cwd,
                 env=self._env,
                 timeout_s=request.timeout_s,
@@ -110,23 +127,7 @@ class _Program:
         return _response(ended, request.timeout_s)
 
 
-def _case_json(request: Request) -> bytes:
-    case = request.case
-    told = {
-        "id": case.id,
-        "input": request.input,
-        "messages": request.messages,
-        "vars": case.vars,
-        "metadata": case.metadata,
-        "run": request.run,
-        "timeout_s": request.timeout_s,
-    }
-    if case.overrides != NO_OVERRIDES:
-        told["overrides"] = overriding(case)
-    return encode_json(told) + b"\n"
-
-
-def _response(ended: "Ended", timeout_s: float) -> Response:
+def _response(ended: Ended, timeout_s: float) -> Response:
     stderr = ended.stderr_tail.decode(errors="replace")
     detail = stderr or None
     if ended.why == "timeout":
@@ -144,7 +145,7 @@ def _response(ended: "Ended", timeout_s: float) -> Response:
 
 
 def _answer(stdout: str) -> object:
-    """The JSON object if it is one that means to be an answer, else the text as it is."""
+    """Return the JSON object on stdout if it has the keys of an answer, else the text as it is."""
     if stdout.lstrip().startswith("{"):
         try:
             parsed = json.loads(stdout)
@@ -158,7 +159,7 @@ def _answer(stdout: str) -> object:
 def _cause_of_death(status: int, stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
     cause = f"exit status {status}" if status > 0 else f"killed by {_signal_name(-status)}"
-    return f"{cause}: {one_line(lines[-1])}" if lines else f"{cause}, nothing on stderr"
+    return f"{cause}: {one_line(lines[-1], 300)}" if lines else f"{cause}, nothing on stderr"
 
 
 def _signal_name(number: int) -> str:

@@ -1,17 +1,18 @@
 """Google's Gemini API: `POST {base_url}/v1beta/models/{model}:generateContent`."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
-from msgspec import Struct
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.alias_generators import to_camel
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request
+from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.result import Request
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.wire import Endpoint, ModelOptions, readable
-from ci_evals.response import Message, Response, ToolCall, Usage
+from ci_evals.providers.http_client import Endpoint, ModelOptions, readable
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
 # a person wrote has none; Google documents this value for it.
@@ -24,9 +25,11 @@ _IN_GENERATION_CONFIG = frozenset({
 _OF_OTHERS = {"max_tokens": "maxOutputTokens", "stop": "stopSequences", "top_k": "topK", "top_p": "topP"}  # vendors
 
 
-class Gemini(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gemini"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemini(ModelOptions):
     """A Gemini model. Settings such as the temperature go into `params.generationConfig`."""
 
+    kind: ClassVar[str] = "gemini"
     default_key_variable: ClassVar[str] = "GEMINI_API_KEY"
     vendor_host: ClassVar[str] = "generativelanguage.googleapis.com"
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")
@@ -39,7 +42,7 @@ class Gemini(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def problems(self, folder: Path) -> list[str]:
         return [
-            *super().problems(folder),
+            *ModelOptions.problems(self, folder),
             *(
                 f"params.{name}: belongs into `generationConfig`: params: {{generationConfig: {{{name}: …}}}}"
                 for name in self.params
@@ -66,7 +69,7 @@ class GenerateContent:
         body: dict[str, Any] = {"contents": _contents(request.messages, self._signature)}
         if system := [{"text": message.content} for message in request.messages if message.role == "system"]:
             body["systemInstruction"] = {"parts": system}
-        answer = await self._endpoint.ask(body, _decoder, request.timeout_s)
+        answer = await self._endpoint.ask(body, _answer, request.timeout_s)
         if not answer.candidates:
             raise _no_candidate(answer.prompt_feedback, self._endpoint.url.host)
         candidate = answer.candidates[0]
@@ -85,7 +88,7 @@ class GenerateContent:
 
 
 def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The conversation without its system turns; the results of one round of tools belong in one turn."""
+    """Return the conversation without its system turns; the results of one round of tools belong in one turn."""
     contents: list[dict[str, Any]] = []
     names: dict[str | None, str] = {}
     in_results = False
@@ -108,16 +111,16 @@ def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> list
 
 def _parts(message: Message, signature: Mapping[str, str]) -> list[dict[str, Any]]:
     text = [{"text": message.content}] if message.content or not message.tool_calls else []
-    return [*text, *({"functionCall": _asked(call), **signature} for call in message.tool_calls)]
+    return [*text, *({"functionCall": _made(call), **signature} for call in message.tool_calls)]
 
 
-def _asked(call: ToolCall) -> dict[str, Any]:
+def _made(call: ToolCall) -> dict[str, Any]:
     arguments = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
     return {"name": call.name, "args": arguments, **({"id": call.id} if call.id else {})}
 
 
 def _result(message: Message, name: str | None) -> dict[str, Any]:
-    """A tool's result; Gemini knows it by the function's name and wants an object."""
+    """Return a tool's result; Gemini knows it by the function's name and wants an object."""
     identity = {"id": message.tool_call_id} if message.tool_call_id else {}
     response = {"output": message.content}
     return {"functionResponse": {**identity, "name": name or message.tool_call_id or "tool", "response": response}}
@@ -126,33 +129,46 @@ def _result(message: Message, name: str | None) -> dict[str, Any]:
 # The answer, as far as it is needed.
 
 
-class _Call(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Wire:
+    """A JSON object whose keys are in camelCase."""
+
+    __pydantic_config__ = ConfigDict(alias_generator=to_camel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(_Wire):
     name: str
     args: dict[str, Any] | None = None
     id: str | None = None
 
 
-class _Part(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Part(_Wire):
     text: str | None = None
     thought: bool = False
     function_call: _Call | None = None
 
 
-class _Content(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Content(_Wire):
     parts: list[_Part] | None = None
 
 
-class _Candidate(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Candidate(_Wire):
     content: _Content | None = None
     finish_reason: str | None = None
 
 
-class _Feedback(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Feedback(_Wire):
     block_reason: str | None = None
     block_reason_message: str | None = None
 
 
-class _Usage(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Usage(_Wire):
     prompt_token_count: int = 0
     candidates_token_count: int = 0
     thoughts_token_count: int = 0
@@ -160,14 +176,15 @@ class _Usage(Struct, rename="camel"):
     cached_content_token_count: int = 0
 
 
-class _Answer(Struct, rename="camel"):
+@dataclass(frozen=True, slots=True)
+class _Answer(_Wire):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
     usage_metadata: _Usage | None = None
     model_version: str | None = None
 
 
-_decoder = msgspec.json.Decoder(_Answer)
+_answer = TypeAdapter(_Answer)
 
 
 def _usage(usage: _Usage | None) -> Usage | None:

@@ -1,28 +1,38 @@
 """Any service over HTTP: a templated request out, text or JSON back."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-import msgspec
+import jsonpath
+from jinja2 import TemplateError, Undefined, UndefinedError, nodes
+from jinja2.sandbox import SandboxedEnvironment
+from jsonpath import JSONPath, JSONPathError
+from pydantic import TypeAdapter, ValidationError
+from yarl import URL
 
-from ci_evals.errors import ProviderError
-from ci_evals.model import Request
-from ci_evals.providers.answer import as_steps
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, overriding
-from ci_evals.providers.http_templates import TEMPLATE, json_renderer, template_problems, text_renderer
+from ci_evals.errors import ProviderError, first_problem
+from ci_evals.model.response import Response, Step, ToolCall
+from ci_evals.model.result import Request
+from ci_evals.providers.answer import as_steps, encode_json
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
+from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
 from ci_evals.providers.openai import tool_arguments
-from ci_evals.providers.wire import Call, decode, encode, header_problems, readable, send, url_problems
-from ci_evals.response import Response, Step, ToolCall
+from ci_evals.templating import sandboxed
 
-if TYPE_CHECKING:
-    from jsonpath import JSONPath
+_Render = Callable[[Mapping[str, Any]], Any]
 
+_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEFAULT_BODY = {"input": "{{ input }}"}
-_decoder = msgspec.json.Decoder(Any)
+
+_any: TypeAdapter[Any] = TypeAdapter(Any)
+_tool_call = TypeAdapter(ToolCall)
 
 
-class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="http"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http(ProviderOptions):
     """A service of any kind.
 
     Strings in `url`, `headers` and `body` are Jinja2 templates over `input`, `messages`, `vars`, `case` (`id`, `tags`,
@@ -39,11 +49,12 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
     """
 
+    kind: ClassVar[str] = "http"
     own_code: ClassVar[bool] = True
 
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     output: str | None = None
     tool_calls: str | None = None
@@ -54,17 +65,16 @@ class Http(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
 
     def problems(self, folder: Path) -> list[str]:
-        fixed = {name: value for name, value in self.headers.items() if not TEMPLATE.search(value)}
+        fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}
         templated = {name: "" for name in self.headers if name not in fixed}
         return [
-            *(url_problems("url", self.url) if not TEMPLATE.search(self.url) else []),
+            *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
             *header_problems(fixed | templated),
-            *template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
+            *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
             *_path_problems({"output": self.output, "tool_calls": self.tool_calls, "steps": self.steps}),
         ]
 
     def open(self, resources: Resources) -> Provider:
-        _ = resources.session  # made now, and not while calls are under way
         return Service(self, resources)
 
 
@@ -75,9 +85,9 @@ class Service:
         body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
         self._resources = resources
         self._method = options.method
-        self._url = text_renderer(options.url)
-        self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
-        self._body = None if body is None else json_renderer(body)
+        self._url = _text_renderer(options.url)
+        self._headers = {name: _text_renderer(value) for name, value in options.headers.items()}
+        self._body = None if body is None else _json_renderer(body)
         self._output = _path(options.output)
         self._tool_calls = _path(options.tool_calls)
         self._steps = _path(options.steps)
@@ -88,7 +98,7 @@ class Service:
         text = answer.decode("utf-8", "replace")
         if self._output is None and self._tool_calls is None and self._steps is None:
             return Response(text)
-        value = decode(_decoder, answer, call.url.host)
+        value = decode(_any, answer, call.url.host)
         return Response(
             output=text if self._output is None else _output(self._output, value),
             tool_calls=() if self._tool_calls is None else _calls(self._tool_calls, value),
@@ -96,13 +106,12 @@ class Service:
         )
 
     def _call(self, request: Request) -> Call:
-        from yarl import URL
 
         names = _variables(request)
         try:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
-            data = None if self._body is None else encode(self._body(names))
+            data = None if self._body is None else encode_json(self._body(names))
         except Exception as error:
             why = readable(f"{type(error).__name__}: {error}")
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
@@ -114,25 +123,20 @@ class Service:
 
 
 def _variables(request: Request) -> dict[str, Any]:
-    """What templates may use."""
+    """Return the names that templates may use."""
     case = request.case
     return {
         "input": request.input,
-        "messages": [
-            {"role": message.role, "content": message.content, **msgspec.to_builtins(message)}
-            for message in request.messages
-        ],
+        "messages": [message_fields(message) for message in request.messages],
         "vars": case.vars,
-        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overriding(case)},
+        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overrides_of(case)},
         "run": request.run,
     }
 
 
-def _path(source: str | None) -> "JSONPath | None":
+def _path(source: str | None) -> JSONPath | None:
     if source is None:
         return None
-    import jsonpath
-
     path: JSONPath = jsonpath.compile(source)  # type: ignore[assignment]
     return path
 
@@ -147,9 +151,7 @@ def _path_problems(paths: Mapping[str, str | None]) -> list[str]:
     return problems
 
 
-def _found(path: "JSONPath", value: Any) -> list[Any]:
-    from jsonpath import JSONPathError
-
+def _found(path: JSONPath, value: Any) -> list[Any]:
     if not isinstance(value, dict | list):
         return [value] if str(path) == "$" else []
     try:
@@ -158,11 +160,11 @@ def _found(path: "JSONPath", value: Any) -> list[Any]:
         raise ProviderError("bad_answer", f"{path} cannot be looked up: {readable(str(error))}") from error
 
 
-def _output(path: "JSONPath", value: Any) -> str:
-    """The text at a path: a string as it is, null as no text, all else as JSON; several matches are a JSON list."""
+def _output(path: JSONPath, value: Any) -> str:
+    """Return the text at a path: a string as it is, null as no text, all else as JSON, several matches as a list."""
     found = _found(path, value)
     if not found:
-        start = readable(encode(value)[:1000].decode("utf-8", "replace"), 200)
+        start = readable(encode_json(value)[:1000].decode("utf-8", "replace"), 200)
         raise ProviderError("bad_answer", f"nothing at {path} in the answer, which starts {start}")
     match found[0] if len(found) == 1 else found:
         case None:
@@ -170,16 +172,16 @@ def _output(path: "JSONPath", value: Any) -> str:
         case str(text):
             return text
         case other:
-            return encode(other).decode()
+            return encode_json(other).decode()
 
 
-def _calls(path: "JSONPath", value: Any) -> tuple[ToolCall, ...]:
+def _calls(path: JSONPath, value: Any) -> tuple[ToolCall, ...]:
     found = _found(path, value)
     items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
     return tuple(_call(path, item) for item in items if item is not None)
 
 
-def _taken_steps(path: "JSONPath", value: Any) -> tuple[Step, ...] | None:
+def _taken_steps(path: JSONPath, value: Any) -> tuple[Step, ...] | None:
     found = _found(path, value)
     if not found:
         return None
@@ -189,13 +191,97 @@ def _taken_steps(path: "JSONPath", value: Any) -> tuple[Step, ...] | None:
         raise ProviderError("bad_answer", f"{path} must hold steps with `kind` and `name`: {error}") from error
 
 
-def _call(path: "JSONPath", item: Any) -> ToolCall:
+def _call(path: JSONPath, item: Any) -> ToolCall:
     try:
-        call = msgspec.convert(item, ToolCall)
-    except msgspec.ValidationError as error:
-        start = readable(encode(item)[:1000].decode("utf-8", "replace"), 200)
+        call = _tool_call.validate_python(item)
+    except ValidationError as error:
+        start = readable(encode_json(item)[:1000].decode("utf-8", "replace"), 200)
         raise ProviderError(
-            "bad_answer", f"{path} must hold tool calls with `name` and `arguments`: {error}: {start}"
+            "bad_answer", f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {start}"
         ) from error
     arguments = tool_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
     return ToolCall(call.name, arguments, call.id)
+
+
+# Templates.
+
+
+def _text_renderer(source: str) -> _Render:
+    """Return a renderer of text."""
+    if not _TEMPLATE.search(source):
+        return lambda _: source
+    return _environment().from_string(source).render
+
+
+def _json_renderer(value: Any) -> _Render:
+    """Return a renderer of a JSON value whose strings are templates."""
+    match value:
+        case str():
+            return _string_renderer(value)
+        case Mapping():
+            fields = {name: _json_renderer(item) for name, item in value.items()}
+            return lambda names: {name: render(names) for name, render in fields.items()}
+        case list() | tuple():
+            items = [_json_renderer(item) for item in value]
+            return lambda names: [render(names) for render in items]
+        case _:
+            return lambda _: value
+
+
+def _string_renderer(source: str) -> _Render:
+    if not _is_one_expression(source):
+        return _text_renderer(source)
+
+    inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
+    expression = inside[1:] if inside[0] in "-+" else inside  # what asks to trim stands next to the braces
+    evaluate = _environment().compile_expression(expression, undefined_to_none=False)
+
+    def render(names: Mapping[str, Any]) -> Any:
+        value = evaluate(names)
+        if isinstance(value, Undefined):
+            raise UndefinedError(value._undefined_message)  # noqa: SLF001  what StrictUndefined raises itself
+        return value
+
+    return render
+
+
+def _is_one_expression(source: str) -> bool:
+    """Return True if a template is nothing but one `{{ expression }}`."""
+    if not (source.startswith("{{") and source.endswith("}}")):
+        return False
+
+    body = _environment().parse(source).body
+    return (
+        len(body) == 1
+        and isinstance(body[0], nodes.Output)
+        and len(body[0].nodes) == 1
+        and not isinstance(body[0].nodes[0], nodes.TemplateData)
+    )
+
+
+def _environment() -> SandboxedEnvironment:
+    return sandboxed(keep_last_newline=True)
+
+
+def _template_problems(value: Any) -> list[str]:
+    """Return what is wrong with the templates in a JSON value, each with its place."""
+    problems = []
+    for where, source in _strings(value, ""):
+        try:
+            _string_renderer(source)
+        except TemplateError as error:
+            problems.append(f"{where}: bad template: {error}")
+    return problems
+
+
+def _strings(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Yield every string in a JSON value, with its place: `body.messages[0].content`."""
+    match value:
+        case str():
+            yield where, value
+        case Mapping():
+            for name, item in value.items():
+                yield from _strings(item, f"{where}.{name}" if where else str(name))
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _strings(item, f"{where}[{index}]")

@@ -1,44 +1,56 @@
 """Answers from a table or a template, with seeded faults: for demos, docs and dry runs."""
 
+from asyncio import sleep
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import ClassVar
 from zlib import crc32
 
-import msgspec
-from msgspec import Meta, Struct
+from jinja2 import TemplateError
+from pydantic import ConfigDict
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request
-from ci_evals.providers.answer import as_response, clean_text, encode_json, one_line
-from ci_evals.providers.base import Provider, ProviderOptions, Rate, Resources
-from ci_evals.response import Response, Step, ToolCall, Usage
+from ci_evals.format import one_line
+from ci_evals.model.fields import Int, Many, NonNegative, Options, Share
+from ci_evals.model.response import Response, Step, ToolCall, Usage
+from ci_evals.model.result import Request
+from ci_evals.providers.answer import as_response, clean_text, encode_json
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.templating import sandboxed
 
 MODEL = "mock"
 _REMEMBERED = 10_000
 
-Share = Annotated[float, Meta(ge=0, le=1)]
 _Default = Callable[[Request, str], str]
 
 
-class MockToolCall(ToolCall, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class MockToolCall(ToolCall):
     """A tool call in the table of answers."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-class MockStep(Step, frozen=True, forbid_unknown_fields=True):
+
+@dataclass(frozen=True, slots=True)
+class MockStep(Step):
     """A step in the table of answers."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-class MockAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+
+@dataclass(frozen=True, slots=True)
+class MockAnswer(Options):
     """An answer in the table: text, tool calls, or both, and perhaps the steps towards them."""
 
     output: str = ""
-    tool_calls: tuple[MockToolCall, ...] = ()
-    steps: tuple[MockStep, ...] | None = None
+    tool_calls: Many[MockToolCall] = ()
+    steps: Many[MockStep] | None = None
 
 
-class Mock(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="mock"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mock(ProviderOptions):
     """Answers without a model. The same suite and seed give the same answers and faults.
 
     Args:
@@ -55,16 +67,18 @@ class Mock(ProviderOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         seed: another seed, other draws.
     """
 
-    answers: Mapping[str, str | MockAnswer] = {}
+    kind: ClassVar[str] = "mock"
+
+    answers: Mapping[str, str | MockAnswer] = field(default_factory=dict)
     default: str | None = None
     wrong: str = "I don't know."
     flakiness: Share = 0.0
     error_rate: Share = 0.0
     rate_limit_rate: Share = 0.0
-    retry_after_s: Rate = 1.0
-    latency_s: Rate = 0.0
-    latency_jitter_s: Rate = 0.0
-    seed: int = 0
+    retry_after_s: NonNegative = 1.0
+    latency_s: NonNegative = 0.0
+    latency_jitter_s: NonNegative = 0.0
+    seed: Int = 0
 
     def problems(self, folder: Path) -> list[str]:
         found = [problem for name, answer in self.answers.items() if (problem := _answer_problem(name, answer))]
@@ -117,7 +131,8 @@ class MockProvider:
             del self._refused[next(iter(self._refused))]
 
 
-class _Draws(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class _Draws:
     """Independent and uniform in [0, 1)."""
 
     fault: float
@@ -131,7 +146,6 @@ def _draw(run: bytes, attempt: int) -> _Draws:
 
 
 async def _take(delay_s: float, timeout_s: float) -> None:
-    from asyncio import sleep
 
     await sleep(min(delay_s, timeout_s))
     if delay_s > timeout_s:
@@ -145,7 +159,7 @@ def _fault(options: Mock, draw: float) -> ProviderError:
 
 
 def _question(request: Request) -> str:
-    """The input's text, or the last user message of a conversation."""
+    """Return the input's text, or the last user message of a conversation."""
     if isinstance(request.input, str):
         return clean_text(request.input)
     if request.input is None:
@@ -161,9 +175,6 @@ def _echo(_: Request, text: str) -> str:
 def _template(source: str) -> _Default:
     if "{" not in source:
         return lambda *_: source
-    from jinja2 import TemplateError
-
-    from ci_evals.templates import sandboxed
 
     template = sandboxed().from_string(source)
 
@@ -180,7 +191,7 @@ def _template(source: str) -> _Default:
 def _template_problem(source: str) -> str | None:
     try:
         _template(source)
-    except Exception as error:  # noqa: BLE001  jinja2 is imported only where a template is
+    except TemplateError as error:
         return f"default is no valid template: {one_line(str(error))}"
     return None
 
@@ -202,8 +213,8 @@ def _scripted(answer: str | MockAnswer) -> Response:
 
 
 def _with_usage(response: Response, request: Request, text: str) -> Response:
-    """Tokens at four characters each, as a rough rule has it."""
+    """Return the response with its tokens, at four characters each."""
     asked = sum(len(message.content) for message in request.messages) or len(text)
     said = len(response.output) + sum(len(call.name) + len(str(call.arguments)) for call in response.tool_calls)
     usage = Usage(input_tokens=asked // 4, output_tokens=said // 4)
-    return msgspec.structs.replace(response, usage=usage, model=MODEL)
+    return replace(response, usage=usage, model=MODEL)

@@ -5,18 +5,19 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Annotated, Any, Literal
 from zlib import crc32
 
-import msgspec
 from aiohttp import web
+from pydantic import Field, TypeAdapter, ValidationError
 
-from ci_evals.errors import ErrorKind, ProviderError, UsageError
-from ci_evals.model import Case, Request
+from ci_evals.errors import ErrorKind, ProviderError, UsageError, first_problem
+from ci_evals.model.response import Message, Response, Role, ToolCall
+from ci_evals.model.result import Case, Request
+from ci_evals.providers.http_client import authority
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
-from ci_evals.providers.wire import authority
-from ci_evals.response import Message, Response, Role, ToolCall
 
 Log = Callable[[str], None]
 
@@ -26,12 +27,14 @@ _TIMEOUT_S = 3600.0
 _ERROR_TYPES: dict[ErrorKind, str] = {"server": "server_error", "rate_limit": "rate_limit_error"}
 
 
-class _Part(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class _Part:
     type: str
     text: str = ""
 
 
-class _Message(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class _Message:
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[_Part] | None = None
 
@@ -42,11 +45,15 @@ class _Message(msgspec.Struct):
         return self.content or ""
 
 
-class _Body(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class _Body:
     model: str
-    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    messages: Annotated[list[_Message], Field(min_length=1)]
     stream: bool | None = None
     n: int | None = None
+
+
+_body = TypeAdapter(_Body)
 
 
 async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
@@ -64,7 +71,7 @@ async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
 async def running(
     options: Mock, *, host: str = "127.0.0.1", port: int = 0, log: Log | None = None
 ) -> AsyncIterator[str]:
-    """A server for as long as the context lasts; gives the URL that clients use as `base_url`.
+    """Serve for as long as the context lasts; gives the URL that clients use as `base_url`.
 
     Raises:
         UsageError: the address is not to be had.
@@ -85,7 +92,7 @@ async def running(
 
 
 def application(options: Mock, log: Log | None = None) -> web.Application:
-    """The endpoint as an aiohttp application. Cases are not known here: answers are found by the last user message."""
+    """Return the endpoint as an aiohttp application. It knows no cases: the last user message finds the answer."""
     endpoint = _Endpoint(options, log or (lambda _: None))
     app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
     app.router.add_post("/v1/chat/completions", endpoint.complete)
@@ -146,16 +153,14 @@ class _Endpoint:
         self, http: web.Request, status: int, body: dict[str, Any], headers: dict[str, str] | None = None
     ) -> web.Response:
         self._log(f"{http.method} {http.path!r} {status}")
-        return web.Response(
-            status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers
-        )
+        return web.json_response(body, status=status, headers=headers)
 
 
 def _parse(raw: bytes) -> _Body:
     try:
-        body = msgspec.json.decode(raw, type=_Body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"the request is not in the documented shape: {error}") from None
+        body = _body.validate_json(raw)
+    except ValidationError as error:
+        raise ValueError(f"the request is not in the documented shape: {first_problem(error)}") from None
     if body.stream:
         raise ValueError("the mock server does not stream: leave 'stream' out or set it to false")
     if body.n not in (None, 1):

@@ -1,21 +1,25 @@
 """Any OpenAI-compatible chat endpoint: `POST {base_url}/chat/completions`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import msgspec
-from msgspec import Struct
+from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from ci_evals.errors import ProviderError
-from ci_evals.model import Request
+from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.result import Request
+from ci_evals.providers.answer import encode_json
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.wire import Endpoint, ModelOptions, kind_of, readable
-from ci_evals.response import Message, Response, ToolCall, Usage
+from ci_evals.providers.http_client import Endpoint, ModelOptions, kind_of, readable
 
 
-class OpenAI(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="openai"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAI(ModelOptions):
     """OpenAI's chat completions, or any endpoint that speaks like them."""
 
+    kind: ClassVar[str] = "openai"
     default_key_variable: ClassVar[str] = "OPENAI_API_KEY"
     vendor_host: ClassVar[str] = "api.openai.com"
 
@@ -25,13 +29,25 @@ class OpenAI(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True
         return ChatCompletions(self.opened(resources, "chat/completions"))
 
     def opened(self, resources: Resources, path: str) -> Endpoint:
-        """What is at `path` below the base URL, with the key and the fields of every call."""
+        """Return the API at `path` below the base URL, with the key and the fields of every call."""
         key = {"Authorization": f"Bearer {self.api_key.reveal().strip()}"} if self.api_key else {}
         return self.endpoint(resources, path, key, {"model": self.model, **self.params})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings(OpenAI):
+    """OpenAI's embeddings, or any endpoint that speaks like them: one vector for each text of the input."""
+
+    kind: ClassVar[str] = "embeddings"
+    reserved: ClassVar[tuple[str, ...]] = ("model", "input", "encoding_format")
+    embeds: ClassVar[bool] = True
+
+    def open(self, resources: Resources) -> Provider:
+        return EmbeddingsEndpoint(self.opened(resources, "embeddings"))
+
+
 class ChatCompletions:
-    """The live endpoint."""
+    """The live chat endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -40,9 +56,9 @@ class ChatCompletions:
     async def answer(self, request: Request) -> Response:
         fields = {"messages": [_turn(message) for message in request.messages]}
         if request.schema is None:
-            completion = await self._endpoint.ask(fields, _decoder, request.timeout_s)
+            completion = await self._endpoint.ask(fields, _completion, request.timeout_s)
         else:
-            completion = await self._held(fields, request.schema, request.timeout_s)
+            completion = await self._constrained(fields, request.schema, request.timeout_s)
         if not completion.choices:
             raise _no_choice(completion.error, self._endpoint.url.host)
         choice = completion.choices[0]
@@ -55,90 +71,133 @@ class ChatCompletions:
             finish_reason=choice.finish_reason,
         )
 
-    async def _held(self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float) -> "_Completion":
-        """Hold the model to a schema, unless the endpoint turns out not to know how."""
+    async def _constrained(
+        self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
+    ) -> "_Completion":
+        """Constrain the answer to a schema, unless the endpoint turns out not to know how."""
         if self._takes_schema and "response_format" not in self._endpoint.fields:
-            held = {**fields, "response_format": _held_to(schema)}
+            named = {"name": "answer", "schema": schema, "strict": True}
+            constrained = {**fields, "response_format": {"type": "json_schema", "json_schema": named}}
             try:
-                return await self._endpoint.ask(held, _decoder, timeout_s)
+                return await self._endpoint.ask(constrained, _completion, timeout_s)
             except ProviderError as error:
                 if error.status not in (400, 422):
                     raise
                 self._takes_schema = False
-        return await self._endpoint.ask(fields, _decoder, timeout_s)
+        return await self._endpoint.ask(fields, _completion, timeout_s)
 
 
-def _held_to(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+class EmbeddingsEndpoint:
+    """The live embeddings endpoint."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def answer(self, request: Request) -> Response:
+        given: Any = request.input
+        texts = [str(text) for text in given] if isinstance(given, list | tuple) else [str(given)]
+        answer = await self._endpoint.ask({"input": texts}, _vectors, request.timeout_s)
+        vectors = sorted(answer.data or (), key=lambda vector: vector.index)
+        if len(vectors) != len(texts):
+            text = f"{self._endpoint.url.host} answered with {len(vectors)} embeddings of {len(texts)} texts"
+            raise ProviderError("bad_answer", f"{text}: is this an embeddings endpoint?")
+        return Response(
+            encode_json([vector.embedding for vector in vectors]).decode(),
+            usage=_usage(answer.usage),
+            model=answer.model,
+        )
 
 
 def _turn(message: Message) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        turn["tool_calls"] = [_asked(call) for call in message.tool_calls]
+        turn["tool_calls"] = [_made(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         turn["tool_call_id"] = message.tool_call_id
     return turn
 
 
-def _asked(call: ToolCall) -> dict[str, Any]:
-    arguments = call.arguments if isinstance(call.arguments, str) else msgspec.json.encode(call.arguments).decode()
+def _made(call: ToolCall) -> dict[str, Any]:
+    arguments = call.arguments if isinstance(call.arguments, str) else encode_json(call.arguments).decode()
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-# The answer, as far as it is needed.
+# The answers, as far as they are needed.
 
 
-class _Function(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Function:
     name: str
     arguments: str | dict[str, Any] | None = None
 
 
-class _Custom(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Custom:
     name: str
     input: str = ""
 
 
-class _Call(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Call:
     id: str | None = None
     function: _Function | None = None
     custom: _Custom | None = None
 
 
-class _Part(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Part:
     text: str | None = None
     refusal: str | None = None
 
 
-class _Message(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Message:
     content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
 
 
-class _Choice(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Choice:
     message: _Message
     finish_reason: str | None = None
 
 
-class _InputDetails(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _InputDetails:
     cached_tokens: int | None = None
 
 
-class _Usage(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Usage:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _InputDetails | None = None
 
 
-class _Completion(Struct, gc=False):
+@dataclass(frozen=True, slots=True)
+class _Completion:
     choices: list[_Choice] | None = None
     model: str | None = None
     usage: _Usage | None = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Completion)
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    embedding: list[float]
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    data: list[_Vector] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+_completion = TypeAdapter(_Completion)
+_vectors = TypeAdapter(_Vectors)
 
 
 def _text(content: str | list[_Part] | None) -> str:
@@ -158,12 +217,12 @@ def _tool_call(call: _Call) -> ToolCall:
 
 
 def tool_arguments(text: str) -> Mapping[str, Any] | str:
-    """The arguments that a model wrote for a tool: decoded if they are a JSON object, else their text as it is."""
+    """Decode the arguments that a model wrote for a tool if they are a JSON object, else return their text as it is."""
     if not text.strip():
         return {}
     try:
-        value = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:
         return text
     return value if isinstance(value, dict) else text
 
@@ -177,7 +236,7 @@ def _usage(usage: _Usage | None) -> Usage | None:
 
 
 def _no_choice(error: object, host: str | None) -> ProviderError:
-    """A gateway's answer of status 200 whose model failed: the status is in the body, if anywhere."""
+    """Return the error in an answer of status 200, as gateways give it: the real status is in the body, if anywhere."""
     match error:
         case {"message": str(message), "code": int(code)} if 400 <= code < 600:
             return ProviderError(kind_of(code), f"{host} answered {code}: {readable(message)}", status=code)

@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
-
+from ci_evals.model.response import Response, Step, StepKind, Usage
 from ci_evals.providers.answer import as_steps
-from ci_evals.response import Response, Step, StepKind, Usage
 
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
 _KINDS: Mapping[str, StepKind] = {"LLM": "model_request", "TOOL": "tool_call", "AGENT": "agent"}
 
 
-class Span(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Span:
     """One span: when it began and ended, in nanoseconds since 1970; `error` is None if it did not fail."""
 
     trace_id: str
@@ -27,7 +27,7 @@ class Span(Struct, frozen=True):
 
 
 def response_of(spans: Sequence[Span]) -> Response:
-    """The answer of one trace: its last output, its steps, and the tokens of its model requests.
+    """Return the answer of one trace: its last output, its steps, and the tokens of its model requests.
 
     Raises:
         ValueError: it has more steps than are kept.
@@ -41,7 +41,7 @@ def response_of(spans: Sequence[Span]) -> Response:
 
 
 def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
-    """Model requests, tool calls and agents among spans, in the order in which they began."""
+    """Return model requests, tool calls and agents among spans, in the order in which they began."""
     ordered = sorted(spans, key=lambda span: span.start_ns)
     by_id = {span.span_id: span for span in ordered}
     found = [(span, kind) for span in ordered if (kind := _kind(span)) is not None]
@@ -49,13 +49,13 @@ def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
 
 
 def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:
-    """The first value under one of some names on any span."""
+    """Return the first value under one of some names on any span."""
     found = (span.attributes.get(name) for name in names for span in spans)
     return next((str(value) for value in found if value not in (None, "")), None)
 
 
 def input_text(spans: Sequence[Span]) -> str | None:
-    """What the trace was asked: the input of its first span that tells, or its first user message."""
+    """Return the input of a trace: that of its first span that has one, or its last user message."""
     for span in sorted(spans, key=lambda span: span.start_ns):
         if isinstance(value := span.attributes.get("input.value"), str):
             return value
@@ -97,7 +97,7 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
 
 
 def _sub_agent(span: Span, by_id: Mapping[str, Span]) -> str | None:
-    """The name of the agent that a span is within, if that one is within another."""
+    """Return the name of the agent that a span is within, if that agent is within another."""
     agents = [each for each in _ancestors(span, by_id) if _kind(each) == "agent"]
     return _agent_name(agents[0]) if len(agents) > 1 else None
 
@@ -125,7 +125,7 @@ def _count(value: Any) -> int:
 
 
 def _output(ordered: Sequence[Span]) -> str:
-    """The output of the outermost span that tells one, or the last message of a model."""
+    """Return the output of the outermost span that has one, or the last message of a model."""
     outermost = sorted(ordered, key=lambda span: (span.parent_id is not None, span.start_ns))
     for span in outermost:
         if _kind(span) in (None, "agent"):

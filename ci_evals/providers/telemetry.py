@@ -11,8 +11,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as LiveSpan
 
+from ci_evals.model.response import Step
 from ci_evals.providers.spans import Span, steps_of
-from ci_evals.response import Step
 
 MAX_SPANS = 50_000
 """An agent that makes more goes in circles."""
@@ -31,7 +31,7 @@ class Collection:
         self._ended.append(span)
 
     def steps(self) -> tuple[Step, ...] | None:
-        """What the spans tell of steps; None if they tell nothing.
+        """Return the steps among the spans; None if there are none.
 
         Raises:
             ValueError: there are more spans or steps than are kept.
@@ -70,7 +70,7 @@ class _Collector(SpanProcessor):
                 collection.add(span)
 
     def forget(self, collection: Collection) -> None:
-        """The run is over: whatever its spans still do is nobody's."""
+        """Let go of a run that is over: whatever its spans still do is nobody's."""
         with self._lock:
             for key in collection.begun:
                 self._collections.pop(key, None)

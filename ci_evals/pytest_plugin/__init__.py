@@ -1,19 +1,19 @@
-"""The pytest plug-in: evaluations as tests. What it needs beside pytest is imported when a test evaluates something."""
+"""The pytest plug-in: evaluations as tests."""
 
+import argparse
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from ci_evals.library.report import Report
+from ci_evals.library import Report
+from ci_evals.pytest_plugin.marked import OUTCOME, Evaluation, baseline_path, evaluate_marked
+from ci_evals.pytest_plugin.suites import SuiteFile
 
 MARKER = "evals(prompt|prompts|cases|config, expect, target, runs, max_concurrency, gate, …): evaluate and judge"
-OUTCOME = "evals"
-"""The user property that carries a test's outcome from the process that ran it to the summary."""
-
-_CHECKED = pytest.StashKey[Any]()
+_EVALUATION = pytest.StashKey[Evaluation]()
 _MOST_LINES = 50
 
 
@@ -50,28 +50,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
 
-def baseline_path(config: pytest.Config) -> Path | None:
-    """Where earlier reports are: one of them, or the folder that `--evals-report` filled; None where nothing is."""
-    given: Path | None = config.getoption("--evals-baseline")
-    path = given and config.invocation_params.dir / given
-    return path if path and path.exists() else None
-
-
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A suite file that is named on the command line or by `evals_files`: a stray one must not start paid calls."""
+    """Collect a suite file that the command line or `evals_files` names: a stray one must not start paid calls."""
     if file_path.suffix not in (".yaml", ".yml", ".json"):
         return None
     patterns = parent.config.getini("evals_files")
     if not parent.session.isinitpath(file_path) and not any(file_path.match(pattern) for pattern in patterns):
         return None
-    from ci_evals.pytest_plugin.files import SuiteFile
-
     return SuiteFile.from_parent(parent, path=file_path)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
-    """A marked test that does not look at the result itself is evaluated all the same."""
+    """Give every marked test the fixture, so that it is evaluated even if it does not take the result."""
     if not isinstance(collector, pytest.Class | pytest.Module) or not collector.istestfunction(obj, name):
         return
     own = {mark.name for mark in getattr(obj, "pytestmark", ())}
@@ -81,48 +72,44 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 @pytest.fixture
 def evals_target() -> Any:
-    """What answers, unless the marker says so: override it in a conftest or beside the tests."""
+    """The provider, unless the marker names one: override this fixture in a conftest or beside the tests."""
     return None
 
 
 @pytest.fixture
-def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> "Report":
+def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Report:
     """The report of the evaluation that the test's `evals` marker asks for."""
-    from ci_evals.pytest_plugin.marked import evaluated
-
-    checked = evaluated(request.node, evals_target)
-    request.node.stash[_CHECKED] = checked
+    evaluation = evaluate_marked(request.node, evals_target)
+    request.node.stash[_EVALUATION] = evaluation
     decides_itself = isinstance(request.node, pytest.Function) and _takes_the_result(request.node)
-    lines = (checked.figures if decides_itself else checked.line, *(f"  {each}" for each in checked.changes))
+    lines = (evaluation.figures if decides_itself else evaluation.line, *(f"  {each}" for each in evaluation.changes))
     request.node.user_properties += [(OUTCOME, line) for line in lines]
-    return checked.report
+    return evaluation.report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test that does not take `evals_result` fails by the gate; one that does decides by itself."""
-    checked = item.stash.get(_CHECKED, None)
-    if checked is None:
+    evaluation = item.stash.get(_EVALUATION, None)
+    if evaluation is None:
         if item.get_closest_marker("evals"):  # as that of one parameter: a test must not pass unevaluated
             pytest.fail("the `evals` marker came too late to be seen: let the test take `evals_result`", pytrace=False)
         return (yield)
     try:
         yield
     except BaseException:
-        item.add_report_section("call", "evals", checked.text)
+        item.add_report_section("call", "evals", evaluation.text)
         raise
-    if not checked.is_good and not (isinstance(item, pytest.Function) and _takes_the_result(item)):
-        pytest.fail(checked.text, pytrace=False)
+    if not evaluation.is_good and not (isinstance(item, pytest.Function) and _takes_the_result(item)):
+        pytest.fail(evaluation.text, pytrace=False)
 
 
 def _takes_the_result(item: pytest.Function) -> bool:
-    import inspect
-
     return "evals_result" in inspect.signature(item.function).parameters
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What every evaluation found, one line each."""
+    """Print the outcome of every evaluation, a line each."""
     lines = [
         f"{report.nodeid}: {line}"
         for reports in terminalreporter.stats.values()
@@ -140,8 +127,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _count(text: str) -> int:
-    import argparse
-
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)

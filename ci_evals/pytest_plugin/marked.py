@@ -1,31 +1,73 @@
 """Tests with the `evals` marker: what it says becomes a suite, the suite a report."""
 
+import asyncio
+import contextvars
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import Any, TypeVar
 
 import pytest
-from msgspec import Struct
 
 from ci_evals.api import evaluate, load_suite
-from ci_evals.conclusion import write_reports
-from ci_evals.config.code import Case
-from ci_evals.config.decode import unknown
 from ci_evals.errors import CiEvalsError, UsageError
-from ci_evals.library.report import Report
-from ci_evals.library.suite import Suite
-from ci_evals.pytest_plugin import baseline_path
-from ci_evals.pytest_plugin.loop import in_a_loop_of_its_own
+from ci_evals.format import one_line, without_commands
+from ci_evals.gate.bars import STATUS_WORDS
+from ci_evals.gate.compare import CellKind, Comparison, NoComparison
+from ci_evals.gate.verdict import exit_code
+from ci_evals.gate.wording import cell_sentence, variant_sentence
+from ci_evals.library import Report
+from ci_evals.model.result import Case
 from ci_evals.reports import terminal
-from ci_evals.reports.text import one_line, without_commands
-from ci_evals.verdict.comparison import Comparison, NoComparison
-from ci_evals.verdict.gate import exit_code
-from ci_evals.verdict.pairing import CellKind
-from ci_evals.verdict.scopes import STATUS_WORDS
-from ci_evals.verdict.sentences import cell_sentence, variant_sentence
+from ci_evals.reports.files import write_reports
+from ci_evals.suite.problems import unknown
+from ci_evals.suite.types import Suite
+
+T = TypeVar("T")
+
+OUTCOME = "evals"
+"""The user property that carries a test's outcome from the process that ran it to the summary."""
+
+
+def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine in another thread and return or raise what it does; Ctrl-C ends it."""
+    returned: list[T] = []
+    raised: list[BaseException] = []
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
+    ended = Event()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(make())
+        started.append((asyncio.get_running_loop(), task))
+        returned.append(await task)
+
+    def work() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:  # noqa: BLE001  it is raised again where it was waited for
+            raised.append(error)
+        finally:
+            ended.set()
+
+    context = contextvars.copy_context()
+    thread = Thread(target=lambda: context.run(work), name="ci-evals", daemon=True)
+    thread.start()
+    try:
+        ended.wait()
+    except BaseException:
+        for loop, task in started:
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    thread.join()
+    if raised:
+        raise raised[0]
+    return returned[0]
+
 
 _WIDTH = 100
 _LINE_CHARACTERS = 1000
@@ -33,8 +75,9 @@ _SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
 _KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
 
 
-class Checked(Struct, frozen=True):
-    """What became of a test's evaluation.
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The outcome of a test's evaluation.
 
     `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what differs from the
     baseline, `text` the verdict and what the command line prints: pytest's short summary shows its first line.
@@ -48,27 +91,27 @@ class Checked(Struct, frozen=True):
     is_good: bool
 
 
-def evaluated(item: pytest.Item, target: Any) -> Checked:
-    """Evaluate what a test's marker asks for; what is wrong with it ends the test."""
+def evaluate_marked(item: pytest.Item, target: Any) -> Evaluation:
+    """Evaluate what a test's marker asks for; a mistake in it fails the test."""
     marker = item.get_closest_marker("evals")
     if marker is None:
         pytest.fail("evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)", pytrace=False)
     try:
-        report = _evaluated(item, marker, target)
+        report = _evaluate(item, marker, target)
     except CiEvalsError as error:
         told = str(error)
     else:
-        return checked(report, item)
+        return judge(report, item)
     pytest.fail(told, pytrace=False)  # outside of the handler, so that no traceback comes with it
 
 
-def _evaluated(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
+def _evaluate(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
     settings = dict(marker.kwargs)
     _check(marker.args, settings)
     option = item.config.getoption
     runs = settings.pop("runs", None)
     most = settings.pop("max_concurrency", None)
-    return in_a_loop_of_its_own(
+    return run_in_thread(
         partial(
             evaluate,
             _suite(item, settings, target),
@@ -80,8 +123,8 @@ def _evaluated(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
     )
 
 
-def checked(report: Report, item: pytest.Item) -> Checked:
-    """What a report says, in the words of the command line."""
+def judge(report: Report, item: pytest.Item) -> Evaluation:
+    """Judge a report in the words of the command line."""
     summary = report.judged
     write_page(report, folder_of(item))
     verdict = report.verdict
@@ -89,7 +132,14 @@ def checked(report: Report, item: pytest.Item) -> Checked:
     figures, _, _ = report.summary().partition("\n")
     line = f"{STATUS_WORDS[verdict.status]}  {verdict.reason}"
     text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{text}"
-    return Checked(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
+    return Evaluation(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
+
+
+def baseline_path(config: pytest.Config) -> Path | None:
+    """Return the path of earlier reports: one report, or a folder that `--evals-report` filled; None without any."""
+    given: Path | None = config.getoption("--evals-baseline")
+    path = given and config.invocation_params.dir / given
+    return path if path and path.exists() else None
 
 
 def write_page(report: Report, out: Path | None) -> None:
@@ -99,7 +149,7 @@ def write_page(report: Report, out: Path | None) -> None:
 
 
 def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
-    """Where the reports of a test are: a folder of its own, of the same name in every session."""
+    """Return the folder for the reports of a test, which has the same name in every session."""
     folder: Path | None = item.config.getoption("--evals-report")
     if folder is None:
         return None
@@ -109,7 +159,7 @@ def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
 
 
 def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
-    """What differs from the baseline, of the whole report or of one case; why it could not be compared, if so."""
+    """Return the changes against the baseline, of all cases or of one; else why nothing was compared."""
     comparison = report.comparison
     if isinstance(comparison, NoComparison):
         return (comparison.reason,)
@@ -143,10 +193,10 @@ def _suite(item: pytest.Item, settings: Mapping[str, Any], target: Any) -> Suite
         text = "say what answers: evals(target=…), or a fixture `evals_target` that returns it"
         raise UsageError(f"@pytest.mark.evals: {text}")
     file, line, _ = item.location
-    place = (Path(file).as_posix(), (line or 0) + 1)
+    place: dict[str, Any] = {"file": Path(file).as_posix(), "line": (line or 0) + 1}
     cases = settings.get("cases") or [
-        Case(input=text, file=place[0], line=place[1])
+        Case(input=text, **place)
         for text in ([settings["prompt"]] if "prompt" in settings else settings.get("prompts", ()))
     ]
     given = {name: settings[name] for name in _SETTINGS if name in settings}
-    return Suite(name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, place=place, **given)
+    return Suite(name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, **place, **given)

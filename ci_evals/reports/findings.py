@@ -1,269 +1,317 @@
-"""What a reviewer looks for in a report: cells below their bar, flaky cells, errors by reason."""
+"""The facts, notes and groups of cells that a person is shown of a summary, with their sentences and in order.
 
-from array import array
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import lru_cache
+Every format is a view of `findings`: none decides what is told, in which order, or in which words.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Final, Literal
 
-import msgspec
-from msgspec import Struct
-
-from ci_evals.columns import STATUSES
-from ci_evals.errors import ErrorKind
-from ci_evals.matrix import CellKey
-from ci_evals.model import Case, Result, Status, Variant
-from ci_evals.report import CellReport, Counts, Report
-from ci_evals.reports.figures import number_of
+from ci_evals.format import name_of, number_of, percent, seconds
+from ci_evals.gate.bars import ScopeVerdict, VerdictStatus, worst_first
+from ci_evals.model.result import Result, Variant
+from ci_evals.reports.cells import ComparedCell, ErrorGroup, Roster, changes, error_groups, finding_of, rosters
+from ci_evals.reports.notes import Note, basis, comparison_notes, expected_on_new_cases, notes
+from ci_evals.reports.runs import counted_reasons, failed_runs, place_of
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.text import one_line
-from ci_evals.response import Response
-from ci_evals.rules import Gate
-from ci_evals.stats.flips import flip_rate
-from ci_evals.verdict.unanswered import same_reason
+from ci_evals.reports.variants import (
+    Standing,
+    TaskReport,
+    Trend,
+    VariantReport,
+    leaderboard,
+    task_reports,
+    trends,
+    variant_reports,
+)
+from ci_evals.stats.rates import suite_flip_rate
 
-Outcome = Literal["passed", "flaky", "failed", "errored", "not run"]
+VERDICTS: Final[Mapping[VerdictStatus, str]] = {
+    "pass": "Pass",
+    "borderline": "Borderline",
+    "fail": "Fail",
+    "error": "No verdict",
+}
+"""The name of a verdict in headlines."""
 
-REASON_CHARACTERS = 300
-DETAIL_CHARACTERS = 2000
-MAX_CASES_OF_ERROR = 3
-MAX_CALLS_SHOWN = 100
+MAX_ENTRIES: Final = 200
+"""Entries of a group; more than that have no room in any format."""
 
+MAX_CASES_OF_ERROR: Final = 3
 
-class JudgedCell(Struct, frozen=True):
-    """One case on one variant, held against the pass rate that it must reach."""
+_MAX_NAMES = 20
+_MAX_REASONS = 8
 
-    cell: int
-    case: Case
-    variant: Variant
-    counts: Counts
-    bar: float
-
-    @property
-    def key(self) -> CellKey:
-        return self.case.id, self.variant.provider, self.variant.prompt
-
-    @property
-    def outcome(self) -> Outcome:
-        """`failed` is below the bar, `flaky` within it but with failed runs, `errored` without any graded run."""
-        return _outcome(self.counts, self.bar)
-
-    @property
-    def flip_rate(self) -> float | None:
-        """The chance that two of its runs disagree; None with fewer than two."""
-        return flip_rate(self.counts.passed, self.counts.graded)
-
-    @property
-    def tally(self) -> str:
-        """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
-        counts = self.counts
-        if counts.errored and not counts.graded and not counts.missing:
-            return f"{'all ' if counts.errored > 1 else ''}{number_of(counts.errored, 'run')} errored"
-        parts = [f"{counts.passed:,} of {counts.graded:,} {'run' if counts.graded == 1 else 'runs'} passed"]
-        parts += [f"{counts.errored:,} errored"] if counts.errored else []
-        parts += [f"{counts.missing:,} not run"] if counts.missing else []
-        return ", ".join(parts)
+Tone = Literal["bad", "unsure", "good"]
+GroupKind = Literal[
+    "against",
+    "regressed",
+    "errored",
+    "unrecorded",
+    "failing",
+    "possible",
+    "fixed",
+    "still failing",
+    "changed",
+    "flaky",
+    "over budget",
+]
 
 
-class Findings(Struct, frozen=True):
-    """The cells that need a look. `failed` and `flaky` have the lowest share of passed runs first."""
+class Name(str):
+    """A text that others chose, inside a sentence of ours; a format marks it as such."""
 
-    failed: tuple[JudgedCell, ...]
-    flaky: tuple[JudgedCell, ...]
-    errored: tuple[JudgedCell, ...]
+    __slots__ = ()
 
 
-class ErrorGroup(Struct, frozen=True):
-    """Errored runs of one variant that ended for the same reason, in the words of the first.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing to be told.
 
-    `cases` are those that they are runs of, in plan order; `kind` is None where no error was noted.
+    Attributes:
+        text: the sentence in pieces, of which the `Name`s are others' words.
+        critical: whether it alone makes the gate red.
+        reasons: why its runs failed, the most frequent reason first.
+        cell: the cell that it is about, if it is about one.
+        failed: the first failed run of the cell, if an answer is worth showing.
     """
 
-    runs: int
-    variant: Variant
-    message: str
-    cases: tuple[Case, ...]
-    kind: ErrorKind | None
+    text: tuple[str, ...]
+    critical: bool = False
+    reasons: tuple[str, ...] = ()
+    cell: ComparedCell | None = None
+    failed: Result | None = None
+
+    def line(self, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
+        """Return the sentence as one text; `name` and `text` escape names and our own words for a format."""
+        return "".join(name(piece) if isinstance(piece, Name) else text(piece) for piece in self.text)
 
 
-class _Ended(Struct, frozen=True):
-    """What the runs of an `ErrorGroup` have in common."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Things of one kind.
 
-    variant: Variant
-    kind: ErrorKind | None
-    reason: Hashable
+    Attributes:
+        title: what stands above them: `Regressed`.
+        noun: what one of them is called where it is left out: `regressed case`.
+        count: the number beside the title.
+        total: how many entries there are, of which `entries` has the first.
+        folded: whether nothing in it must be seen at once.
+        remark: what is said beside the title.
+        cells: all cells of the group, where it has cells.
+    """
+
+    kind: GroupKind
+    title: str
+    noun: str
+    count: int
+    total: int
+    entries: tuple[Entry, ...]
+    folded: bool = False
+    remark: str = ""
+    cells: tuple[ComparedCell, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """`Regressed (3)`."""
+        return f"{self.title} ({self.count:,}){f': {self.remark}' if self.remark else ''}"
+
+    @property
+    def tone(self) -> Tone:
+        if self.kind == "fixed":
+            return "good"
+        return "unsure" if self.kind in ("possible", "unrecorded", "changed", "flaky", "over budget") else "bad"
 
 
-def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
-    """Every cell in plan order, or those of one variant, with its bar."""
-    report = summary.report
-    cells = report.cells if variant is None else report.cells_among(report.cells_of(variant))
-    return _judged(cells, summary.gate)
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that a person is shown of a summary, in the order of reading.
 
+    Attributes:
+        outcome: `34 of 43 graded runs passed, … in 12.5 s`.
+        expected: what similar new cases would come to, where there are cases enough to tell.
+        notes: what else is to be known of the run.
+        variants, leaderboard, tasks, trends: the figures.
+        bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
+        groups: the cells to look at, the most important first; none is empty.
+        basis: what the verdict rests on: the baseline, the size of the plan, the cost.
+    """
 
-def troubled_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
-    """Those of `judged_cells` of which a run failed, or none was graded: all others passed, whatever their bar."""
-    report = summary.report
-    cells = range(len(report.matrix)) if variant is None else report.cells_of(variant)
-    chosen = [cell for cell in cells if (counts := report.by_cell[cell]).failed or not counts.passed]
-    return _judged(report.cells_among(chosen), summary.gate)
+    summary: Summary
+    outcome: str
+    expected: str | None
+    notes: tuple[Note, ...]
+    variants: tuple[VariantReport, ...]
+    leaderboard: tuple[Standing, ...]
+    tasks: tuple[TaskReport, ...]
+    trends: tuple[tuple[VariantReport, Trend], ...]
+    bars: tuple[ScopeVerdict, ...]
+    groups: tuple[Group, ...]
+    basis: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """`Fail`."""
+        return VERDICTS[self.summary.verdict.status]
+
+    @property
+    def several_variants(self) -> bool:
+        return len(self.variants) > 1
+
+    def group(self, kind: GroupKind) -> Group | None:
+        """Return the group of this kind, if there is one."""
+        return next((group for group in self.groups if group.kind == kind), None)
 
 
 def findings(summary: Summary) -> Findings:
-    """The cells that did not simply pass, by what became of them."""
-    by_outcome: dict[Outcome, list[JudgedCell]] = {"failed": [], "flaky": [], "errored": []}
-    for cell in troubled_cells(summary):
-        if (named := by_outcome.get(cell.outcome)) is not None:
-            named.append(cell)
-    for outcome in ("failed", "flaky"):
-        by_outcome[outcome].sort(key=_share)
-    return Findings(tuple(by_outcome["failed"]), tuple(by_outcome["flaky"]), tuple(by_outcome["errored"]))
-
-
-def results_of(report: Report, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
-    """The results of a cell that ended with this status; only the first `limit` if there is one."""
-    code = STATUSES.index(status)
-    slots = [slot for slot in report.matrix.slots(cell) if report.columns.status[slot] == code]
-    return tuple(report.results(slots[:limit]))
-
-
-def failed_runs(report: Report, cell: int, limit: int | None = None) -> tuple[Result, ...]:
-    """The failed results of a cell, those of its confirm runs included; only the first `limit` if there is one."""
-    planned = results_of(report, cell, "failed", limit)
-    if report.confirmation is None:
-        return planned
-    return (planned + results_of(report.confirmation, cell, "failed", limit))[:limit]
-
-
-def why(result: Result) -> tuple[str, ...]:
-    """Why a run did not pass: its error, or each failed grade as `contains: expected 'Paris', got 'Lyon'`."""
-    if result.error is not None:
-        return (one_line(result.error.message or result.error.kind, REASON_CHARACTERS),)
-    failed = tuple(
-        one_line(f"{grade.grader}: {grade.reason}", REASON_CHARACTERS) for grade in result.grades if not grade.passed
+    """Decide what a person is shown of a summary."""
+    report, scopes = summary.report, summary.verdict.scopes
+    variants = variant_reports(summary)
+    return Findings(
+        summary=summary,
+        outcome=f"{report.summary()} in {seconds(report.duration_s)}",
+        expected=expected_on_new_cases(summary),
+        notes=(*notes(report), *comparison_notes(summary)),
+        variants=variants,
+        leaderboard=leaderboard(variants),
+        tasks=tuple(task_reports(report)),
+        trends=tuple(trends(summary.compared, variants)),
+        bars=tuple(worst_first(scopes)) if len(scopes) > 1 else (),
+        groups=tuple(group for group in _groups(summary) if group.total),
+        basis=tuple(basis(summary)),
     )
-    if failed:
-        return failed
-    return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
 
 
-def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
-    """Every distinct reason with the number of runs that it stopped, the most frequent first."""
-    return Counter(reason for result in results for reason in dict.fromkeys(why(result))).most_common()
+# Groups.
 
 
-def counted_reasons(results: Sequence[Result], limit: int) -> list[str]:
-    """The reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they differ.
+def _groups(summary: Summary) -> Iterator[Group]:
+    report, found = summary.report, changes(summary)
+    errors = list(_error_groups(summary)) if report.errored else []
+    yield _against(summary)
+    if summary.verdict.status == "error":  # then the errors are why
+        yield from errors
+    yield _cells(summary, "regressed", "Regressed", "regressed case", found.regressed)
+    if summary.verdict.status != "error":
+        yield from errors
+    yield _cells(summary, "failing", "Failing", "failing case", found.failing)
+    below = any(cell.failing for cell in found.possible)
+    title = "Possible, within noise"
+    yield _cells(summary, "possible", title, "possibly worse case", found.possible, folded=not below)
+    yield _cells(summary, "fixed", "Fixed", "fixed case", found.fixed)
+    yield _cells(summary, "still failing", "Still failing", "still failing case", found.still_failing)
+    if summary.compared:
+        yield _changed(rosters(summary.compared))
+    flaky = _cells(summary, "flaky", "Flaky, but within the bar", "flaky case", found.flaky)
+    flips = suite_flip_rate((counts.passed, counts.graded) for counts in report.by_cell)
+    remark = f"running again would change {percent(round(flips, 3))} of the verdicts" if flips else ""
+    yield replace(flaky, folded=summary.compared is not None, remark=remark)
+    yield _over_budget(summary)
 
-    At most `limit`, and one more to say how many were left out.
-    """
-    counted = reasons(results)
-    same = len(results) == 1 or all(count == len(results) for _, count in counted)
-    lines = [
-        reason if same else f"{count:,} of {len(results):,} failed runs: {reason}" for reason, count in counted[:limit]
-    ]
-    left_out = len(counted) - len(lines)
-    return [*lines, f"… and {number_of(left_out, 'other reason')}"] if left_out else lines
 
-
-def error_groups(report: Report) -> list[ErrorGroup]:
-    """Errored runs by variant and reason, the largest group first."""
-    code = STATUSES.index("errored")
-    slots = array("Q", (slot for slot, status in enumerate(report.columns.status) if status == code))
-    words: dict[_Ended, str] = {}
-    runs_of: dict[_Ended, Counter[int]] = {}
-    for slot, result in zip(slots, report.results(slots), strict=True):
-        message, error = why(result)[0], result.error
-        variant = Variant(result.provider, result.prompt)
-        how = _Ended(variant, error.kind, same_reason(error)) if error else _Ended(variant, None, message)
-        words.setdefault(how, message)
-        runs_of.setdefault(how, Counter())[report.matrix.cell_of(slot)] += 1
-    groups = (
-        ErrorGroup(cells.total(), how.variant, words[how], tuple(map(report.matrix.case, cells)), how.kind)
-        for how, cells in runs_of.items()
+def _against(summary: Summary) -> Group:
+    """List objections to merging that neither the headline nor another group tells."""
+    verdict = summary.verdict
+    entries = tuple(
+        Entry((rule.sentence,))
+        for rule in verdict.rules
+        if rule.rule not in ("critical", "regressions") and rule.sentence not in verdict.reason
     )
-    return sorted(groups, key=lambda group: -group.runs)
+    return Group("against", "Also against merging", "objection", len(entries), len(entries), entries)
 
 
-def place_of(case: Case) -> str:
-    """Where the user wrote a case: `evals.yaml:12`."""
-    return f"{case.file}:{case.line}" if case.line else case.file
+def _cells(
+    summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[ComparedCell], *, folded: bool = False
+) -> Group:
+    entries = tuple(_cell_entry(summary, cell) for cell in cells[:MAX_ENTRIES])
+    return Group(kind, title, noun, len(cells), len(cells), entries, folded, cells=tuple(cells))
 
 
-def over_budget(report: Report, limit: int) -> tuple[Result, ...]:
-    """The first `limit` runs, in plan order, that took more than `budget.per_run` allows."""
-    count = min(limit, report.columns.budget_violations)
-    return tuple(islice((result for result in report.results() if result.budget_violations), count)) if count else ()
+def _cell_entry(summary: Summary, cell: ComparedCell) -> Entry:
+    """Tell the outcome of a cell, and the reasons that runs of it failed."""
+    was = (" (was ", Name(cell.renamed_from), ")") if cell.renamed_from else ()
+    text = (
+        Name(cell.judged.case.id),
+        *_on(summary, cell.judged.variant),
+        *was,
+        ": ",
+        finding_of(cell, summary.comparison),
+    )
+    failed = failed_runs(summary.report, cell.judged.cell)
+    return Entry(
+        text,
+        critical=cell.critical,
+        reasons=tuple(counted_reasons(failed, _MAX_REASONS)),
+        cell=cell,
+        failed=failed[0] if failed else None,
+    )
 
 
-def input_text(case: Case) -> str:
-    """What a case asks, for a person: its input, its conversation or its vars."""
-    if case.user is not None:
-        return f"{case.user.persona}\nwants: {case.user.goal}"
-    if case.turns:
-        return "\n".join(f"user: {line}" for line in case.turns)
-    if case.messages and case.input is None:
-        return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
-    if case.input is not None:
-        return _plain(case.input)
-    return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
+def _on(summary: Summary, variant: Variant) -> tuple[str, ...]:
+    """` on gpt-4o`, where there are several variants."""
+    return (" on ", Name(str(variant))) if len(summary.report.plan.variants) > 1 else ()
 
 
-def answer_text(result: Result) -> str | None:
-    """What came back: the text, then a line for each of the first tool calls; None if there was no answer."""
-    if result.response is None:
-        return None
-    if turns := result.response.turns:
-        return "\n".join(f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in turns)
-    return _said(result.response)
+def _error_groups(summary: Summary) -> Iterator[Group]:
+    """Yield errored runs by reason, then the cases without a recorded answer."""
+    found = error_groups(summary.report)
+    groups = [group for group in found if group.kind != "not_recorded"]
+    entries = tuple(_error_entry(summary, group) for group in groups[:MAX_ENTRIES])
+    yield Group("errored", "Errored", "error message", sum(group.runs for group in groups), len(groups), entries)
+    unrecorded = tuple(
+        Entry((Name(case.id), *_on(summary, group.variant)))
+        for group in found
+        if group.kind == "not_recorded"
+        for case in group.cases
+    )
+    title, count = "Not checked, for want of a recorded answer", len(unrecorded)
+    yield Group("unrecorded", title, "unchecked case", count, count, unrecorded[:MAX_ENTRIES], folded=True)
 
 
-def _said(response: Response) -> str:
-    made = response.calls_made
-    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:MAX_CALLS_SHOWN]]
-    more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
-    return "\n".join(filter(None, [response.output, *calls, *more]))
+def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
+    """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
+    cases: list[str] = []
+    for case in group.cases[:MAX_CASES_OF_ERROR]:
+        place = place_of(case)
+        cases += [", " if cases else "", Name(case.id), *((" (", Name(place), ")") if place else ())]
+    left_out = len(group.cases) - MAX_CASES_OF_ERROR
+    more = (f" and {number_of(left_out, 'more case')}",) if left_out > 0 else ()
+    on = _on(summary, group.variant)
+    return Entry((number_of(group.runs, "run"), *on, ": ", Name(group.message), ", in ", *cases, *more))
 
 
-def detail_text(result: Result) -> str | None:
-    """The end of what a run without a good answer left behind: a traceback, stderr."""
-    return result.error.detail[-DETAIL_CHARACTERS:] if result.error and result.error.detail else None
+def _changed(lists: Sequence[Roster]) -> Group:
+    entries = tuple(Entry(_roster_text(roster)) for roster in lists)
+    title = ", ".join(dict.fromkeys(roster.word.removesuffix(" variant") for roster in lists)).capitalize()
+    count = sum(len(roster.names) for roster in lists)
+    return Group("changed", title, "change", count, len(entries), entries, folded=True)
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.encode(value).decode()
-    except (TypeError, ValueError):
-        return repr(value)
+def _roster_text(roster: Roster) -> tuple[str, ...]:
+    """`3 cases edited: a, old → new, … and 1 more`."""
+    text = [f"{roster.counted}: "]
+    for number, name in enumerate(roster.names[:_MAX_NAMES]):
+        text += [", "] if number else []
+        text += [piece for part in name for piece in (" → ", Name(part))][1:]
+    left_out = len(roster.names) - _MAX_NAMES
+    return (*text, f", … and {left_out:,} more") if left_out > 0 else tuple(text)
 
 
-@lru_cache(maxsize=4096)  # thousands of cells share a few
-def _outcome(counts: Counts, bar: float) -> Outcome:
-    share = counts.pass_rate
-    if share is None:
-        return "errored" if counts.errored else "not run"
-    if share < bar:
-        return "failed"
-    return "flaky" if counts.failed else "passed"
-
-
-def _judged(cells: Iterable[CellReport], gate: Gate | None) -> Iterator[JudgedCell]:
-    for cell in cells:
-        yield JudgedCell(cell.cell, cell.case, cell.variant, cell.counts, bar_of(cell.case, cell.variant, gate))
-
-
-def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
-    """The case's own bar, else the strictest of the gate's that cover the cell, else every run."""
-    if case.min_pass_rate is not None:
-        return case.min_pass_rate
-    if gate is None:
-        return 1.0
-    covering = (gate.min_pass_rate, gate.providers.get(variant.provider), *map(gate.tag_bar, case.tags))
-    return max((bar for bar in covering if bar is not None), default=1.0)
-
-
-def _share(cell: JudgedCell) -> float:
-    return cell.counts.pass_rate or 0.0
+def _over_budget(summary: Summary) -> Group:
+    report = summary.report
+    count = report.budget_violations
+    chosen = (
+        islice((each for each in report.results() if each.budget_violations), min(count, MAX_ENTRIES)) if count else ()
+    )
+    entries = tuple(
+        Entry(
+            (
+                Name(result.case),
+                *_on(summary, Variant(result.provider, result.prompt)),
+                f", run {result.run}: {', '.join(result.budget_violations)}",
+            )
+        )
+        for result in chosen
+    )
+    return Group("over budget", "Over budget", "over-budget run", count, count, entries)

@@ -1,213 +1,168 @@
 """report.html: one file to open in a browser, without scripts and without anything from elsewhere."""
 
 from base64 import b64encode
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from msgspec import Struct
+from jinja2 import Environment
+from markupsafe import Markup, escape
 
-from ci_evals.model import Result, Variant
-from ci_evals.reports import figures, templates
-from ci_evals.reports.changes import Changes, ComparedCell, Told, changes, finding_of, roster_title, rosters, told
+from ci_evals import templating
+from ci_evals.format import (
+    code_spans,
+    interval,
+    keep_units,
+    number_of,
+    one_line,
+    percent,
+    rate_with_interval,
+    score,
+    seconds,
+    shorten,
+    span,
+    usd,
+    visible,
+)
+from ci_evals.gate.wording import same_reason, scope_label
+from ci_evals.model.report import Report
+from ci_evals.model.result import Grade, Result, Status
+from ci_evals.reports.cells import CellOutcome, ComparedCell, JudgedCell, finding_of, judged_cells
 from ci_evals.reports.findings import (
-    MAX_CASES_OF_ERROR,
-    Outcome,
-    error_groups,
+    VERDICTS,
+    Entry,
+    Findings,
+    Group,
+    Name,
+    Tone,
+    findings,
+)
+from ci_evals.reports.runs import (
+    answer_text,
+    common_grades,
+    detail_text,
+    ended,
+    failed_runs,
     input_text,
-    judged_cells,
-    over_budget,
     place_of,
+    results_of,
+    verdicts_of,
     why,
 )
-from ci_evals.reports.html_runs import runs_worth_a_look, shown_runs
-from ci_evals.reports.notes import comparison_notes, notes
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.text import bound, code_spans, one_line, shortened, visible
-from ci_evals.reports.variants import variant_reports
-from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import VerdictStatus, scope_label, worst_first
-from ci_evals.verdict.unanswered import same_reason
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
+MAX_BYTES: Final = 12_000_000
+"""Of the page: what a browser still opens at once."""
 
-MAX_BYTES = 12_000_000
-"""What a browser still opens at once."""
-
-_CELLS_BYTES = 10_000_000  # the rest is for tables of at most `_MAX_ROWS` rows
+_CELLS_BYTES = 10_000_000  # the rest is for tables and lists of at most `_MAX_ROWS` rows
 _MAX_ROWS = 100
-_MAX_LISTED = 10  # cells of a list that is unfolded from the start, unless they regressed
+_MAX_LISTED = 10  # entries of a group that is unfolded from the start, unless they regressed
 _MAX_OPEN = 20  # cells that are unfolded from the start
+_MAX_FILTERED = 12  # variants that have a filter of their own
+_MAX_RUNS = 3
+_MAX_GRADES = 50
+_ANSWER_CHARACTERS = 8000
 _INPUT_CHARACTERS = 4000
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
-_MAX_NAMES = 50  # of cases that came or went
-_MAX_FILTERED = 12  # variants that have a filter of their own
-_HEADLINES = {"pass": "Pass", "borderline": "Borderline", "fail": "Fail", "error": "No verdict"}
-_MARKS: dict[str, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
-_WORST_FIRST: tuple[Outcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
+_MARKS: dict[CellOutcome, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
+_TONES: dict[Tone, str] = {"bad": "fail", "unsure": "borderline", "good": "pass"}
+_WORST_FIRST: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """report.html, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
-    report, verdict = summary.report, summary.verdict
-    found = changes(summary)
-    style = _style(len(report.matrix.variants))
-    template = _environment().get_template("report.html.j2")
-    parts = template.generate(
-        report=report,
-        verdict=verdict,
-        style=style,
-        style_hash=b64encode(sha256(style.encode()).digest()).decode(),
-        notes=(*notes(report), *comparison_notes(summary)),
-        base=summary.base,
-        changed=_changed(summary, found),
-        rosters=_rosters(summary),
-        started=datetime.fromtimestamp(report.started_at, UTC),
-        scopes=worst_first(verdict.scopes) if len(verdict.scopes) > 1 else (),
-        variants=variant_reports(summary),
-        filtered=report.matrix.variants[:_MAX_FILTERED] if len(report.matrix.variants) > 1 else (),
-        outcomes=_outcomes(summary),
-        cells=_Cells(summary, found),
-        over_budget=over_budget(report, _MAX_ROWS),
-        error_groups=error_groups(report) if report.errored else (),
-        max_rows=_MAX_ROWS,
-        max_cases=MAX_CASES_OF_ERROR,
-        population=population_bounds(report, summary.gate),
-        scope_label=scope_label,
+    """Yield report.html, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
+    report = summary.report
+    found = findings(summary)
+    style = _style(len(found.variants))
+    outcomes = Counter(cell.outcome for cell in judged_cells(summary))
+    cells, left_out = _cells(found)
+    parts = (
+        _environment()
+        .get_template("report.html.j2")
+        .generate(
+            found=found,
+            report=report,
+            verdict=summary.verdict,
+            base=summary.base,
+            style=style,
+            style_hash=b64encode(sha256(style.encode()).digest()).decode(),
+            started=datetime.fromtimestamp(report.started_at, UTC),
+            groups=[group for group in found.groups if group.kind not in ("failing", "still failing", "flaky")],
+            filtered=report.plan.variants[:_MAX_FILTERED] if found.several_variants else (),
+            outcomes=[(outcome, outcomes[outcome]) for outcome in _WORST_FIRST if outcomes[outcome]],
+            cells=cells,
+            left_out=left_out,
+            max_rows=_MAX_ROWS,
+        )
     )
     return (part.encode("utf-8", "replace") for part in parts)
 
 
-class _Changed(Struct, frozen=True):
-    """Cells that the comparison names, and what is told of the first ones; coloured as this verdict is.
-
-    `unfolded` are those that a reader should not miss.
-    """
-
-    title: str
-    tone: VerdictStatus
-    cells: tuple[tuple[ComparedCell, Told], ...]
-    left_out: int
-    unfolded: bool
+# Cells and their runs.
 
 
-def _changed(summary: Summary, found: Changes) -> list[_Changed]:
-    groups: tuple[tuple[str, VerdictStatus, tuple[ComparedCell, ...]], ...] = (
-        ("Regressed", "fail", found.regressed),
-        ("Possible, within noise", "borderline", found.possible),
-        ("Fixed", "pass", found.fixed),
-    )
-    return [
-        _Changed(
-            title,
-            tone,
-            tuple((cell, told(summary, cell)) for cell in cells[:_MAX_ROWS]),
-            len(cells[_MAX_ROWS:]),
-            unfolded=cells is found.regressed or (len(cells) <= _MAX_LISTED and _matters(found, cells)),
+def _cells(found: Findings) -> tuple[list[Markup], int]:
+    """Return the cells that have room, the worst first, and the number of those left out."""
+    summary = found.summary
+    regressed = found.group("regressed")
+    must_open = {cell.judged.cell for cell in regressed.cells} if regressed else set()
+    told: set[Hashable] = set()  # errors, of which each is unfolded once
+    blocks: list[Markup] = []
+    room, cells = _CELLS_BYTES, _worst_first(found)
+    for number, cell in enumerate(cells):
+        results, count = _telling_runs(summary.report, cell.judged)
+        unfolded = number < _MAX_OPEN and (
+            cell.judged.cell in must_open or cell.judged.outcome in ("failed", "errored")
         )
-        for title, tone, cells in groups
-        if cells
-    ]
+        if unfolded:
+            reasons = {result.error and same_reason(result.error) for result in results}
+            if len(reasons) == 1 and (reason := reasons.pop()) is not None:
+                unfolded = reason not in told
+                told.add(reason)
+        block = _cell(found, cell, results, left_out=count - len(results), unfolded=unfolded)
+        room -= len(block.encode("utf-8", "replace"))
+        if room < 0:
+            break
+        blocks.append(block)
+    return blocks, len(cells) - len(blocks)
 
 
-def _matters(found: Changes, cells: tuple[ComparedCell, ...]) -> bool:
-    """What may be worse matters at once only if it is below its bar as well."""
-    return cells is not found.possible or any(cell.failing for cell in cells)
+def _worst_first(found: Findings) -> list[ComparedCell]:
+    groups = [each for kind in ("regressed", "possible", "failing", "still failing") if (each := found.group(kind))]
+    flaky = found.group("flaky")
+    worse = [cell for group in groups for cell in group.cells]
+    named = {cell.judged.cell for cell in (*worse, *(flaky.cells if flaky else ()))}
+    compared = found.summary.compared
+    known = compared.by_key if compared else {}
+    others: dict[str, list[ComparedCell]] = {}
+    for cell in judged_cells(found.summary):
+        if cell.cell not in named:
+            others.setdefault(cell.outcome, []).append(ComparedCell(cell, known.get(cell.key)))
+    errored = others.pop("errored", [])
+    return [*worse, *errored, *(flaky.cells if flaky else ()), *(cell for rest in others.values() for cell in rest)]
 
 
-class _Rosters(Struct, frozen=True):
-    """What came, went or is not what it was, a line of names for each kind."""
-
-    title: str
-    total: int
-    lines: "tuple[Markup, ...]"
-
-
-def _rosters(summary: Summary) -> _Rosters | None:
-    lists = rosters(summary.compared) if summary.compared else []
-    if not lists:
-        return None
-    from markupsafe import Markup
-
-    name = _environment().from_string("<bdi>{{ name | name }}</bdi>")
-    lines = (Markup(roster.sentence(_MAX_NAMES, lambda text: name.render(name=text))) for roster in lists)  # noqa: S704  the template escapes
-    return _Rosters(roster_title(lists), sum(len(roster.names) for roster in lists), tuple(lines))
+def _telling_runs(report: Report, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
+    """Return the first runs that show why a cell ended as it did, and the number of such runs."""
+    if cell.outcome in ("failed", "flaky"):
+        more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0
+        return failed_runs(report, cell.cell, _MAX_RUNS), cell.counts.failed + more
+    if cell.outcome == "errored":
+        return results_of(report, cell.cell, "errored", _MAX_RUNS), cell.counts.errored
+    shown = results_of(report, cell.cell, "passed", 1)
+    return shown, len(shown)
 
 
-class _Outcomes(Struct, frozen=True):
-    outcome: Outcome
-    cells: int
-
-
-def _outcomes(summary: Summary) -> list[_Outcomes]:
-    """How many cells ended in each way, the worst first; ways in which none did are left out."""
-    counts = dict.fromkeys(_WORST_FIRST, 0)
-    for cell in judged_cells(summary):
-        counts[cell.outcome] += 1
-    return [_Outcomes(outcome, count) for outcome, count in counts.items() if count]
-
-
-class _Cells:
-    """Every cell as HTML, made while it is read; `left_out` is how many did not fit, once all are read."""
-
-    def __init__(self, summary: Summary, found: Changes) -> None:
-        self._summary = summary
-        self._found = found
-        self._unfolded: set[Hashable] = set()  # errors, of which each is shown once
-        self.left_out = 0
-
-    def __iter__(self) -> "Iterator[Markup]":
-        room = _CELLS_BYTES
-        for number, cell in enumerate(self._worst_first()):
-            block = self._block(number, cell) if room > 0 else None
-            room -= len(block.encode("utf-8", "replace")) if block else 0
-            if block is None or room < 0:
-                room = 0
-                self.left_out += 1
-            else:
-                yield block
-
-    def _block(self, number: int, cell: ComparedCell) -> "Markup":
-        results, count = runs_worth_a_look(self._summary.report, cell.judged)
-        unfolded = self._unfolds(number, cell, results)
-        return _block(self._summary, cell, results, left_out=count - len(results), unfolded=unfolded)
-
-    def _unfolds(self, number: int, cell: ComparedCell, results: Sequence[Result]) -> bool:
-        """The first bad cells do, but of those that one error alone explains only one: the others' line says it."""
-        bad = number < len(self._found.regressed) or cell.judged.outcome in ("failed", "errored")
-        if not bad or number >= _MAX_OPEN:
-            return False
-        reasons = {result.error and same_reason(result.error) for result in results}
-        if len(reasons) != 1 or (reason := reasons.pop()) is None:
-            return True
-        new = reason not in self._unfolded
-        self._unfolded.add(reason)
-        return new
-
-    def _worst_first(self) -> Iterator[ComparedCell]:
-        found = self._found
-        worse = (*found.regressed, *found.possible, *found.failing, *found.still_failing)
-        return chain(worse, self._ended("errored"), found.flaky, self._ended("not run", "passed"))
-
-    def _ended(self, *outcomes: Outcome) -> Iterator[ComparedCell]:
-        known = self._summary.compared.by_key if self._summary.compared else {}
-        cells = (cell for cell in judged_cells(self._summary) if cell.outcome in outcomes)
-        return (ComparedCell(cell, known.get(cell.key)) for cell in cells)
-
-
-def _block(
-    summary: Summary, compared: ComparedCell, results: Sequence[Result], *, left_out: int, unfolded: bool
-) -> "Markup":
-    from markupsafe import Markup
-
-    report, cell = summary.report, compared.judged
-    column = cell.cell % len(report.matrix.variants)
+def _cell(
+    found: Findings, compared: ComparedCell, results: Sequence[Result], *, left_out: int, unfolded: bool
+) -> Markup:
+    summary, cell = found.summary, compared.judged
+    column = cell.cell % len(found.variants)
     return Markup(  # noqa: S704  the template escapes
         _environment()
         .get_template("report_cell.html.j2")
@@ -215,23 +170,84 @@ def _block(
             cell=cell,
             unfolded=unfolded,
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
-            several_variants=len(report.matrix.variants) > 1,
+            several_variants=found.several_variants,
             finding=finding_of(compared, summary.comparison),
             reason=why(results[0])[0] if results and results[0].status != "passed" else None,
             was=compared.renamed_from,
             place=place_of(cell.case),
-            input=shortened(input_text(cell.case), _INPUT_CHARACTERS),
+            input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,
-            runs=shown_runs(results),
+            runs=_alike(results),
             left_out=left_out,
         )
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RunsAlike:
+    """Runs that nothing tells apart but their number, what they took, and what was said of that in their favour."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def status(self) -> Status:
+        return self.results[0].status
+
+    @property
+    def answer(self) -> str | None:
+        answer = answer_text(self.results[0])
+        return None if answer is None else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def detail(self) -> str | None:
+        return detail_text(self.results[0])
+
+    @property
+    def error(self) -> str | None:
+        """The reason why there was nothing to grade."""
+        return why(self.results[0])[0] if self.results[0].error is not None else None
+
+    @property
+    def grades(self) -> Sequence[Grade]:
+        """The grades of all, without a reason that is not that of all."""
+        return common_grades(result.grades[:_MAX_GRADES] for result in self.results)
+
+    @property
+    def more_grades(self) -> int:
+        return len(self.results[0].grades) - len(self.grades)
+
+    @property
+    def title(self) -> str:
+        """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
+        return ended([result.run for result in self.results], self.status).capitalize()
+
+    @property
+    def facts(self) -> str:
+        """`1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
+        latency = span((result.latency_s for result in self.results), seconds)
+        cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
+        attempts = span((result.attempts for result in self.results), "{:,}".format)
+        return " · ".join(filter(None, (latency, cost, f"{attempts} attempts" if attempts != "1" else "")))
+
+
+def _alike(results: Iterable[Result]) -> list[RunsAlike]:
+    """Group runs that ended for the same reasons with the same answer, in order of the first of each."""
+    groups: dict[object, list[Result]] = {}
+    for result in results:
+        scores = tuple(grade.score for grade in result.grades)
+        error = why(result) if result.error is not None else ()
+        look = (error, verdicts_of(result.grades), scores, answer_text(result), detail_text(result))
+        groups.setdefault(look, []).append(result)
+    return [RunsAlike(tuple(group)) for group in groups.values()]
+
+
+# The template's environment, which escapes all values.
+
+
 def _style(variants: int) -> str:
-    """The style sheet, with a rule for the filter of each variant."""
-    text = (templates.folder() / "report.css").read_text(encoding="utf-8")
+    """Return the style sheet, with a rule for the filter of each variant."""
+    text = (templating.folder() / "report.css").read_text(encoding="utf-8")
     rules = (
         f"body:has(#only-v{column}:checked) .cell:not(.v{column}) {{ display: none; }}"
         for column in range(min(variants, _MAX_FILTERED))
@@ -239,12 +255,29 @@ def _style(variants: int) -> str:
     return f"\n{text}{chr(10).join(rules)}\n"
 
 
-def _with_code(text: str) -> "Markup":
-    """A sentence of ours, in which backticks mark code."""
-    from markupsafe import Markup
-
+def _with_code(text: str) -> Markup:
+    """Render a sentence of ours, in which backticks mark code."""
     spans = code_spans(one_line(text, _REASON_CHARACTERS))
     return Markup("").join(Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans)
+
+
+def _line(entry: Entry) -> Markup:
+    """Render the sentence of an entry; no name in it can reorder the text beside it."""
+    found = [_name(piece) if isinstance(piece, Name) else escape(_sentence(piece)) for piece in entry.text]
+    return Markup("").join(found)
+
+
+def _name(text: str) -> Markup:
+    return Markup("<bdi>{}</bdi>").format(one_line(text, _NAME_CHARACTERS))
+
+
+def _sentence(text: str) -> str:
+    return keep_units(visible(text))
+
+
+def _unfolded(group: Group) -> bool:
+    """Return True if a reader should see the group at once: it matters, and is no long list."""
+    return group.kind == "regressed" or (not group.folded and group.total <= _MAX_LISTED)
 
 
 def _visible(value: Any) -> Any:
@@ -252,25 +285,25 @@ def _visible(value: Any) -> Any:
 
 
 @cache
-def _environment() -> "Environment":
-    environment = templates.environment(_visible, autoescape=True)
+def _environment() -> Environment:
+    environment = templating.environment(_visible, autoescape=True)
     environment.filters |= {
-        "headline": _HEADLINES.__getitem__,
+        "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
+        "tone": _TONES.__getitem__,
+        "unfolded": _unfolded,
+        "line": _line,
         "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
-        "sentence": lambda text: bound(one_line(str(text), _REASON_CHARACTERS)),
+        "sentence": lambda text: keep_units(one_line(str(text), _REASON_CHARACTERS)),
         "reason": lambda text: one_line(str(text), _REASON_CHARACTERS),
         "with_code": _with_code,
         "count": "{:,}".format,
-        "rate": figures.rate,
-        "score": figures.score,
-        "usd": figures.usd,
-        "place": place_of,
-        "variant": lambda result: Variant(result.provider, result.prompt),
-        "between": figures.between,
-        "interval": figures.interval,
-        "seconds": figures.seconds,
-        "with_interval": figures.rate_with_interval,
-        "number_of": figures.number_of,
+        "rate": percent,
+        "score": score,
+        "interval": interval,
+        "seconds": seconds,
+        "scope_label": scope_label,
+        "with_interval": rate_with_interval,
+        "number_of": number_of,
     }
     return environment

@@ -1,87 +1,60 @@
-"""junit.xml: one test suite per variant, one test case per cell, flat as its readers want it."""
+"""junit.xml: one test suite per variant, one test case per cell."""
 
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from textwrap import indent
+from collections.abc import Iterable, Iterator
+from xml.etree.ElementTree import Element, indent, tostring
 
-from ci_evals.matrix import CellKey
-from ci_evals.model import Result, Status, Variant
-from ci_evals.report import Report
-from ci_evals.reports.alike import ended
-from ci_evals.reports.figures import number_of
-from ci_evals.reports.findings import (
-    JudgedCell,
-    Outcome,
-    answer_text,
-    detail_text,
-    failed_runs,
-    judged_cells,
-    reasons,
-    results_of,
-    troubled_cells,
-    why,
-)
+from junit_xml import TestCase, TestSuite
+
+from ci_evals.format import number_of, one_line, shorten, visible
+from ci_evals.gate.rules import blocking
+from ci_evals.gate.wording import cell_finding
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Report
+from ci_evals.model.result import Result, Status
+from ci_evals.reports.cells import JudgedCell, judged_cells
 from ci_evals.reports.notes import notes
+from ci_evals.reports.runs import answer_text, detail_text, ended, failed_runs, reasons, results_of, why
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.text import one_line, shortened, visible
-from ci_evals.verdict.rules import blocking
-from ci_evals.verdict.sentences import cell_finding
 
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
 ANSWER_CHARACTERS = 1000
 
-_TOTALS = ("tests", "failures", "errors", "skipped")
-
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """junit.xml: `<failure>` is a cell below its bar, or one that is worse than the baseline if that makes the gate
-    red; `<error>` one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out
-    says which of its runs did not and what the comparison found. Properties of each suite say what is to be known of
-    them all: what ended them early, what is recorded or of an earlier invocation.
+    """Return junit.xml.
 
-    Test cases are written while they are made: what is said of them all is counted before.
+    `<failure>` is a cell below its bar, or one that is worse than the baseline if that makes the gate red; `<error>`
+    one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out says which of
+    its runs did not and what the comparison found. Properties of each suite say what concerns all of its cells: what
+    ended the run early, which results are recorded or of an earlier invocation.
     """
     report = summary.report
-    variants = report.matrix.variants
-    class_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
     red = blocking(summary.comparison, summary.verdict.rules)
-    suites = [_test_suite(summary, red, *each) for each in zip(variants, class_names, strict=True)]
-    totals = {name: str(sum(int(suite[name]) for suite in suites)) for name in _TOTALS}
-    time_s = sum(float(suite["time"]) for suite in suites)
-    root = {"name": _attribute(report.suite.name), **totals, "time": f"{time_s:.3f}"}
-    names = _distinct(case.id for case in report.matrix.cases)
-    yield f"<?xml version='1.0' encoding='utf-8'?>\n{_start_tag('testsuites', root)}\n".encode()
-    for variant, class_name, suite in zip(variants, class_names, suites, strict=True):
-        yield f"  {_start_tag('testsuite', suite)}\n{_properties(report)}".encode()
-        for cell in judged_cells(summary, variant):
-            name = names[cell.cell // len(variants)]
-            yield _test_case(summary, cell, _outcome(cell, red), class_name, name).encode()
-        yield b"  </testsuite>\n"
-    yield b"</testsuites>\n"
-
-
-def _start_tag(tag: str, attributes: Mapping[str, str]) -> str:
-    pairs = zip(attributes, map(_quoted, attributes.values()), strict=True)
-    return f"<{' '.join([tag, *map('='.join, pairs)])}>"
-
-
-def _element(tag: str, attributes: Mapping[str, str], text: str = "") -> str:
-    start = _start_tag(tag, attributes)
-    return f"{start}{_escaped(text)}</{tag}>" if text else f"{start[:-1]} />"
-
-
-def _quoted(text: str) -> str:
-    return '"' + _escaped(text).replace('"', "&quot;") + '"'
-
-
-def _escaped(text: str) -> str:
-    """Text as XML has it, but for characters that it does not allow and has no escape for: `visible` takes them out."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    variants = report.plan.variants
+    suite_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
+    case_names = _distinct(case.id for case in report.plan.cases)
+    said = list(notes(report))
+    labels = _distinct(note.label for note in said)
+    properties = {label: _attribute(note.text) for label, note in zip(labels, said, strict=True)}
+    root = Element("testsuites", name=_attribute(report.suite.name))
+    for variant, name in zip(variants, suite_names, strict=True):
+        cells = list(judged_cells(summary, variant))
+        cases = [_test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)]) for cell in cells]
+        suite = TestSuite(name, cases, properties=properties).build_xml_doc()
+        suite.set("time", f"{sum(report.latencies_s([cell.cell for cell in cells])):.3f}")  # it shows 1e-07 as such
+        root.append(suite)
+    for count in ("tests", "failures", "errors", "skipped"):
+        root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
+    root.set("time", f"{sum(float(suite.attrib['time']) for suite in root):.3f}")
+    indent(root)
+    yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
-    """Names for texts: readers keep one of several of the same name, so what looks alike is numbered."""
+    """Number names that look alike: readers keep only one test of a name."""
     names: dict[str, None] = {}
     last: Counter[str] = Counter()
     for text in map(_attribute, texts):
@@ -93,74 +66,28 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _outcome(cell: JudgedCell, red: frozenset[CellKey]) -> Outcome:
-    """Readers of junit.xml know nothing else of the gate, so a cell that makes it red has failed, whatever its bar."""
-    return "failed" if cell.key in red else cell.outcome
-
-
-def _test_suite(summary: Summary, red: frozenset[CellKey], variant: Variant, class_name: str) -> dict[str, str]:
-    """What is said of the suite of a variant: its name, and what its test cases come to."""
+def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], class_name: str, name: str) -> TestCase:
+    """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed, whatever its bar."""
     report = summary.report
-    cells = report.cells_of(variant)
-    planned = sum(1 for cell in cells if report.by_cell[cell].planned)
-    outcomes = Counter(_outcome(cell, red) for cell in troubled_cells(summary, variant))
-    return {
-        "disabled": "0",
-        "errors": str(outcomes["errored"]),
-        "failures": str(outcomes["failed"]),
-        "name": class_name,
-        "skipped": str(outcomes["not run"]),
-        "tests": str(planned),
-        "time": f"{sum(report.latencies_s(cells)):.3f}",
-    }
-
-
-def _properties(report: Report) -> str:
-    said = list(notes(report))
-    labels = _distinct(note.label for note in said)
-    texts = [_attribute(note.text) for note in said]
-    tags = (_start_tag("property", {"name": label, "value": text}) for label, text in zip(labels, texts, strict=True))
-    entries = (f"      {tag}</property>\n" for tag in tags)
-    return f"    <properties>\n{''.join(entries)}    </properties>\n" if said else ""
-
-
-def _test_case(summary: Summary, cell: JudgedCell, outcome: Outcome, class_name: str, name: str) -> str:
-    """A test case, as lines of the file."""
-    time_s = sum(summary.report.latencies_s((cell.cell,)))
-    attributes = {
-        "name": name,
-        "time": f"{time_s:.6f}" if time_s else "",
-        "classname": class_name,
-        "file": _attribute(cell.case.file),
-        "line": str(cell.case.line or ""),
-    }
-    given = {key: value for key, value in attributes.items() if value}
-    if inner := _inner(summary, cell, outcome):
-        return f"    {_start_tag('testcase', given)}\n      {inner}\n    </testcase>\n"
-    return f"    {_element('testcase', given)}\n"
-
-
-def _inner(summary: Summary, cell: JudgedCell, outcome: Outcome) -> str:
-    """What a test case holds; nothing, if there is no more to say than that it passed."""
-    report = summary.report
+    time_s = round(sum(report.latencies_s((cell.cell,))), 6)
+    case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
     told = _compared(summary, cell)
+    outcome = "failed" if cell.key in red else cell.outcome
     if outcome == "failed":
         message, body = _message_and_body(report, cell, "failed")
-        return _element("failure", {"type": "failure", "message": f"{told}; {message}" if told else message}, body)
-    if outcome == "errored":
-        message, body = _message_and_body(report, cell, "errored")
-        return _element("error", {"type": "error", "message": message}, body)
-    if outcome == "not run":
-        message = f"not run: {_attribute(report.interrupted or 'the suite ended early')}"
-        return _element("skipped", {"type": "skipped", "message": message})
-    if told or cell.counts.passed < cell.counts.planned:
+        case.add_failure_info(f"{told}; {message}" if told else message, body)
+    elif outcome == "errored":
+        case.add_error_info(*_message_and_body(report, cell, "errored"))
+    elif outcome == "not run":
+        case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
+    elif told or cell.counts.passed < cell.counts.planned:
         accounts = _body(failed_runs(report, cell.cell, MAX_RUNS_SHOWN))
-        return _element("system-out", {}, "\n".join([*filter(None, [told]), cell.tally, accounts]))
-    return ""
+        case.stdout = "\n".join([*filter(None, [told]), cell.tally, accounts])
+    return case
 
 
 def _compared(summary: Summary, cell: JudgedCell) -> str:
-    """What the comparison found, if it found anything."""
+    """The finding of the comparison, if there is any."""
     comparison = summary.compared
     found = comparison.by_key.get(cell.key) if comparison else None
     if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
@@ -188,22 +115,18 @@ def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple
 
 
 def _body(results: tuple[Result, ...]) -> str:
-    """What became of each run; runs of which there is the same to say are taken together."""
+    """The account of each run; runs of which there is the same to say are taken together."""
     runs: dict[tuple[Status, str], list[int]] = {}
     for result in results:
-        runs.setdefault((result.status, _account(result)), []).append(result.run)
+        lines = [*why(result)]
+        if (answer := answer_text(result)) is not None:
+            lines.append(f"answer: {shorten(answer, ANSWER_CHARACTERS)}")
+        if (detail := detail_text(result)) is not None:
+            lines.append(visible(detail))
+        runs.setdefault((result.status, "\n".join(lines)), []).append(result.run)
     return "".join(
-        f"\n{ended(numbers, status)}\n{indent(account, '  ')}\n" for (status, account), numbers in runs.items()
+        f"\n{ended(numbers, status)}\n{textwrap.indent(account, '  ')}\n" for (status, account), numbers in runs.items()
     )
-
-
-def _account(result: Result) -> str:
-    lines = [*why(result)]
-    if (answer := answer_text(result)) is not None:
-        lines.append(f"answer: {shortened(answer, ANSWER_CHARACTERS)}")
-    if (detail := detail_text(result)) is not None:
-        lines.append(visible(detail))
-    return "\n".join(lines)
 
 
 def _attribute(text: str) -> str:

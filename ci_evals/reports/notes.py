@@ -1,16 +1,17 @@
-"""What a reader must know of a report beside its verdict: what ended it early, and what is not of this invocation."""
+"""Notes beside the findings: how the run went, what it cost, and what the verdict rests on."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from ci_evals.model import Judging
-from ci_evals.report import Looks, Report, Spent, Unpriced
-from ci_evals.reports.figures import number_of, usd
+from ci_evals.format import interval, name_of, number_of, usd
+from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.power import detectable_sentence
+from ci_evals.gate.verdict import population_bounds
+from ci_evals.gate.wording import baseline_sentence
+from ci_evals.model.report import Looks, Report, Spent, Unpriced
+from ci_evals.model.result import Judging
 from ci_evals.reports.summary import Summary
-from ci_evals.verdict.comparison import Comparison, NoComparison
-from ci_evals.verdict.sentences import baseline_sentence
-from ci_evals.verdict.words import name_of
 
 _MOST_CASES = 5
 
@@ -21,34 +22,39 @@ class Note(NamedTuple):
     label: str
     text: str
 
+    @property
+    def brief(self) -> bool:
+        """True if it belongs even where there is little room."""
+        return self.label in ("Interrupted", "Resumed", "Recorded")
+
 
 def notes(report: Report) -> Iterator[Note]:
-    """What is to be said, if anything is."""
+    """Yield notes on a run: interruption, resumption, recordings, judges, cost."""
     if report.interrupted:
         yield Note("Interrupted", _interrupted(report.interrupted))
     if report.resumption is not None:
         yield Note("Resumed", _resumed(report))
         for journal in report.resumption.torn:
             yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
-    if report.columns.recorded:
+    if report.recorded:
         of = number_of(report.total, "run")
-        yield Note("Recorded", f"{report.columns.recorded:,} of {of} were recorded, no provider was called for them")
+        yield Note("Recorded", f"{report.recorded:,} of {of} were recorded, no provider was called for them")
     if report.judging.calls:
-        yield Note("Judged", _judged(report.judging))
+        yield Note("Judged", _judged_notes(report.judging))
     if report.spent.several:
         yield Note("Spent", _spent(report))
-    if report.columns.orders_to_judges:
-        yield Note("Suspicious", _orders(report.columns.orders_to_judges))
+    if report.orders_to_judges:
+        yield Note("Suspicious", _orders(report.orders_to_judges))
 
 
 def _interrupted(reason: str) -> str:
-    """Why a run ended early, and what becomes of what ran where it is a signal that says no more than its name."""
+    """Return the reason that a run ended early; for a signal, with the way to continue."""
     if reason not in ("SIGINT", "SIGTERM"):
         return reason
     return f"{reason}; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
 
 
-def _judged(judging: Judging) -> str:
+def _judged_notes(judging: Judging) -> str:
     """`120 calls of judges, 45,000 tokens, $0.034`."""
     tokens = judging.input_tokens + judging.output_tokens
     cost = usd(judging.known_cost_usd, "cost unknown")
@@ -92,8 +98,14 @@ def _orders(runs: Mapping[str, int]) -> str:
     return f"{number_of(count, 'answer')} {does}: {', '.join(cases)}"
 
 
+def expected_on_new_cases(summary: Summary) -> str | None:
+    """`Expected on similar new cases: 79.3 to 98.6 %`, where there are cases enough to tell."""
+    bounds = population_bounds(summary.report, summary.gate)
+    return f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None
+
+
 def comparison_notes(summary: Summary) -> Iterator[Note]:
-    """What the report was compared with, or why with nothing, and what was run because of it."""
+    """Yield notes on the comparison: with which report, or why with none, and the confirm runs."""
     report, comparison = summary.report, summary.comparison
     if report.looks is not None:
         yield Note("Looks", _looks(report.looks))
@@ -111,7 +123,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
 
 
 def new_runs(report: Report) -> int:
-    """How many runs of a resumed report no earlier journal had a result of."""
+    """Count the runs of a resumed report that no earlier journal had a result of."""
     found = report.resumption
     return report.total - (found.kept + found.retried + found.changed if found else 0)
 
@@ -136,7 +148,7 @@ def _looks(looks: Looks) -> str:
 
 def _confirmed(confirmation: Report, comparison: Comparison) -> str:
     """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
-    keys = [confirmation.matrix.key(cell.cell) for cell in confirmation.cells]
+    keys = [confirmation.plan.key(cell.cell) for cell in confirmation.cells]
     regressed = sum(comparison.by_key[key].kind == "regressed" for key in keys if key in comparison.by_key)
     totals, figures = confirmation.totals, confirmation.figures()
     runs = number_of(totals.planned - totals.missing, "more run")
@@ -151,3 +163,19 @@ def _confirmed(confirmation: Report, comparison: Comparison) -> str:
 
 def _ones(count: int) -> str:
     return "one" if count == 1 else "ones"
+
+
+def basis(summary: Summary) -> Iterator[str]:
+    """Yield the basis of the verdict: the baseline, the size of the plan, the cost."""
+    report, comparison = summary.report, summary.comparison
+    plan = [number_of(len(report.plan.cases), "case")]
+    plan += [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
+    size = f"{' × '.join(plan)}, {number_of(report.total, 'run')}"
+    if isinstance(comparison, Comparison):
+        yield baseline_sentence(comparison, report.started_at)
+        yield detectable_sentence(comparison) or size
+    else:
+        yield comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing"
+        yield size
+    if (cost := total_cost(report)) is not None:
+        yield cost

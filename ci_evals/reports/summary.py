@@ -1,16 +1,15 @@
-"""What every renderer is given."""
+"""A report with its verdict and comparison: the input of every format."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ci_evals.matrix import CellKey
-from ci_evals.report import Report
-from ci_evals.rules import Gate
-from ci_evals.verdict.comparison import Comparison, NoComparison, compare
-from ci_evals.verdict.gate import Verdict, decide
-from ci_evals.verdict.head import head_cells
-from ci_evals.verdict.history import Baseline
+from ci_evals.gate.baseline import Baseline, head_cells
+from ci_evals.gate.compare import Comparison, NoComparison, compare
+from ci_evals.gate.verdict import Verdict, decide
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Report
+from ci_evals.model.rules import Gate
 
 
 class Summary(NamedTuple):
@@ -32,7 +31,7 @@ class Summary(NamedTuple):
 
     @property
     def base(self) -> str | None:
-        """What sentences call the baseline, where there is a comparison with it."""
+        """The name of the baseline in sentences, where there is a comparison with it."""
         return self.compared.baseline.called if self.compared else None
 
 

@@ -1,266 +1,424 @@
-"""What is printed on stdout when a run has ended: figures, failing cases with why, and the verdict last."""
+"""The summary on stdout: figures, the cases that need a look with why, and the verdict last. Laid out by rich."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from typing import Final
 
-from ci_evals.model import Variant
-from ci_evals.report import Report
-from ci_evals.reports.changes import ComparedCell, Roster, changes, finding_of, roster_title, rosters
-from ci_evals.reports.figures import UNKNOWN, between, number_of, rate, rate_with_interval, seconds
-from ci_evals.reports.findings import (
-    MAX_CASES_OF_ERROR,
-    answer_text,
-    counted_reasons,
-    error_groups,
-    failed_runs,
-    over_budget,
-    place_of,
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleRenderable
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ci_evals.format import (
+    UNKNOWN,
+    name_of,
+    number_of,
+    one_line,
+    percent,
+    rate_with_interval,
+    score,
+    seconds,
+    usd,
+    without_commands,
 )
-from ci_evals.reports.json_brief import render_json
-from ci_evals.reports.labels import MAX_LABELS_SHOWN, TaskReport, task_reports
-from ci_evals.reports.leaderboard import TIES, Standing, leaderboard
-from ci_evals.reports.notes import comparison_notes, notes
+from ci_evals.gate.bars import STATUS_WORDS, ScopeVerdict, VerdictStatus
+from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
+from ci_evals.gate.differences import Difference
+from ci_evals.gate.wording import of_runs, scope_label
+from ci_evals.model.report import Report
+from ci_evals.model.result import Variant
+from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Name, Tone, findings
+from ci_evals.reports.runs import answer_text, place_of
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.terminal_layout import Paragraph, Part, Table, Text, drawn, plain, styled
-from ci_evals.reports.terminal_table import LEGEND, NAME_CHARACTERS, figure_tables, has_marks
-from ci_evals.reports.text import named, one_line, without_commands
-from ci_evals.reports.variants import VariantReport, variant_reports
-from ci_evals.verdict.gate import population_bounds
-from ci_evals.verdict.scopes import STATUS_WORDS, ScopeVerdict, VerdictStatus, scope_label, worst_first
-from ci_evals.verdict.words import in_place
-
-__all__ = ["render", "render_json"]
+from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantChange, VariantReport
 
 MAX_FAILED = 20
 MAX_FLAKY = 10
-MAX_ERROR_GROUPS = 10
-MAX_OVER_BUDGET = 10
 MAX_SCOPES = 10
 MAX_STANDINGS = 20
+MAX_REASONS = 3
 
-_MAX_REASONS = 3
-_ANSWER_CHARACTERS = 200
-_LABEL_CHARACTERS = 40
-_SENTENCE_CHARACTERS = 1000
-_STYLES: Mapping[VerdictStatus, str] = {
+NAME_CHARACTERS = 100
+ANSWER_CHARACTERS = 200
+LABEL_CHARACTERS = 40
+SENTENCE_CHARACTERS = 1000
+
+UNBOUNDED = 1000
+"""Columns for text that a terminal may break wherever it likes."""
+
+_STYLES: Final[Mapping[VerdictStatus, str]] = {
     "pass": "bold green",
     "borderline": "bold yellow",
     "fail": "bold red",
     "error": "bold magenta",
 }
-_BLANK = Paragraph(())
-Shown = Callable[[ComparedCell], Iterator[Part]]
+_BLANK = Text()
 
 
 def render(summary: Summary, *, width: int, color: bool) -> str:
-    """The summary for a terminal of `width` columns, as plain text without `color`.
+    """Return the summary for a terminal of `width` columns, without escape codes unless `color`.
 
-    Either way no name and no answer can move the cursor or command a CI runner.
+    No name and no answer in it can move the cursor or command a CI runner.
     """
-    lines = (drawn(line, color=color) for part in _parts(summary, width) for line in part.lines(width))
+    return draw(_parts(summary, width), width=width, color=color)
+
+
+def draw(parts: Iterator[ConsoleRenderable], *, width: int, color: bool = False) -> str:
+    """Lay out texts and tables below each other, whatever the environment says of colours and sizes."""
+    console = Console(
+        file=StringIO(),
+        width=width,
+        height=25,  # with both given, rich asks nobody for the size
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    lines = (line.rstrip() for line in captured.get().split("\n"))
     return without_commands("\n".join(lines)).strip("\n") + "\n"
 
 
-def _parts(summary: Summary, width: int) -> Iterator[Part]:
-    report, verdict = summary.report, summary.verdict
-    variants = variant_reports(summary)
-    yield from _figures(variants, width)
-    for task in task_reports(report):
-        yield from _labels(report, task)
-    if standings := leaderboard(variants):
-        yield from _leaderboard(standings)
-    if len(verdict.scopes) > 1:
-        yield from _gate(report, verdict.scopes)
-    yield from _changes(summary)
-    if report.columns.budget_violations:
-        yield from _over_budget(report)
-    if report.errored:
-        yield from _errors(report)
+def columns(rows: Sequence[Sequence[str | Text]], *, gap: int = 2, flush_right: bool = False) -> Table:
+    """Return a table without lines. Words that are wider than their column are folded.
+
+    Args:
+        rows: the texts of each row.
+        gap: blanks between two columns.
+        flush_right: align all columns but the first to the right.
+    """
+    table = Table.grid(padding=(0, gap, 0, 0))
+    for index in range(len(rows[0]) if rows else 0):
+        table.add_column(justify="right" if flush_right and index else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return a line for each figure of a variant and for each cell; those that changed come first."""
+    several = comparison.several_variants
+    changed = ("regressed", "suspect", "fixed")
+    order = (*changed, *(kind for kind in KINDS if kind not in changed))
+    rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
+    for variant in comparison.variants:
+        rows += _variant_rows(variant, several=several)
+    for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
+        on = f" on {_short_variant(cell.provider, cell.prompt)}" if several else ""
+        base, here = (of_runs(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
+        p = "" if cell.p is None else f"{cell.p:.2g}"
+        rows.append((f"{name_of(cell.case, _COMPARED_CHARACTERS)}{on}", base, here, cell.kind, p))
+    return draw(iter([columns(rows)]), width=UNBOUNDED).rstrip("\n")
+
+
+_COMPARED_CHARACTERS = 60
+
+
+def _short_variant(provider: str, prompt: str | None) -> str:
+    return name_of(Variant(provider, prompt), _COMPARED_CHARACTERS)
+
+
+def _variant_rows(variant: VariantComparison, *, several: bool) -> Iterator[tuple[str, ...]]:
+    name = f"{_short_variant(variant.provider, variant.prompt)}: " if several else ""
+    figures = variant.differences
+
+    def with_interval(figure: Difference, form: str) -> str:
+        if figure.lower is None or figure.upper is None:
+            return f"{figure.value:{form}}"
+        return f"{figure.value:{form}} ({figure.lower:{form}} to {figure.upper:{form}})"
+
+    base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
+    points = UNKNOWN if figures.pass_rate is None else f"{100 * figures.pass_rate.value:+.1f} points"
+    yield f"{name}pass rate", base, here, points, f"{variant.p:.2g}"
+    if figures.score is not None:
+        yield f"{name}mean score", "", "", with_interval(figures.score, "+.2f"), ""
+    for label, ratio in (("cost", figures.cost), ("tokens", figures.tokens), ("latency", figures.latency)):
+        if ratio is not None:
+            yield f"{name}{label}", "", "", f"× {with_interval(ratio, '.2f')}", ""
+
+
+def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
+    found = findings(summary)
+    yield from _figures(found.variants, width)
+    for task in found.tasks:
+        yield from _labels(summary.report, task)
+    if found.leaderboard:
+        yield from _leaderboard(found.leaderboard)
+    if found.bars:
+        yield from _bars(summary.report, found.bars)
+    for group in found.groups:
+        yield from _group(group)
     yield _BLANK
-    yield from _ending(summary)
+    yield from _ending(found)
 
 
-def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[Part]:
-    for number, table in enumerate(figure_tables(variants, width)):
-        yield from (_BLANK, table) if number else (table,)
-    if has_marks(variants):
-        yield _remark(LEGEND)
+# The figures of the variants.
+
+_BEST, _WORST = " ▲", " ▼"
+_LEGEND = "▲ best  ▼ worst"
+_NO_MARK = "  "
+_MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
+_HEADER_WIDTH = 26
+_MOST_PERFECT = 3  # graders that are listed although every answer was right for them
+
+Row = tuple[str, tuple[Text, ...]]
+"""A label, and its figure for each variant."""
 
 
-def _labels(report: Report, task: TaskReport) -> Iterator[Part]:
+def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[ConsoleRenderable]:
+    """Yield tables, each with as many variants as fit."""
+    rows = list(_figure_rows(variants))
+    console = Console(width=UNBOUNDED, height=25)
+
+    def table(chosen: Sequence[int]) -> Table:
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column(no_wrap=width > 2 * _HEADER_WIDTH, overflow="fold")
+        for index in chosen:
+            widest = max(figures[index].cell_len for _, figures in rows)
+            name = Text(name_of(variants[index].variant, NAME_CHARACTERS))
+            table.add_column(
+                name, justify="right", overflow="fold", vertical="bottom", max_width=max(widest, _HEADER_WIDTH)
+            )
+        for label, figures in rows:
+            table.add_row(Text(label), *(figures[index] for index in chosen))
+        return table
+
+    group: list[int] = []
+    for index in range(len(variants)):
+        if group and Measurement.get(console, console.options, table([*group, index])).maximum > width:
+            yield table(group)
+            yield _BLANK
+            group = []
+        group.append(index)
+    yield table(group)
+    if any(figure.plain.endswith((_BEST, _WORST)) for _, figures in rows for figure in figures):
+        yield _dim(_LEGEND)
+
+
+def _figure_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
+    def change(show: Callable[[VariantChange], str]) -> Iterator[Row]:
+        """Compare the row above with the baseline, if any variant can be compared."""
+        if any(texts := [show(of.change) if of.change else "" for of in variants]):
+            yield _row("  against base", texts)
+
+    def latency(label: str, values: Sequence[float | None]) -> Row:
+        return _row(f"latency {label}", list(map(seconds, values)), values)
+
+    pass_rates = [of.pass_rate for of in variants]
+    yield _row("pass rate", [rate_with_interval(of.pass_rate, of.lower, of.upper) for of in variants], pass_rates, max)
+    yield from change(lambda of: of.pass_rate)
+    yield _row("passed runs", [f"{of.counts.passed:,} of {of.counts.graded:,}" for of in variants])
+    if draws := next((of.draws for of in variants if of.draws), None):
+        any_passes, all_pass = [of.pass_at_k for of in variants], [of.pass_hat_k for of in variants]
+        yield _row(f"pass@{draws} (any)", list(map(percent, any_passes)), any_passes, max)
+        yield _row(f"pass^{draws} (all)", list(map(percent, all_pass)), all_pass, max)
+    errored = [of.counts.errored for of in variants]
+    yield _row("errored runs", [f"{count:,}" for count in errored], errored)
+    scores = [of.mean_score for of in variants]
+    yield _row("mean score", list(map(score, scores)), scores, max)
+    yield from _grader_rows(variants)
+    yield from _cost_rows(variants)
+    yield from change(lambda of: of.cost)
+    tokens = [of.figures.input_tokens + of.figures.output_tokens or None for of in variants]
+    told = [f"{of.figures.input_tokens:,} in, {of.figures.output_tokens:,} out" for of in variants]
+    shown = [text if total else "not reported" for text, total in zip(told, tokens, strict=True)]
+    yield _row("tokens", shown, tokens if _same_work(variants) else ())
+    yield latency("mean", [of.figures.latency_mean_s for of in variants])
+    yield latency("p50", [of.figures.latency_p50_s for of in variants])
+    yield from change(lambda of: of.latency)
+    yield latency("p95", [of.figures.latency_p95_s for of in variants])
+
+
+def _same_work(variants: Sequence[VariantReport]) -> bool:
+    """Return True if all had as many runs graded: else fewer runs would look cheaper."""
+    return len({of.counts.graded for of in variants}) == 1
+
+
+def _cost_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
+    """Costs that leave out runs are not compared. The cost per run goes where the cost says that nobody knows it."""
+    costs = [None if of.unpriced_runs else of.cost_usd for of in variants]
+    yield _row("cost", [of.cost_text for of in variants], costs if _same_work(variants) else ())
+    if any(of.cost_per_run_usd is not None for of in variants):
+        per_run = [None if of.unpriced_runs else of.cost_per_run_usd for of in variants]
+        yield _row("cost per run", [usd(of.cost_per_run_usd, of.unknown_cost) for of in variants], per_run)
+
+
+def _grader_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
+    """Yield the mean of every grader, the lowest first; several perfect ones are only counted."""
+    lowest: dict[str, float] = {}
+    for variant in variants:
+        for grader, mean in variant.grader_means.items():
+            lowest[grader] = min(mean, lowest.get(grader, mean))
+    listed = sorted(lowest, key=lambda grader: lowest[grader])
+    perfect = [grader for grader in listed if lowest[grader] == 1]
+    if len(perfect) > _MOST_PERFECT:
+        listed = listed[: -len(perfect)]
+    for grader in listed:
+        means = [of.grader_means.get(grader) for of in variants]
+        yield _row(f"  {name_of(grader, LABEL_CHARACTERS)}", list(map(score, means)), means, max)
+    if len(perfect) > _MOST_PERFECT:
+        label = f"  {len(perfect)} others" if listed else f"  {len(perfect)} graders"
+        yield _row(label, [score(None if of.grader_means.keys().isdisjoint(perfect) else 1.0) for of in variants])
+
+
+def _row(
+    label: str,
+    texts: Sequence[str],
+    numbers: Sequence[float | None] = (),
+    best: Callable[[Iterable[float]], float] = min,
+) -> Row:
+    """Mark the best and the worst of several figures. Those that look the same are marked the same, or not at all."""
+    if len(texts) == 1:
+        return label, (Text(texts[0]),)
+    by_text = dict(zip(texts, numbers, strict=False))
+    known = {number for number in by_text.values() if number is not None}
+    marks: dict[float | None, str] = {}
+    if len(known) > 1:
+        marks = {max(known) if best is min else min(known): _WORST, best(known): _BEST}
+    marked = [(text, marks.get(by_text.get(text), _NO_MARK)) for text in texts]
+    return label, tuple(Text(f"{text}{mark}", _MARK_STYLES[mark]) for text, mark in marked)
+
+
+# The sections.
+
+
+def _labels(report: Report, task: TaskReport) -> Iterator[ConsoleRenderable]:
     """The figures of a classification, and which label was taken for which."""
+
+    def label(name: str) -> str:
+        return name_of(name, LABEL_CHARACTERS)
+
     title = f"{_name(task.name).capitalize()}{_on(report, task.variant)}"
-    figures = plain(f": accuracy {rate(task.accuracy)}, macro F1 {rate(task.macro_f1)}")
     yield _BLANK
-    yield Paragraph(styled(title, "bold") + figures)
-    headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
-    rows = []
-    for row, label in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        taken = task.taken_for(row, _label)
-        found = (rate(each) for each in (label.precision, label.recall, label.f1, label.roc_auc))
-        rows.append([plain(text) for text in (_label(label.label), *found, taken)])
-    yield Table(rows, header=[styled(heading, "bold dim") for heading in headings])
+    yield Text.assemble((title, "bold"), f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}")
+    rows: list[Sequence[str | Text]] = [
+        [Text(heading, "bold dim") for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")]
+    ]
+    for row, found in enumerate(task.labels[:MAX_LABELS_SHOWN]):
+        figures = map(percent, (found.precision, found.recall, found.f1, found.roc_auc))
+        rows.append([label(found.label), *figures, task.taken_for(row, label)])
+    yield columns(rows)
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
 
-def _leaderboard(standings: Sequence[Standing]) -> Iterator[Part]:
-    """The variants, the best first."""
+def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
+    """List the variants, the best first."""
     yield from _heading("Leaderboard", len(standings))
-    rows = []
-    for standing in standings[:MAX_STANDINGS]:
-        variant = standing.variant
-        found = rate_with_interval(variant.pass_rate, variant.lower, variant.upper)
-        rows.append([plain(standing.place), plain(_name(variant.variant)), plain(found)])
-    yield Table(rows)
+    shown = standings[:MAX_STANDINGS]
+    yield columns(
+        [
+            (each.place, _name(of.variant), rate_with_interval(of.pass_rate, of.lower, of.upper))
+            for each in shown
+            for of in (each.variant,)
+        ]
+    )
     yield from _more(len(standings) - MAX_STANDINGS, "variant")
     if any(standing.tied for standing in standings):
-        yield _remark(TIES)
+        yield _dim(TIES)
 
 
-def _gate(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[Part]:
-    """The parts of the matrix that have a bar, the worst first."""
-    barred = worst_first(scope for scope in scopes if scope.bar is not None)
+def _bars(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[ConsoleRenderable]:
+    """List the parts of the matrix that have a bar, the worst first."""
+    barred = [scope for scope in scopes if scope.bar is not None]
     yield from _heading("Gate", len(barred))
-    fair = report.settled is None
     rows = []
     for scope in barred[:MAX_SCOPES]:
         label = scope_label(scope, report)
         name = label if scope.kind == "suite" else f"{label} {scope.name}"
-        found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar) if fair else UNKNOWN
-        shown = (_name(name), found, f"bar {rate(scope.bar, scope.bar)}")
-        rows.append([_word(scope.status), *map(plain, shown)])
-    yield Table(rows)
+        found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
+        rows.append((_word(scope.status), _name(name), found, f"bar {percent(scope.bar, scope.bar)}"))
+    yield columns(rows)
     yield from _more(len(barred) - MAX_SCOPES, "bar")
 
 
-def _changes(summary: Summary) -> Iterator[Part]:
-    """The cells that are worse, better, below their bar or flaky, and which are not those of the baseline."""
-    found = changes(summary)
-    for title, cells, limit, noun, shown in (
-        ("Regressed", found.regressed, MAX_FAILED, "regressed case", _failed("▼", "red", summary)),
-        ("Possible, within noise", found.possible, MAX_FLAKY, "such case", _failed("?", "yellow", summary)),
-        ("Fixed", found.fixed, MAX_FLAKY, "fixed case", _line("▲", "green", summary)),
-        ("Failing", found.failing, MAX_FAILED, "failing case", _failed("✗", "red", summary)),
-        ("Still failing", found.still_failing, MAX_FAILED, "failing case", _failed("✗", "red", summary)),
-    ):
-        yield from _listed(title, cells, limit, noun, shown)
-    if summary.compared is not None and (lists := rosters(summary.compared)):
-        yield from _rosters(lists)
-    yield from _listed("Flaky, but within the bar", found.flaky, MAX_FLAKY, "flaky case", _line("~", "yellow", summary))
+def _group(group: Group) -> Iterator[ConsoleRenderable]:
+    yield _BLANK
+    yield Text(group.heading, "bold")
+    entries = group.entries[: MAX_FAILED if group.tone == "bad" else MAX_FLAKY]
+    for entry in entries:
+        yield from _entry(entry, group)
+    yield from _more(group.total - len(entries), group.noun)
 
 
-def _listed(title: str, cells: Sequence[ComparedCell], limit: int, noun: str, shown: Shown) -> Iterator[Part]:
-    if cells:
-        yield from _heading(title, len(cells))
-        for cell in cells[:limit]:
-            yield from shown(cell)
-        yield from _more(len(cells) - limit, noun)
+def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
+    """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`, with why, and a wrong answer where there surely is one."""
+    mark = Text(*_GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone]))
+    text = Text.assemble(("critical " if entry.critical else "", mark.style))
+    for piece in entry.text:
+        named = isinstance(piece, Name)
+        text.append(_name(piece) if named else piece, "bold" if named else "")
+    if entry.cell is not None:
+        text.append(f"  {_name(place_of(entry.cell.judged.case))}", "dim")
+    yield columns([(mark, text)], gap=1)
+    if group.kind == "flaky":
+        return
+    for reason in entry.reasons[:MAX_REASONS]:
+        yield _indented(Text(reason))
+    if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
+        yield _indented(Text(f"… and {number_of(left_out, 'other reason')}"))
+    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.failing)
+    if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
+        told = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
+        yield _indented(_dim(f"answer of run {entry.failed.run}: {told}"))
 
 
-def _line(mark: str, style: str, summary: Summary) -> Shown:
-    return lambda cell: iter((_headline(mark, style, summary, cell),))
+_GROUP_MARKS: Final[Mapping[GroupKind, tuple[str, str]]] = {
+    "regressed": ("▼", "red"),
+    "errored": ("!", "magenta"),
+    "possible": ("?", "yellow"),
+    "over budget": ("!", "yellow"),
+}
+_TONE_MARKS: Final[Mapping[Tone, tuple[str, str]]] = {
+    "bad": ("✗", "red"),
+    "unsure": ("~", "yellow"),
+    "good": ("▲", "green"),
+}
 
 
-def _failed(mark: str, style: str, summary: Summary) -> Shown:
-    """With why, and the first wrong answer where it is surely worse or below its bar."""
-
-    def shown(cell: ComparedCell) -> Iterator[Part]:
-        yield _headline(mark, style, summary, cell)
-        results = failed_runs(summary.report, cell.judged.cell)
-        for line in counted_reasons(results, _MAX_REASONS):
-            yield _indented(plain(line))
-        unsure = cell.found is not None and cell.found.kind == "suspect" and not cell.failing
-        if results and not unsure and (answer := answer_text(results[0])) is not None:
-            text = one_line(answer, _ANSWER_CHARACTERS) or "(empty)"
-            yield _indented(styled(f"answer of run {results[0].run}: {text}", "dim"))
-
-    return shown
-
-
-def _headline(mark: str, style: str, summary: Summary, cell: ComparedCell) -> Part:
-    """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`; further lines stand below the name."""
-    case = cell.judged.case
-    on = _on(summary.report, cell.judged.variant)
-    was = f" (was {_name(cell.renamed_from)})" if cell.renamed_from else ""
-    told = one_line(finding_of(cell, summary.comparison), _SENTENCE_CHARACTERS)
-    critical = styled("critical ", style) if cell.critical else ()
-    text = styled(_name(case.id), "bold") + plain(f"{on}{was}: {told}") + styled(f"  {_name(place_of(case))}", "dim")
-    return _hanging(styled(mark, style), critical + text)
-
-
-def _rosters(lists: Sequence[Roster]) -> Iterator[Part]:
-    yield from _heading(roster_title(lists), sum(len(roster.names) for roster in lists))
-    for roster in lists:
-        yield Paragraph(plain(roster.sentence(MAX_FLAKY, _name)))
-
-
-def _over_budget(report: Report) -> Iterator[Part]:
-    count = report.columns.budget_violations
-    yield from _heading("Over budget", count)
-    for result in over_budget(report, MAX_OVER_BUDGET):
-        on = _on(report, Variant(result.provider, result.prompt))
-        text = f"{on}, run {result.run}: {', '.join(result.budget_violations)}"
-        yield _hanging(styled("!", "yellow"), styled(_name(result.case), "bold") + plain(text))
-    yield from _more(count - MAX_OVER_BUDGET, "run")
-
-
-def _errors(report: Report) -> Iterator[Part]:
-    groups = error_groups(report)
-    yield from _heading("Errored", report.errored)
-    for group in groups[:MAX_ERROR_GROUPS]:
-        text = f"{number_of(group.runs, 'run')}: {in_place(group.message)} ({_name(group.variant)})"
-        yield _hanging(styled("!", "magenta"), plain(text))
-        names = [f"{_name(case.id)} ({_name(place_of(case))})" for case in group.cases[:MAX_CASES_OF_ERROR]]
-        left_out = len(group.cases) - len(names)
-        more = [f"… and {number_of(left_out, 'more case')}"] if left_out else []
-        yield _indented(styled(f"in {', '.join(names + more)}", "dim"))
-    yield from _more(len(groups) - MAX_ERROR_GROUPS, "reason")
-
-
-def _ending(summary: Summary) -> Iterator[Part]:
-    report, verdict = summary.report, summary.verdict
-    for note in (*notes(report), *comparison_notes(summary)):
-        yield _hanging(plain(f"{note.label}:"), plain(one_line(note.text, _SENTENCE_CHARACTERS)))
-    yield _remark(f"{report.summary()} in {seconds(report.duration_s)}")
-    if population := population_bounds(report, summary.gate):
-        yield _remark(f"would new cases like these pass? {between(*population)}")
-    rows = ((_word(verdict.status), verdict.reason), ((), verdict.hint))
-    yield Table([(word, plain(one_line(text, _SENTENCE_CHARACTERS))) for word, text in rows if text])
+def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
+    verdict = found.summary.verdict
+    for note in found.notes:
+        yield columns([(f"{note.label}:", one_line(note.text, SENTENCE_CHARACTERS))], gap=1)
+    yield _dim(found.outcome)
+    if found.expected:
+        yield _dim(found.expected)
+    told = [(_word(verdict.status), verdict.reason), (Text(), verdict.hint)]
+    yield columns([(word, one_line(text, SENTENCE_CHARACTERS)) for word, text in told if text])
 
 
 def _word(status: VerdictStatus) -> Text:
-    return styled(STATUS_WORDS[status], _STYLES[status])
+    return Text(STATUS_WORDS[status], _STYLES[status])
 
 
-def _heading(title: str, count: int) -> Iterator[Part]:
+def _heading(title: str, count: int) -> Iterator[ConsoleRenderable]:
     yield _BLANK
-    yield Paragraph(styled(f"{title} ({count:,})", "bold"))
+    yield Text(f"{title} ({count:,})", "bold")
 
 
-def _more(left_out: int, noun: str) -> Iterator[Part]:
+def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
     if left_out > 0:
-        yield _remark(f"… and {number_of(left_out, f'more {noun}')} in summary.md")
+        yield _dim(f"… and {number_of(left_out, f'more {noun}')} in summary.md")
 
 
-def _hanging(start: Text, text: Text) -> Part:
-    return Paragraph(text, start=start + plain(" "))
+def _indented(text: Text) -> ConsoleRenderable:
+    return Padding(text, (0, 0, 0, 4))
 
 
-def _indented(text: Text) -> Part:
-    return Paragraph(text, start=plain("    "))
-
-
-def _remark(text: str) -> Part:
-    return Paragraph(styled(text, "dim"))
+def _dim(text: str) -> Text:
+    return Text(text, "dim")
 
 
 def _on(report: Report, variant: Variant) -> str:
     """` on gpt-4o`, where there are several variants."""
-    return f" on {_name(variant)}" if len(report.matrix.variants) > 1 else ""
+    return f" on {_name(variant)}" if len(report.plan.variants) > 1 else ""
 
 
 def _name(name: object) -> str:
-    return named(name, NAME_CHARACTERS)
-
-
-def _label(label: str) -> str:
-    return named(label, _LABEL_CHARACTERS)
+    return name_of(name, NAME_CHARACTERS)

@@ -1,13 +1,32 @@
-"""How much the head differs from the base over the cells that both have, each difference with its interval."""
+"""Differences of head and base over the cells that both have, each with its interval."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum, hypot, sqrt
+from statistics import fmean, harmonic_mean, stdev
+from typing import NamedTuple
 
-from ci_evals.stats.intervals import Estimate, Interval, t_quantile
-from ci_evals.stats.pass_rate import pass_rate
-from ci_evals.stats.scores import ScoreSums
-from ci_evals.stats.stratified import Strata
+from ci_evals.stats.distributions import t_quantile
+from ci_evals.stats.exact_tests import Table
+from ci_evals.stats.rates import Estimate, Interval, pass_rate
+
+_ROUNDING = 1e-12
+"""A spread this small beside the scores themselves is what adding floats leaves."""
+
+
+class ScoreSums(NamedTuple):
+    """The scores of one side of one cell: how many, their sum, and the sum of their squares."""
+
+    runs: int
+    total: float
+    squares: float
+
+    @property
+    def deviations(self) -> float:
+        """The sum of squared deviations from the mean."""
+        if not self.runs:
+            return 0.0
+        deviations = self.squares - self.total * self.total / self.runs
+        return deviations if deviations > _ROUNDING * self.squares else 0.0
 
 
 def ratio_of_totals(head: Sequence[float], base: Sequence[float], confidence: float = 0.95) -> Estimate | None:
@@ -29,7 +48,7 @@ def ratio_of_totals(head: Sequence[float], base: Sequence[float], confidence: fl
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
 
 
-def rate_difference(cells: Strata, confidence: float = 0.95) -> Estimate | None:
+def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimate | None:
     """The head's pass rate minus the base's, over cells with runs on both sides. None without any.
 
     Each side has the gate's bounds on its own rate, for the noise between runs; they are combined so that the interval
@@ -37,13 +56,8 @@ def rate_difference(cells: Strata, confidence: float = 0.95) -> Estimate | None:
     Source: G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures", Stat. Med. 27 (2008),
     equation 2.
     """
-    heads: Counter[tuple[int, int]] = Counter()
-    bases: Counter[tuple[int, int]] = Counter()
-    for (head_passed, head_runs, base_passed, base_runs), count in Counter(cells).items():
-        if head_runs and base_runs:
-            heads[head_passed, head_runs] += count
-            bases[base_passed, base_runs] += count
-    head, base = pass_rate(heads), pass_rate(bases)
+    matched = [counts for counts in cells if counts[1] and counts[3]]
+    head, base = pass_rate((k, n) for k, n, _, _ in matched), pass_rate((k, n) for _, _, k, n in matched)
     if head is None or base is None:
         return None
     one_sided = (1 + confidence) / 2
@@ -54,35 +68,30 @@ def rate_difference(cells: Strata, confidence: float = 0.95) -> Estimate | None:
     return Estimate(difference, Interval(max(-1.0, lower), min(1.0, upper)))
 
 
-def score_difference(
-    cells: Iterable[tuple[ScoreSums, ScoreSums]] | Mapping[tuple[ScoreSums, ScoreSums], int], confidence: float = 0.95
-) -> Estimate | None:
-    """The head's mean score minus the base's, over cells with runs on both sides. None without any.
+def score_difference(cells: Iterable[tuple[ScoreSums, ScoreSums]], confidence: float = 0.95) -> Estimate | None:
+    """The head's mean score minus the base's, from (head, base) of each cell with runs on both sides. None without any.
 
-    From (head, base) of each cell, or how many cells have these. The noise is that between runs of the same cell on
-    the same side, where each cell has three runs or more on the two sides to show it; as with pass rates, one run that
-    goes wholly the other way is added to each side, so that a few steady cells do not make it zero. Else it is that
-    between cells' differences; then one cell has no interval.
+    The noise is that between runs of the same cell on the same side, where each cell has three runs or more on the two
+    sides to show it; as with pass rates, one run that goes wholly the other way is added to each side, so that a few
+    steady cells do not make it zero. Else it is that between cells' differences; then one cell has no interval.
     Source: the standard error of a difference of stratified means, Cochran, Sampling Techniques (1977), section 5.4,
     with variances pooled over the two sides of a cell.
     """
-    kinds = [(head, base, count) for (head, base), count in Counter(cells).items() if head.runs and base.runs]
-    if not kinds:
+    matched = [(head, base) for head, base in cells if head.runs and base.runs]
+    if not matched:
         return None
-    size = sum(count for _, _, count in kinds)
-    differences = [(head.total / head.runs - base.total / base.runs, count) for head, base, count in kinds]
-    difference = fsum(each * count for each, count in differences) / size
-    degrees = sum((head.runs + base.runs - 2) * count for head, base, count in kinds)
-    if all(head.runs + base.runs > 2 for head, base, _ in kinds):
-        variance = fsum(_variance(head, base) * count for head, base, count in kinds)
-        variance += _added_run((head.runs, count) for head, _, count in kinds)
-        variance += _added_run((base.runs, count) for _, base, count in kinds)
+    size = len(matched)
+    differences = [head.total / head.runs - base.total / base.runs for head, base in matched]
+    difference = fmean(differences)
+    if all(head.runs + base.runs > 2 for head, base in matched):
+        degrees = sum(head.runs + base.runs - 2 for head, base in matched)
+        added = (1 / harmonic_mean([side.runs for side in sides]) ** 2 for sides in zip(*matched, strict=True))
+        error = sqrt(fsum(_variance(head, base) for head, base in matched) + fsum(added)) / size
     elif size > 1:
-        variance = size / (size - 1) * fsum((each - difference) ** 2 * count for each, count in differences)
-        degrees = size - 1
+        degrees, error = size - 1, stdev(differences) / sqrt(size)
     else:
         return Estimate(difference, None)
-    half = t_quantile((1 + confidence) / 2, degrees) * sqrt(variance) / size
+    half = t_quantile((1 + confidence) / 2, degrees) * error
     return Estimate(difference, Interval(max(-1.0, difference - half), min(1.0, difference + half)))
 
 
@@ -90,9 +99,3 @@ def _variance(head: ScoreSums, base: ScoreSums) -> float:
     """The variance of the difference of a cell's two means."""
     between_runs = (head.deviations + base.deviations) / (head.runs + base.runs - 2)
     return between_runs * (1 / head.runs + 1 / base.runs)
-
-
-def _added_run(runs: Iterable[tuple[int, int]]) -> float:
-    """The squared weight of one run among cells of so many, from (runs, how many cells): 1 over their harmonic mean."""
-    kinds = list(runs)
-    return (fsum(count / n for n, count in kinds) / sum(count for _, count in kinds)) ** 2

@@ -1,13 +1,12 @@
-"""What a suite can see: the drop that it would find, before and after money is spent on runs."""
+"""The drops that a suite detects, before and after money is spent on runs."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import sqrt
-from statistics import NormalDist
+from statistics import NormalDist, fmean, harmonic_mean
 from typing import NamedTuple
 
-from ci_evals.stats.pass_rate import exact_bounds, run_variance
-from ci_evals.stats.stratified import Strata
+from ci_evals.stats.exact_tests import Table
+from ci_evals.stats.rates import run_variance
 
 _NORMAL = NormalDist()
 _DISCRETENESS = 1.1
@@ -48,7 +47,7 @@ class Plan(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many runs in all."""
+        """The number of all runs."""
         return self.cases * self.runs
 
     @property
@@ -61,7 +60,7 @@ class Plan(NamedTuple):
 def detectable_gate_drop(
     cells: Iterable[tuple[int, int]], confidence: float = 0.95, power: float = 0.8
 ) -> float | None:
-    """How far below its bar the true rate has to be for the gate to `fail` with chance `power`.
+    """Return the distance below its bar at which the gate fails a true rate with chance `power`.
 
     From (passed, graded) of each cell, as a fraction of 1; None if nothing was graded. With equal runs it is
     (z_confidence + z_power)·√(Σ k(n-k)/(n-1) + 1)/N: the normal sample-size formula, A. Agresti, Categorical Data
@@ -71,25 +70,22 @@ def detectable_gate_drop(
     return None if variance is None else _reach(confidence, power) * sqrt(variance)
 
 
-def detectable_drop(cells: Strata, confidence: float = 0.95, power: float = 0.8) -> float | None:
-    """How much the true rate has to fall for the comparison to see it with chance `power`.
+def detectable_drop(cells: Iterable[Table], confidence: float = 0.95, power: float = 0.8) -> float | None:
+    """Return the fall of the true rate that the comparison detects with chance `power`.
 
     Over cells with runs on both sides, as a fraction of 1; None if there are none, or even a fall to nothing would not
     be seen. What the base shows is taken to be true, and all cases to get worse in proportion: `comparison_power`.
     """
-    matched = [(counts, count) for counts, count in Counter(cells).items() if counts[1] and counts[3]]
-    size = sum(count for _, count in matched)
-    if not size:
+    matched = [counts for counts in cells if counts[1] and counts[3]]
+    if not matched:
         return None
-    rate = sum(count * passed / runs for (_, _, passed, runs), count in matched) / size
-    head, base = (round(size / sum(count / counts[side] for counts, count in matched)) for side in (1, 3))
-    noise = [
-        (passed * (runs - passed) / (runs * (runs - 1)), count) for (_, _, passed, runs), count in matched if runs > 1
-    ]
+    rate = fmean(passed / runs for _, _, passed, runs in matched)
+    head, base = (round(harmonic_mean([counts[side] for counts in matched])) for side in (1, 3))
+    noise = [passed * (runs - passed) / (runs * (runs - 1)) for _, _, passed, runs in matched if runs > 1]
     uniform = rate * (1 - rate)
-    within = sum(each * count for each, count in noise) / sum(count for _, count in noise) if noise else uniform
+    within = fmean(noise) if noise else uniform
     correlation = min(1.0, max(0.0, 1 - within / uniform)) if uniform else 0.0
-    return planned_drop(Plan(size, head, rate, correlation), base, confidence, power)
+    return planned_drop(Plan(len(matched), head, rate, correlation), base, confidence, power)
 
 
 def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) -> float:
@@ -111,20 +107,6 @@ def planned_drop(plan: Plan, base_runs: int, confidence: float = 0.95, power: fl
     return seen
 
 
-def gate_power(plan: Plan, bar: float, confidence: float = 0.95) -> float:
-    """The chance that the gate says `fail` when the true rate is `plan.rate`.
-
-    The gate's rule is applied to every number of passes, each taken to have the noise within cases that the plan
-    expects; the number of passes is taken as normal, with continuity correction.
-    """
-    critical = _most_failing_passes(plan, bar, confidence)
-    if critical < 0:
-        return 0.0
-    spread = sqrt(plan.total * plan.noise)
-    excess = critical + 0.5 - plan.total * plan.rate
-    return _NORMAL.cdf(excess / spread) if spread else float(excess > 0)
-
-
 def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float = 0.95) -> float:
     """The chance that the comparison is significant when all cases get worse, in proportion, by `drop` on the mean.
 
@@ -143,13 +125,6 @@ def _seen(drop: float, variance: float, confidence: float) -> float:
     return _NORMAL.cdf(drop / (_DISCRETENESS * sqrt(variance)) - _NORMAL.inv_cdf(confidence))
 
 
-def gate_runs_needed(
-    plan: Plan, bar: float, power: float = 0.8, confidence: float = 0.95, most: int = 100
-) -> int | None:
-    """The fewest runs of each case with which `gate_power` reaches `power`. None where `most` do not."""
-    return _fewest(most, lambda runs: gate_power(plan._replace(runs=runs), bar, confidence) >= power)
-
-
 def comparison_runs_needed(
     plan: Plan,
     drop: float,
@@ -162,37 +137,12 @@ def comparison_runs_needed(
 
     `base_runs` None: the base has as many as the head.
     """
-    return _fewest(
-        most,
-        lambda runs: comparison_power(plan._replace(runs=runs), drop, base_runs or runs, confidence) >= power,
-    )
+    for runs in range(1, most + 1):  # one by one: as passes are whole numbers, power falls back a little now and then
+        if comparison_power(plan._replace(runs=runs), drop, base_runs or runs, confidence) >= power:
+            return runs
+    return None
 
 
 def _reach(confidence: float, power: float) -> float:
     """2.486 at the usual 0.95 and 0.8: how many standard errors apart two rates are that can be told apart."""
     return _NORMAL.inv_cdf(confidence) + _NORMAL.inv_cdf(power)
-
-
-def _most_failing_passes(plan: Plan, bar: float, confidence: float) -> int:
-    """The most passes in all with which the gate says `fail`; -1 if it never does."""
-    fails, passes = -1, plan.total
-    while passes - fails > 1:
-        middle = (fails + passes) // 2
-        if _upper(plan, middle, confidence) < bar:
-            fails = middle
-        else:
-            passes = middle
-    return fails
-
-
-def _upper(plan: Plan, passed: int, confidence: float) -> float:
-    """The gate's upper bound where `passed` of all planned runs passed."""
-    seen = plan._replace(rate=passed / plan.total)
-    uniform = seen.rate * (1 - seen.rate)
-    n_eff = max(plan.total, uniform / seen.variance) if plan.runs > 1 else plan.total
-    return exact_bounds(seen.rate, n_eff, confidence).upper
-
-
-def _fewest(most: int, enough: Callable[[int], bool]) -> int | None:
-    """Looked for one by one: whole passes make power fall back a little here and there as runs grow."""
-    return next((runs for runs in range(1, most + 1) if enough(runs)), None)

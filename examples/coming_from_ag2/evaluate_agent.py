@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ci_evals import Answer, Case, Gate, Report, Request, Suite, evaluate, grader, provider
+from ci_evals import Answer, Case, CaseOverrides, Gate, Report, Request, Suite, evaluate, grader, provider
 
 TASKS = Path(__file__).parent / "tasks.jsonl"
 CAPITALS = {"France": "Paris", "Italy": "Rome"}
@@ -25,7 +25,7 @@ def cases_of(path: Path) -> Iterator[Case]:
             id=task["task_id"],
             input=task["inputs"]["input"],
             tags=[tags] if isinstance(tags, str) else tags,
-            overrides={"model": metadata["model"]} if "model" in metadata else {},
+            overrides=CaseOverrides(model=metadata.get("model")),
             metadata={**metadata, "reference": task.get("reference_outputs") or {}},
         )
 

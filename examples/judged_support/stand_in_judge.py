@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ci_evals.model import Request
+from ci_evals.model.result import Request
 
 
 def judge(turns: list[dict[str, Any]], request: Request) -> str:

@@ -1,0 +1,171 @@
+"""The command line: its commands, and the border where errors become exit codes."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci_evals.cli.reports import comment, compare_command, explain
+from ci_evals.cli.run import merge_command, run_command
+from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
+from ci_evals.engine.interrupt import flush_streams, prepare_streams, say
+from ci_evals.errors import CiEvalsError, ConfigError, StorageError
+from ci_evals.format import without_commands
+from ci_evals.github.context import in_actions
+from ci_evals.github.job import command, write_outputs
+from ci_evals.redaction import Redactor, secret_values
+from ci_evals.release import __version__
+from ci_evals.suite.environment import read_dotenv
+
+MAX_PROBLEMS_SHOWN = 50
+
+_INTERRUPTED = (130, 143)
+_DECIDING = ("run", "merge", "grade")
+_MAX_PROBLEMS_ANNOTATED = 10
+_MOST_ANNOTATED = 4000  # characters
+_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def main() -> None:
+    """The console script."""
+    prepare_streams()
+    named = _folders_named()
+    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"), named)
+    flush_streams()
+    if code in _INTERRUPTED:
+        os._exit(code)  # threads and tasks of code under test may still be busy, for as long as they like
+    sys.exit(code)
+
+
+def _folders_named() -> list[Path]:
+    """Return the folders of all files that the command line names, each of which may have a `.env`."""
+    words = (*sys.argv[1:], os.environ.get("CI_EVALS_CONFIG", ""))
+    named = [Path(word.removeprefix("-c").rpartition("=")[2]).parent for word in words]
+    return [folder.absolute() for folder in dict.fromkeys([Path(), Path(".github"), *named])]
+
+
+def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:  # noqa: PLR0911  one per kind of error
+    """The one place where errors become exit codes; what is in a `.env` file of the folders is not printed."""
+    try:
+        return int(command() or 0)
+    except click.ClickException as error:
+        error.show()
+        _tell_actions(error.format_message(), folders)
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:  # as a shell has it of whom SIGPIPE ended
+        return 141
+    except ConfigError as error:
+        _print_problems(error, folders)
+        return 2
+    except CiEvalsError as error:
+        _tell(f"error: {error}", folders)
+        _tell_actions(str(error), folders)
+        return 3 if isinstance(error, StorageError) else 2
+    except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
+        if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in os.environ:
+            raise  # the way in which click ends after completing a command line for a shell
+
+        text = f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
+        _tell(text, folders)
+        _tell_actions(f"{type(raised).__name__}: a bug in ci-evals; the log has the details", folders)
+        return 3
+
+
+def _print_problems(error: ConfigError, folders: Iterable[Path]) -> None:
+    count = len(error.problems)
+    lines = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
+    if count > MAX_PROBLEMS_SHOWN:
+        lines.append(f"… and {count - MAX_PROBLEMS_SHOWN} more")
+    total = f"{count} problem{'s' * (count != 1)}, nothing was run."
+    _tell("\n".join([*lines, "", total]), folders)
+    _tell_actions("\n".join([*lines[:_MAX_PROBLEMS_ANNOTATED], total]), folders)
+
+
+def _tell(text: str, folders: Iterable[Path]) -> None:
+    text = _without_secrets(text, folders)
+    if in_actions(os.environ):
+        text = without_commands(text)  # an error may quote a dataset or an answer
+    say(sys.stderr, text + "\n")
+
+
+def _tell_actions(text: str, folders: Iterable[Path]) -> None:
+    """In a job of GitHub Actions, show an error on the workflow run's page, and hand on that there is no verdict."""
+    if not in_actions(os.environ):
+        return
+
+    shown = _without_secrets(text, folders)[:_MOST_ANNOTATED]
+    say(sys.stderr, command("error", shown, title="ci-evals"))
+    path = os.environ.get("GITHUB_OUTPUT")
+    if path and sys.argv[1:2] and sys.argv[1] in _DECIDING:
+        with suppress(CiEvalsError):  # the exit code says it, too
+            write_outputs(Path(path), {"verdict": "error"})
+
+
+def _without_secrets(text: str, folders: Iterable[Path]) -> str:
+    """Redact every variable whose name sounds secret: an error may quote it, and no suite says which are."""
+    named = {name: value for name, value in os.environ.items() if _is_secret(name)}
+    dotenv: dict[str, str] = {}
+    for folder in folders:
+        with suppress(CiEvalsError, OSError, ValueError):
+            dotenv |= read_dotenv(folder)
+    return Redactor(secret_values(named, dotenv, ())).clean_text(text)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.upper() for word in _SECRET_NAMES)
+
+
+_COMMANDS: dict[str, click.Command] = {
+    "run": run_command,
+    "merge": merge_command,
+    "validate": validate,
+    "init": init,
+    "compare": compare_command,
+    "explain": explain,
+    "comment": comment,
+    "power": power,
+    "grade": grade,
+    "judge": judge,
+    "pairwise": pairwise_command,
+    "schema": schema,
+    "mock-server": mock_server,
+}
+
+
+class _InOrder(click.Group):
+    """Lists commands in the order of the table: the usual ones first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        del ctx
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, commands=_COMMANDS, context_settings=_SETTINGS)
+@click.version_option(__version__, prog_name="ci-evals", message="%(prog)s %(version)s")
+def group() -> None:
+    """The merge gate for the behaviour of LLM apps and agents.
+
+    Runs every case of a suite on every provider and prompt, several times, judges the answers, and says by its exit
+    code whether they are good enough to merge.
+
+    \b
+    Start here:
+      ci-evals init        write a commented evals.yaml and a workflow
+      ci-evals validate    check the suite; calls nothing, costs nothing
+      ci-evals run         run it
+
+    \b
+    Exit codes: 0 passed · 1 failed · 2 the config or the command line is wrong,
+    nothing was run · 3 no verdict (too many runs errored, results could not be
+    written) · 130/143 interrupted
+    """

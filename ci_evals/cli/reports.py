@@ -1,0 +1,301 @@
+"""The commands that read saved reports, and run nothing: `comment`, `compare` and `explain`."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from ci_evals.cli import options
+from ci_evals.cli.options import Console
+from ci_evals.errors import UsageError
+from ci_evals.format import name_of
+from ci_evals.gate.baseline import Baseline, Evidence, History, ReportRef
+from ci_evals.gate.compare import Comparison, NoComparison, compare
+from ci_evals.gate.verdict import comparison_verdict, exit_code
+from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tested_sentence
+from ci_evals.github import comment as commenting
+from ci_evals.github.comment import Mode
+from ci_evals.github.context import RESULTS, read_context
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Report
+from ci_evals.model.rules import Gate
+from ci_evals.reports import markdown, report_json, terminal
+from ci_evals.reports.explain import (
+    BaseEntry,
+    CellFinding,
+    Explanation,
+    RunEntry,
+    explain_cell,
+    render_json,
+    render_markdown,
+    render_text,
+    run_entries,
+)
+from ci_evals.reports.read import read_baseline, read_report, read_summary
+from ci_evals.reports.summary import Summary
+from ci_evals.suite.problems import unknown
+
+ReportFormat = Literal["text", "markdown", "json"]
+
+
+def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -> Summary:
+    """Compare a saved report with others.
+
+    The verdict is that of the head's own gate on the comparison alone: its bars were judged when it was run. A
+    suspect counts as regressed only with the confirm runs that it got then.
+
+    Args:
+        base: reports, folders of them, or folders of such folders: the newest and its history.
+        head: the report that is compared, or its folder.
+        name: what sentences call the base side.
+
+    Raises:
+        StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
+    """
+    saved = read_report(head)
+    report, _, gate, *_ = read_summary(head)
+    baseline = read_baseline(base, saved.suite.name, name, but=saved)
+    found: Comparison | NoComparison
+    if isinstance(baseline, Baseline):
+        found = compare(saved.head, baseline, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
+    else:
+        found = baseline
+    return Summary(report, comparison_verdict(report, gate, found), gate, found)
+
+
+def render_comparison(summary: Summary, output: str, *, width: int, color: bool) -> str:
+    """Return the comparison as `text`, `markdown` or `json`."""
+    match output:
+        case "markdown":
+            return b"".join(markdown.render(summary)).decode()
+        case "json":
+            return report_json.render_comparison(summary)
+        case _:
+            return terminal.render(summary, width=width, color=color)
+
+
+def render_explanations(found: Sequence[Explanation], output: str) -> str:
+    """Return the explanations as `text`, `markdown` or `json`."""
+    return {"text": render_text, "markdown": render_markdown, "json": render_json}[output](found)
+
+
+_NOT_COMPARED = "not compared with a baseline: name one with --baseline"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The cells to explain: of a case, on every or one provider, with every or one prompt."""
+
+    case: str
+    provider: str | None = None
+    prompt: str | None = None
+
+    def chosen(self, key: CellKey) -> bool:
+        case, provider, prompt = key
+        return case == self.case and self.provider in (None, provider) and self.prompt in (None, prompt)
+
+
+def explain_cells(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list[Explanation]:
+    """Explain the chosen cells.
+
+    Args:
+        wanted: the cells.
+        head: the report, or its folder.
+        base: what to compare it with; without it, what the report itself has of its comparison.
+
+    Raises:
+        StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
+        UsageError: the report has no such case, or not on such a provider or prompt.
+    """
+    summary = compare_reports(base, head) if base else read_summary(head)
+    report, comparison = summary.report, summary.comparison
+    cells = _cells(wanted, report)
+    if not isinstance(comparison, Comparison):
+        reason = comparison.reason if comparison else _NOT_COMPARED
+        return [explain_cell(report, cell, CellFinding(reason)) for cell in cells]
+    finding_of = partial(_finding, comparison, baseline_sentence(comparison, report.started_at), _base_runs(comparison))
+    return [explain_cell(report, cell, finding_of(report.plan.key(cell))) for cell in cells]
+
+
+def _cells(wanted: Wanted, report: Report) -> list[int]:
+    keys = {cell.cell: report.plan.key(cell.cell) for cell in report.cells}
+    cells = [cell for cell, key in keys.items() if wanted.chosen(key)]
+    if cells:
+        return cells
+    of_case = [key for key in keys.values() if key[0] == wanted.case]
+    if not of_case:
+        raise UsageError(unknown("case", wanted.case, dict.fromkeys(name_of(key[0]) for key in keys.values())))
+    for noun, name, place in (("provider", wanted.provider, 1), ("prompt", wanted.prompt, 2)):
+        known = dict.fromkeys(str(key[place]) for key in of_case if key[place] is not None)
+        if name is not None and name not in known:
+            raise UsageError(unknown(noun, name, map(name_of, known)))
+    raise UsageError(f"{wanted.case!r} did not run on {wanted.provider!r} with the prompt {wanted.prompt!r}")
+
+
+def _base_runs(comparison: Comparison) -> Callable[[CellKey], tuple[RunEntry, ...]]:
+    """Return a look-up of the runs of a cell in the baseline's newest report, which may not be at hand."""
+    if comparison.baseline.source is None:
+        return lambda _: ()
+    report = read_summary(Path(comparison.baseline.source)).report
+    numbers = {report.plan.key(cell.cell): cell.cell for cell in report.cells}
+    return lambda key: run_entries(report, numbers[key]) if key in numbers else ()
+
+
+def _finding(
+    comparison: Comparison, compared_with: str, base_runs: Callable[[CellKey], tuple[RunEntry, ...]], key: CellKey
+) -> CellFinding:
+    """Return the part of a comparison that is about one cell."""
+    if (found := comparison.by_key.get(key)) is None:
+        return CellFinding(compared_with)
+    cell = comparison.base_of(key)
+    entries = _base_entries(cell.history.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
+    sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
+    return CellFinding(compared_with, found, sentence, test, entries, base_runs(comparison.base_key(key)))
+
+
+def _base_entries(evidence: Iterable[Evidence], refs: Mapping[str, ReportRef]) -> tuple[BaseEntry, ...]:
+    return tuple(
+        BaseEntry(
+            report=refs[step.evidence.report],
+            passed=step.evidence.passed,
+            graded=step.evidence.graded,
+            pooled=step.outcome == "pooled",
+            sentence=step_sentence(step),
+        )
+        for step in History(tuple(evidence)).steps()
+    )
+
+
+report_path = click.Path(path_type=Path)
+
+
+@options.command("compare")
+@click.argument("reports", nargs=-1, required=True, type=report_path, metavar="BASE... HEAD")
+@options.report_format
+def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
+    """Compare a report with those of its base, offline.
+
+    Tells what is worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
+    last. Several BASEs, or a folder with reports in it, are the newest with its history. The exit code is what HEAD's
+    gate says of the comparison alone, whatever its bars say. Nothing is run: a case that looks worse counts only with
+    the confirm runs that HEAD has.
+
+    \b
+    Examples:
+      ci-evals compare main/report.json ci-evals-results
+      ci-evals compare reports-of-main/ ci-evals-results --format markdown
+    """
+    *base, head = reports
+    if not base:
+        raise click.UsageError("name at least one report to compare with, and then the report that is compared")
+
+    summary = compare_reports(base, head)
+    console = Console.of_process(output)
+    console.print(render_comparison(summary, output, width=console.width, color=console.color))
+    return exit_code(summary.verdict, summary.gate)
+
+
+@options.command()
+@click.argument("case")
+@options.option(
+    "--report",
+    type=report_path,
+    metavar="PATH",
+    help="A report.json or a results folder; default: the suite's folder for results, else ci-evals-results.",
+)
+@options.config
+@options.baseline_reports
+@options.option("--provider", help="Only on this provider.")
+@options.option("--prompt", help="Only with this prompt.")
+@options.report_format
+def explain(
+    case: str,
+    report: Path | None,
+    config: Path | None,
+    baseline: tuple[Path, ...],
+    output: ReportFormat,
+    **only: str | None,
+) -> int:
+    """Tell all that is known of one CASE.
+
+    That is every run here and on the base, its grades, and the test in words. Without --baseline it is what the report
+    itself has of its comparison; with it, the comparison is made anew and the runs of the newest base report are shown
+    too.
+
+    \b
+    Examples:
+      ci-evals explain refund
+      ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
+    """
+    found = explain_cells(Wanted(case, **only), report or _results(config), baseline)
+    Console.of_process(output).print(render_explanations(found, output))
+    return 0
+
+
+@options.command()
+@click.argument("results", type=click.Path(path_type=Path), required=False, metavar="[RESULTS_DIR]")
+@options.setting(
+    "--from-run",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="Comment on the pull request of this workflow run with the reports that it has uploaded.",
+)
+@options.setting(
+    "--artifact",
+    metavar="NAME",
+    help="What the job's artifact is called (default: ci-evals-results), which tells the jobs of a workflow apart."
+    " With --from-run, which artifacts to take; may have a * (default: ci-evals*).",
+)
+@options.setting(
+    "--mode",
+    type=click.Choice(["auto", "new"]),
+    default="auto",
+    show_default=True,
+    envvar="CI_EVALS_COMMENT_MODE",
+    help="One comment for the pull request, which is edited; or a new one for each workflow run.",
+)
+@options.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
+def comment(results: Path | None, from_run: int | None, artifact: str | None, mode: Mode, *, dry_run: bool) -> int:
+    """Post the comment on a pull request from a report.json.
+
+    This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
+    pull request. With --from-run it is what another workflow run has uploaded: that is how pull requests from forks,
+    whose own jobs may not comment, get theirs. Such reports are taken for hostile.
+
+    \b
+    Examples:
+      ci-evals comment
+      ci-evals comment --dry-run
+      ci-evals comment --from-run ${{ github.event.workflow_run.id }}   in a workflow_run workflow
+
+    \b
+    Exit codes: 0 posted, or rightly not (no pull request, a newer run) · 1 not posted, the reason is printed ·
+    2 the command line is wrong · 3 the report cannot be read
+    """
+    if from_run is not None and results is not None:
+        raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
+
+    context, console = read_context(os.environ), Console.of_process()
+    show = console.print if dry_run else None
+    if from_run is not None:
+        outcome = commenting.comment_from_run(context, from_run, artifact, mode, show)
+    else:
+        folder = results or Path("ci-evals-results")
+        outcome = commenting.comment_on(folder, context, artifact or RESULTS, mode, show)
+    if outcome.warning:
+        console.warn(outcome.warning)
+    elif said := outcome.note or (outcome.url and f"posted: {outcome.url}"):
+        console.print(said)
+    return int(outcome.warning is not None)
+
+
+def _results(config: Path | None) -> Path:
+    """Return the folder of the suite's results."""
+    usual = Path("ci-evals-results")
+    if config is None and usual.is_dir():
+        return usual
+    return options.suite_named(config, offline=True).out

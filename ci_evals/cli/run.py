@@ -1,0 +1,346 @@
+"""The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import click
+
+from ci_evals import github
+from ci_evals.cli import options
+from ci_evals.cli.options import Console
+from ci_evals.engine import progress
+from ci_evals.engine.interrupt import StoppableRun, redirect_prints, say
+from ci_evals.engine.journal import JOURNAL, first_header
+from ci_evals.engine.runner import Run
+from ci_evals.errors import ConfigError
+from ci_evals.gate.verdict import exit_code
+from ci_evals.github.baseline import ArtifactNames, Previous, Wanted
+from ci_evals.github.context import RESULTS, in_actions, read_context
+from ci_evals.github.job import Job, Posting
+from ci_evals.model.fingerprint import digest
+from ci_evals.model.plan import Shard
+from ci_evals.model.report import Report
+from ci_evals.reports.files import FORMATS, write_reports
+from ci_evals.reports.notes import notes
+from ci_evals.reports.read import with_answers
+from ci_evals.reports.summary import summarize
+from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
+from ci_evals.suite.types import CheckedSuite
+
+
+def carry_out(invocation: Invocation, console: Console, posting: Posting, job: Job | None) -> int:
+    """Run a suite, compare it with its baseline, judge it, report, and return the exit code.
+
+    Args:
+        invocation: what to run, and what is known of it already.
+        console: where people read.
+        posting: what becomes of the verdict outside of the results folder.
+        job: the job of GitHub Actions; None elsewhere.
+    """
+    suite, out = invocation.suite, invocation.suite.out.absolute()  # code under test may change the folder
+    redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
+    if job and not invocation.shard:
+        job.announce()
+    summary = None
+    with job.log.stopped() if job else nullcontext(), StoppableRun(redirected) as running:
+        with job.log.folded(f"Progress of {suite.name}") if job else nullcontext():
+            report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
+        if invocation.shard:
+            code = _tell_shard(invocation, report, console)
+        else:
+            summary = summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
+            summary = with_answers(summary)
+            write_reports(summary, out, suite.formats)
+            console.show(summary)
+            files = (*(suite.out / FORMATS[name][0] for name in suite.formats), invocation.journal)
+            written = ", ".join(path.as_posix() for path in files)
+            console.remark(*_lacks(invocation, report), f"written: {written}")
+            code = exit_code(summary.verdict, suite.gate, posting.fail_on)
+    if job and summary:
+        job.finish(summary)
+    return code if running.exit_code is None else running.exit_code
+
+
+class _Progress(Watcher):
+    """Shows on stderr how a run goes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def note_decision(self, sentence: str) -> None:
+        self._console.remark(sentence)
+
+    def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
+        if self._console.quiet:
+            return nullcontext()
+        return progress.shown(run, self._console.stderr, live=self._console.is_live)
+
+
+def _tell_shard(invocation: Invocation, report: Report, console: Console) -> int:
+    """Say what a shard has run; its exit code is no verdict."""
+    found = [f"{label.lower()}: {text}" for label, text in notes(report)]
+    name = f"shard {invocation.shard} of {invocation.suite.name}"
+    console.remark(*_lacks(invocation, report), *found, f"{name}: {report.summary()}; `ci-evals merge` decides")
+    return 3 if report.interrupted else 0
+
+
+def _lacks(invocation: Invocation, report: Report) -> list[str]:
+    """Name what is missing although the command line asked for it."""
+    if invocation.resume and report.resumption is None:
+        return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
+    if invocation.merge and not invocation.run_missing and report.interrupted:
+        return [f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing"]
+    return []
+
+
+def find_previous(
+    wanted: Wanted, suite: CheckedSuite, job: Job | None, artifacts: ArtifactNames, scratch: Path, console: Console
+) -> Previous:
+    """Find what earlier runs left behind, and say in a line what that is."""
+    found = github.baseline.find(wanted, suite, job.context if job else None, artifacts, scratch)
+    if job:
+        job.say(found.said)
+    elif wanted == "auto":
+        say(console.stderr, "".join(f"{line}\n" for line in found.said))
+    for warning in found.warnings:
+        warn(warning, job, console)
+    return found
+
+
+def warn(text: str, job: Job | None, console: Console) -> None:
+    """Show a warning: on the page of the workflow run, or on stderr."""
+    if job:
+        job.warn(text)
+    else:
+        console.warn(text)
+
+
+def revision(environ: Mapping[str, str]) -> str | None:
+    """Return the commit under test, as the CI system or git knows it.
+
+    Of a pull request that is its head, not the merge commit that GitHub makes for the job.
+    """
+    if "GITHUB_SHA" in environ and (sha := read_context(environ).sha):
+        return sha
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
+    except OSError:
+        return None
+    return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+def _recording(named: Path | None, of_base: Path | None, scratch: Path, warn: Callable[[str], None]) -> Path:
+    """Return the journal to answer from where nothing can be called: the named, the base branch's, or an empty one."""
+    if named and named.exists():
+        return named
+    lack = f"no recording is at {named.as_posix()}, which --record names" if named else None
+    if of_base:
+        if lack:
+            warn(f"{lack}: the base branch's is taken")
+        return of_base
+    lack = lack or "no recording: the base branch has left none that can be used"
+    warn(f"{lack}; nothing could be checked, for this job gets no secrets")
+    empty = scratch / "nothing.jsonl"
+    empty.touch()
+    return empty
+
+
+def _journal(path: Path) -> Path:
+    """Return a journal that is named itself or by its folder."""
+    return path / JOURNAL if path.is_dir() else path
+
+
+def _load_suite_of_job(
+    config: Path | None, overrides: Mapping[str, Any], *, offline: bool
+) -> tuple[CheckedSuite, bool]:
+    """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys may be missing."""
+    try:
+        return options.suite_named(config, overrides, offline=offline), False
+    except ConfigError:
+        if not (in_actions(os.environ) and read_context(os.environ).read_only):
+            raise
+        return options.suite_named(config, overrides, offline=True), True
+
+
+class _Further(click.Argument):
+    """Further values of an option, as a pattern of the shell leaves them behind its first one. Help does without."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return []
+
+
+@options.command("run")
+@click.argument("further", cls=_Further, nargs=-1, type=click.Path(path_type=Path))
+@options.config
+@options.overriding
+@options.setting(
+    "--resume",
+    is_flag=True,
+    help="Go on with the journal in the results folder: graded runs are kept, errored ones tried again.",
+)
+@options.option(
+    "--resume-from",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH...",
+    help="Take over the results of other journals, or of the folders they are in.",
+)
+@options.setting(
+    "--shard",
+    callback=options.to_shard,
+    metavar="K/N",
+    help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together and decides.",
+)
+@options.setting(
+    "--balance-by",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
+)
+@options.setting(
+    "--replay",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Answer from this journal what was asked before, and call providers for the rest.",
+)
+@options.setting(
+    "--replay-only",
+    is_flag=True,
+    help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
+)
+@options.setting(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
+)
+@options.baseline
+@options.posting
+@options.output
+@options.quiet
+def run_command(  # noqa: PLR0913, PLR0917  one for each option
+    further: tuple[Path, ...],
+    config: Path | None,
+    resume_from: tuple[Path, ...],
+    shard: Shard | None,
+    balance_by: Path | None,
+    replay: Path | None,
+    record: Path | None,
+    baseline: Wanted,
+    output: str,
+    *,
+    resume: bool,
+    replay_only: bool,
+    quiet: bool,
+    **others: Any,
+) -> int:
+    """Run a suite, judge it, and exit with its verdict.
+
+    Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
+    folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables, those over
+    the file.
+
+    \b
+    Examples:
+      ci-evals run
+      ci-evals run --config evals/support.yaml --runs 5
+      ci-evals run --providers gpt-4o-mini,claude --format json
+      ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
+      ci-evals run --resume                   after a crash, a cancelled job, an outage
+      ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
+    """
+    if further and not resume_from:
+        raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
+    if replay_only and replay is None:
+        raise click.UsageError("--replay-only needs --replay PATH")
+    overrides, posting = options.split(others)
+    suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
+    console = Console.of_process(output, quiet=quiet, suite=suite)
+    job = github.job.start(suite, console.environ, posting, console.log)
+    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
+        # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
+        artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
+        previous = find_previous(baseline, suite, job, artifacts, Path(scratch), console)
+        if without_secrets:
+            replay = _recording(record, previous.recording, Path(scratch), partial(warn, job=job, console=console))
+        invocation = Invocation(
+            suite=suite,
+            journal=suite.out / JOURNAL,
+            resume=resume or bool(resume_from or further or previous.journals),
+            sources=(*map(_journal, (*resume_from, *further)), *previous.journals),
+            shard=shard,
+            durations_s=known_durations(balance_by) if balance_by else {},
+            replay=_journal(replay) if replay else None,
+            replay_only=replay_only or without_secrets,
+            revision=revision(console.environ),
+            run_id=uuid4().hex,
+            files=suite.out,
+            baseline=previous.baseline,
+        )
+        return carry_out(invocation, console, posting, job)
+
+
+@options.command("merge")
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
+@options.config
+@options.overriding
+@options.setting(
+    "--run-missing",
+    is_flag=True,
+    help="Run what no shard has a result of, and again what looks worse than the baseline.",
+)
+@options.baseline
+@options.posting
+@options.output
+@options.quiet
+def merge_command(
+    folders: tuple[Path, ...],
+    config: Path | None,
+    baseline: Wanted,
+    output: str,
+    *,
+    run_missing: bool,
+    quiet: bool,
+    **others: Any,
+) -> int:
+    """Put the results of shards together, and judge them.
+
+    The verdict is the exit code. DIR is a shard's results folder. The suite, --runs and --providers must be those of
+    the shards. What comes out is what one unsharded run would have written.
+
+    \b
+    Example:
+      ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
+    """
+    overrides, posting = options.split(others)
+    suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+    run_missing = run_missing and not without_secrets
+    console = Console.of_process(output, quiet=quiet, suite=suite)
+    job = github.job.start(suite, console.environ, posting, console.log)
+    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
+        sources = tuple(map(_journal, folders))
+        starts = filter(None, map(first_header, sources))
+        invocation = Invocation(
+            suite=suite,
+            journal=suite.out / JOURNAL,
+            sources=sources,
+            merge=True,
+            run_missing=run_missing,
+            revision=revision(console.environ),
+            run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
+            files=suite.out,
+        )
+        check_sources(invocation)
+        previous = find_previous(baseline, suite, job, ArtifactNames(posting.artifact), Path(scratch), console)
+        if run_missing and (missing := missing_shards(sources)):
+            say(console.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
+        return carry_out(replace(invocation, baseline=previous.baseline), console, posting, job)

@@ -1,0 +1,348 @@
+"""The commands beside a run: check and start a suite, measure it, and judge answers that exist."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from uuid import uuid4
+
+import click
+
+from ci_evals import github
+from ci_evals import templating as templates
+from ci_evals.cli import options
+from ci_evals.cli.options import Console
+from ci_evals.cli.run import carry_out, revision
+from ci_evals.engine.interrupt import until_ended
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
+from ci_evals.engine.pairwise import DEFAULT_RUBRIC, Answers, Judge, ask_preferences, choose_variant, read_answers
+from ci_evals.engine.traces import match_traces, read_traces
+from ci_evals.errors import StorageError, UsageError
+from ci_evals.format import number_of
+from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.power import Size, power_of
+from ci_evals.gate.preference import preference
+from ci_evals.github.job import Posting
+from ci_evals.model.plan import plan_runs
+from ci_evals.model.rules import Gate
+from ci_evals.providers.mock import Mock
+from ci_evals.providers.mock_server import serve
+from ci_evals.reports.read import read_baseline
+from ci_evals.reports.tools import (
+    PairwiseFormat,
+    PairwiseReport,
+    PowerFormat,
+    render_judge_check,
+    render_pairwise,
+    render_power,
+)
+from ci_evals.session import Invocation
+from ci_evals.suite.load import find_config, load_asked, load_mock
+from ci_evals.suite.schema import suite_schema_text
+from ci_evals.suite.types import CheckedSuite
+
+
+def measure_judge(suite: CheckedSuite, labels: Path, rubric: str | None, console: Console) -> int:
+    """Measure a suite's judge against people's labels; returns 0 if it is fit to gate, 1 if not, 3 if unknown."""
+    judge = find_judge(suite, rubric)
+    found = until_ended(check_judge(suite, judge, read_labelled_answers(labels)))
+    for told in dict.fromkeys(found.unanswered[:3]):
+        console.remark(f"no verdict: {told}")
+    console.print(render_judge_check(found, "json" if console.output == "json" else "table"))
+    return {True: 0, False: 1, None: 3}[found.fit]
+
+
+def pairwise(suite: CheckedSuite, sides: Sequence[str], report: Path, judge: Judge, console: Console) -> PairwiseReport:
+    """Compare two variants by preference, and print what was found.
+
+    Args:
+        suite: knows the cases.
+        sides: each the path of a report (`PATH`, `PATH::VARIANT`), or the name of a variant of `report`.
+        report: where variants that are no path are looked up.
+        judge: who prefers.
+        console: where it is printed.
+    """
+    names, results = zip(*(_side(side, report) for side in sides), strict=True)
+    labels = names if names[0] != names[1] else sides
+    pairs = until_ended(ask_preferences(suite, results[0], results[1], judge))
+    found = PairwiseReport(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
+    console.print(render_pairwise(found, cast("PairwiseFormat", console.output)))
+    return found
+
+
+def _side(side: str, report: Path) -> tuple[str, Answers]:
+    path, _, name = side.partition("::")
+    if Path(path).exists():
+        return choose_variant(read_answers(Path(path)), name or None, path)
+    return choose_variant(read_answers(report), side, report.as_posix())
+
+
+def show_power(suite: CheckedSuite, history: Iterable[Path], console: Console) -> None:
+    """Print what a suite can detect. `history` are reports that show how its answers vary."""
+    paths = tuple(history)
+    known = read_baseline(paths, suite.name) if paths else None
+    if isinstance(known, NoComparison):
+        raise StorageError(known.reason)
+    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
+    size = Size(len(suite.cases), each.most_common(1)[0][0])
+    found = power_of(suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in paths))
+    console.print(render_power(found, cast("PowerFormat", console.output)))
+
+
+FILES = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
+
+
+def write_starter(folder: Path, *, overwrite: bool) -> list[Path]:
+    """Write a commented suite and a workflow.
+
+    Args:
+        folder: where the project is.
+        overwrite: replace files that are there.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UsageError: a file is there already; nothing was written.
+        StorageError: a file cannot be written.
+    """
+    taken = [name for name in FILES if (folder / name).exists()]
+    if taken and not overwrite:
+        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
+    paths = {folder / name: templates.folder() / template for name, template in FILES.items()}
+    path = folder
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        for path, template in paths.items():
+            path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    return list(paths)
+
+
+@options.command()
+@options.config
+@options.providers
+@options.tags
+@options.runs
+def validate(config: Path | None, **overrides: Any) -> None:
+    """Check a suite without calling anything.
+
+    Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
+    variables that are not set, templates that do not fit their cases.
+    """
+    suite = options.suite_named(config, overrides)
+
+    total = plan_runs(suite.cases, suite.columns, suite.runs).total
+    shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
+    click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+
+
+@options.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
+@options.option("--force", is_flag=True, help="Overwrite files that are there.")
+def init(folder: Path, *, force: bool) -> None:
+    """Write a commented evals.yaml and a GitHub workflow.
+
+    They go into FOLDER (default: here). The suite runs at once against a mock provider: no key, no network.
+    """
+    for path in write_starter(folder, overwrite=force):
+        click.echo(f"written: {path.as_posix()}")
+    there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
+    click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
+
+
+@options.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[CONFIG]")
+@options.config
+@options.option(
+    "--history",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be repeated.",
+)
+@options.providers
+@options.runs
+@options.report_format
+def power(
+    file: Path | None,
+    config: Path | None,
+    history: tuple[Path, ...],
+    runs: int | None,
+    providers: tuple[str, ...] | None,
+    output: PowerFormat,
+) -> None:
+    """Say what a suite can detect, and what more runs would buy.
+
+    It says so of more cases, too. It calls nothing and costs nothing. CONFIG is the same as --config.
+
+    \b
+    Examples:
+      ci-evals power
+      ci-evals power evals/support.yaml --runs 5 --history main/report.json
+    """
+    suite = options.suite_named(file or config, {"runs": runs, "providers": providers}, offline=True)
+
+    show_power(suite, history, Console.of_process(output, suite=suite))
+
+
+@options.command()
+def schema() -> None:
+    """Print the JSON Schema of evals.yaml.
+
+    Editors complete and check the file with it:
+
+    \b
+      ci-evals schema > evals.schema.json
+      # yaml-language-server: $schema=evals.schema.json   (first line of evals.yaml)
+    """
+    click.echo(suite_schema_text())
+
+
+@options.command("mock-server")
+@options.config
+@options.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@options.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+def mock_server(config: Path | None, host: str, port: int) -> None:
+    """Serve an OpenAI-compatible endpoint on loopback.
+
+    With it a suite can be tried without a key. Answers as the first `mock` provider of the config does, or echoes the
+    question without one. Point an `openai` provider at it with `base_url: http://127.0.0.1:8080/v1`.
+    """
+    mock = load_mock(config, os.environ) if config else Mock()
+    asyncio.run(serve(mock, host, port, log=click.echo))
+
+
+@options.command()
+@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="TRACES...")
+@options.suite
+@options.option("--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case.")
+@options.out
+@options.output
+@options.quiet
+def grade(
+    traces: tuple[Path, ...], config: Path | None, match: str | None, out: Path | None, output: str, *, quiet: bool
+) -> int:
+    """Grade traces that are there, without running anything.
+
+    The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or
+    one to the line), or a run JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`,
+    `case_id`, `case.id` or `task_id`, or whose input it was asked. Judges are asked; cases without a trace are errored.
+
+    \b
+    Example:
+      ci-evals grade traces.jsonl --suite evals.yaml
+    """
+    suite = options.suite_named(config, {"out": out}, offline=True, judging=True)
+
+    console = Console.of_process(output, quiet=quiet, suite=suite)
+    found = match_traces((trace for path in traces for trace in read_traces(path, match)), suite.cases)
+    if found.unmatched:
+        ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.unmatched[:5]))
+        number = len(found.unmatched)
+        text = f"{number_of(number, 'trace')} {'matches' if number == 1 else 'match'} no case of {suite.file}: {ids}"
+        console.warn(text)
+    cases = [replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases]
+    suite = replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
+    posting = Posting(comment="off")
+    invocation = Invocation(
+        suite=suite,
+        journal=suite.out / JOURNAL,
+        traces=found.by_case,
+        revision=revision(console.environ),
+        run_id=uuid4().hex,
+    )
+    return carry_out(invocation, console, posting, github.job.start(suite, console.environ, posting, console.log))
+
+
+@click.group()
+def judge() -> None:
+    """Measure models that judge."""
+
+
+@judge.command("check", context_settings=options.SETTINGS)
+@click.argument("labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LABELS.jsonl")
+@options.suite
+@options.option("--rubric", help="Which judge, by its rubric, if the suite has several.")
+@options.output
+def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
+    """Say whether a judge is fit to gate.
+
+    It is measured against people's labels. LABELS.jsonl has one answer to the line: `output`, `label` (pass or
+    fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the suite's. It is fit with at
+    least 30 labels and a Cohen's kappa whose 95 % interval lies from 0.6 on.
+
+    \b
+    Exit codes: 0 fit to gate · 1 not fit · 3 too little to tell
+
+    \b
+    Example:
+      ci-evals judge check labels.jsonl --suite evals.yaml
+    """
+    suite = options.suite_named(config, offline=True, judging=True)
+
+    return measure_judge(suite, labels, rubric, Console.of_process(output, suite=suite))
+
+
+@options.command("pairwise")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options.config
+@options.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    default="ci-evals-results",
+    show_default=True,
+    help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
+)
+@options.option("--judge", metavar="PROVIDER", help="The judge or provider of the suite that prefers.")
+@options.option("--rubric", metavar="TEXT", help="What the judge goes by; default: correct, helpful, to the point.")
+@options.option("--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge.")
+@options.setting(
+    "--format",
+    "output",
+    envvar="CI_EVALS_FORMAT",
+    type=click.Choice(["table", "markdown", "json"]),
+    default="table",
+    show_default=True,
+    help="What is printed on stdout.",
+)
+@options.option(
+    "--fail-if-worse",
+    is_flag=True,
+    help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
+)
+def pairwise_command(
+    a: str, b: str, config: Path | None, output: PairwiseFormat, *, fail_if_worse: bool, **others: Any
+) -> int:
+    """Ask which of two variants is preferred, case by case.
+
+    Each pair of answers is shown in both orders. A and B are variants of one report, or the paths of two (PATH, or
+    PATH::VARIANT where there are several). A preference counts if it is the same in both orders; one that goes with the
+    order is a flip, and a tie.
+
+    \b
+    Examples:
+      ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
+      ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
+    """
+    judge, function, rubric = others["judge"], others["function"], others["rubric"]
+    if (judge is None) == (function is None):
+        raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
+    if rubric and function:
+        raise click.UsageError("--rubric is for a --judge; a --function has its own")
+    if judge:
+        suite, model = load_asked(config or find_config(Path()), os.environ, judge)
+        prefers = Judge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
+    else:
+        suite, prefers = options.suite_named(config, offline=True), Judge(function)
+    found = pairwise(suite, (a, b), others["report"], prefers, Console.of_process(output, suite=suite))
+    if not fail_if_worse:
+        return 0
+    return int(found.preference.side == "a") if found.preference.has_verdict else 3

@@ -1,0 +1,97 @@
+"""Decides the outcome of a run by its answer or error: passed, failed or errored."""
+
+import asyncio
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ci_evals.engine.judges import Judges
+from ci_evals.engine.queues import PreparedCell
+from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, describe_exception
+from ci_evals.graders.scoring import asks_a_model, grade, name_of, passes, score_of
+from ci_evals.model.response import Response
+from ci_evals.model.result import Answer, Grade, Judging, Result, RunError, Status
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.user_code import is_cancelling
+
+# Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing about it.
+_OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The part of a result that depends on the answer."""
+
+    status: Status
+    score: float | None = None
+    cost_usd: float | None = None
+    response: Response | None = None
+    grades: tuple[Grade, ...] = ()
+    error: RunError | None = None
+    judging: Judging | None = None
+
+
+async def grade_answer(
+    answer: Answer, judges: Judges | None = None, known: Mapping[int, Grade] | None = None
+) -> Outcome:
+    """Grade an answer. A grader that crashes makes the run errored.
+
+    Args:
+        answer: the answer to judge.
+        judges: the models that graders may ask.
+        known: earlier grades to use instead, by the index of their expectation.
+    """
+    case = answer.request.case
+    meter = judges.meter() if judges is not None else None
+    grades: list[Grade] = []
+    ungraded: RunError | None = None
+    try:
+        for number, expectation in enumerate(case.expect):
+            grades.append((known or {}).get(number) or await grade(expectation, answer, meter))
+    except (KeyboardInterrupt, GeneratorExit, StorageError):
+        raise
+    except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
+        if isinstance(raised, asyncio.CancelledError) and is_cancelling():
+            raise
+        grader = name_of(case.expect[len(grades)])
+        if isinstance(raised, GradingError):
+            ungraded = RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
+        else:
+            text = f"grader {grader} crashed: {describe_exception(raised)}"
+            ungraded = RunError("grader", text, detail=traceback.format_exc())
+    judging = meter.judging if meter is not None and meter.judging.calls else None
+    if ungraded is not None:
+        return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
+    status: Status = "passed" if passes(grades, case.threshold) else "failed"
+    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
+
+
+async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None) -> Outcome:
+    """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
+
+    Grades of a model are kept if both the answer and the grader are the same.
+    """
+    if recorded.response is None:
+        return Outcome(recorded.status, recorded.score, error=recorded.error)
+    same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
+    known = {
+        number: recorded.grades[number]
+        for number, expectation in enumerate(cell.case.expect)
+        if same and asks_a_model(expectation)
+    }
+    answer = Answer(cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd)
+    return await grade_answer(answer, judges, known)
+
+
+def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> Outcome:
+    """Return the outcome of a run without an answer: failed if the system under test broke, else errored.
+
+    Args:
+        error: the error to report.
+        cause: the error that decides: the same one, or the one for which the provider was given up.
+        options: the provider's settings, whose `on_error` has the last word.
+    """
+    reason = RunError(error.kind, error.message, error.status, error.detail)
+    own_fault = options.own_code and cause.kind in _OWN_FAULTS
+    fails = own_fault if options.on_error is None else options.on_error == "fail"
+    return Outcome("failed", 0.0, error=reason) if fails else Outcome("errored", error=reason)

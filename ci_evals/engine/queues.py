@@ -1,0 +1,221 @@
+"""Each provider's queue of runs, and how providers share the limit on calls under way."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ci_evals.engine.calls import Calls, EndedError, Slot, Waits
+from ci_evals.model.plan import RunPlan
+from ci_evals.model.response import Response
+from ci_evals.model.result import Case, Request, Variant
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.fingerprint import Rendered, Templates, asked_fingerprint, provider_identity
+from ci_evals.suite.types import CheckedSuite
+
+BACKLOG = 16  # times as many runs may be begun as calls be under way: the others wait for another attempt
+
+
+class Queue:
+    """The runs of one provider that are left to do.
+
+    Args:
+        options: the provider's settings.
+        calls: makes its calls.
+        share: its share of the slots.
+        price: what an answer cost, in USD, or None where that is not known.
+    """
+
+    def __init__(
+        self, options: ProviderOptions, calls: Calls, share: "Share", price: Callable[[Response], float | None]
+    ) -> None:
+        self.options = options
+        self.calls = calls
+        self.price = price
+        self._share = share
+        self._indexes: Iterator[int] = iter(())
+        self._room = asyncio.Semaphore(BACKLOG * share.limit)
+        self._waits = Waits()
+
+    def fill(self, indexes: Iterator[int]) -> None:
+        """Queue runs, by their index in the plan; what the provider was found to do stays known."""
+        self._indexes = indexes
+        self._share.is_exhausted = False
+
+    async def take(self) -> tuple[int, Slot] | None:
+        """Wait for a slot for the next run; return None if none is left, or if the queue is stopped.
+
+        Each run that is taken must be reported to `done`.
+        """
+        try:
+            await self._waits.hold(self._room.acquire)
+        except EndedError:
+            return None
+        slot = Slot(self._share)
+        self._share.begun += 1
+        if (index := next(self._indexes, None)) is None:
+            self._share.is_exhausted = True
+        else:
+            try:
+                await self._waits.hold(slot.take)
+            except EndedError:
+                pass
+            else:
+                return index, slot
+        self.done(slot)
+        return None
+
+    def done(self, slot: Slot) -> None:
+        """A run has ended."""
+        slot.give_back()
+        self._share.leave()
+        self._room.release()
+
+    def stop(self) -> None:
+        """Begin no further run and no further attempt; calls that are under way end."""
+        self._waits.end()
+        self.calls.stop()
+
+
+class Slots:
+    """The limit on calls under way, shared by providers.
+
+    As long as a provider has runs left, an equal share is kept for it: one that hangs holds its own slots and never
+    those of the others. What a provider has too few runs to use is lent.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.free = limit
+        self.shares: list[Share] = []
+
+    def share(self, limit: int) -> "Share":
+        """Make the share of one more provider, which may use up to `limit` slots."""
+        share = Share(self, limit)
+        self.shares.append(share)
+        return share
+
+    def hand_out(self) -> None:
+        """Give free slots to those who wait for one, first to the provider that has the fewest."""
+        for share in sorted(self.shares, key=lambda share: share.in_use) if self.free else ():
+            while share.waiting and self.may_take(share):
+                ticket = share.waiting.popleft()
+                if not ticket.done():
+                    ticket.set_result(None)
+                    share.in_use += 1
+                    self.free -= 1
+
+    def may_take(self, share: "Share") -> bool:
+        """Return True if one of the free slots is this share's, or nobody's."""
+        if self.free <= 0 or share.in_use >= share.limit:
+            return False
+        if len(self.shares) == 1:
+            return True
+        equal = max(1, self.limit // sum(1 for other in self.shares if other.demand))
+        kept = sum(max(0, min(equal, other.demand) - other.in_use) for other in self.shares if other is not share)
+        return share.in_use < equal or self.free > kept
+
+
+class Share:
+    """One provider's share of the slots: a semaphore that leaves the other providers theirs."""
+
+    def __init__(self, slots: Slots, limit: int) -> None:
+        self.limit = limit
+        self.in_use = 0
+        self.begun = 0  # runs that may want a slot
+        self.is_exhausted = True  # no further run will begin
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self._slots = slots
+
+    @property
+    def demand(self) -> int:
+        """How many slots it can use."""
+        return min(self.limit, self.begun) if self.is_exhausted else self.limit
+
+    async def acquire(self) -> None:
+        """Take a slot, waiting for one if need be."""
+        if not self.waiting and self._slots.may_take(self):
+            self.in_use += 1
+            self._slots.free -= 1
+            return
+        ticket = asyncio.get_running_loop().create_future()
+        self.waiting.append(ticket)
+        try:
+            await ticket
+        except asyncio.CancelledError:
+            if ticket.done() and not ticket.cancelled():
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self.in_use -= 1
+        self._slots.free += 1
+        self._slots.hand_out()
+
+    def leave(self) -> None:
+        """One run fewer may want a slot."""
+        self.begun -= 1
+        self._slots.hand_out()
+
+
+MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory stays bounded whatever the plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedCell:
+    """What every run of one cell shares.
+
+    `asked` identifies the question; run 1 is, or would be, in `first_slot`; a call may take `timeout_s` seconds.
+    """
+
+    case: Case
+    variant: Variant
+    rendered: Rendered
+    asked: str
+    fingerprint: str
+    first_slot: int
+    timeout_s: float
+
+    def run_of(self, slot: int) -> int:
+        """The run number, from 1, of one of the cell's slots."""
+        return slot - self.first_slot + 1
+
+    def request(self, run: int) -> Request:
+        """What a provider is sent for a run by its number."""
+        return Request(self.rendered.input, tuple(self.rendered.messages), self.case, run, self.timeout_s)
+
+
+class Cells:
+    """Prepares cells of a suite and keeps the first ones."""
+
+    def __init__(self, suite: CheckedSuite, plan: RunPlan) -> None:
+        self._suite = suite
+        self._plan = plan
+        self._templates = Templates()
+        self._prompts = {prompt.name: prompt for prompt in suite.prompts}
+        self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
+        self._timeouts_s = {str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers}
+        self._kept: dict[int, PreparedCell] = {}
+
+    def of_slot(self, slot: int) -> PreparedCell:
+        """The cell that a slot belongs to."""
+        return self.cell(self._plan.cell_of(slot))
+
+    def cell(self, number: int) -> PreparedCell:
+        """A cell by its number in the plan."""
+        cell = self._kept.get(number)
+        if cell is None:
+            cell = self._prepare(number)
+            if self._plan.runs(number) > 1 and len(self._kept) < MAX_KEPT:
+                self._kept[number] = cell
+        return cell
+
+    def _prepare(self, number: int) -> PreparedCell:
+        case, variant = self._plan.case(number), self._plan.variant(number)
+        rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
+        asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
+        fingerprint = f"{asked}.{self._suite.judged_fingerprint(self._plan.row(number))}"
+        first_slot = self._plan.slot(number, 1)
+        timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
+        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s)

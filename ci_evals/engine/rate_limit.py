@@ -1,0 +1,369 @@
+"""A provider's rate limiter: limits that are declared, told in headers, or shown by refusals alone."""
+
+import asyncio
+import math
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ci_evals.model.response import Message, Usage
+from ci_evals.providers.http_client import date_in, number_in
+
+WEIGHT = 1 / 16  # of the newest outcome in the share of refusals
+MOSTLY = 0.3  # of what comes back is refusals: calls are paced
+DOUBLED_AFTER = 3  # times the answers that a pace was learnt from
+MOST_LEARNT_FROM = 100  # answers, so that a pace recovers quickly after an outage
+NO_QUOTA = 0.4  # of a pace that held: refusals below that don't depend on the pace
+LONGEST_INTERVAL_S = 3.0  # between calls at a learnt pace
+LONGEST_PROBE_GAP_S = 0.5  # between calls while none is let through
+
+START_CALLS, START_S = 16, 0.25  # so many under way at first, for so long, so that a tight limit shows
+CATCH_UP_S = 0.25  # of lateness that is made up for: far less than any quota's burst
+LONGEST_RESET_S = 60.0  # that is waited for because headers tell of it
+DEFAULT_OUTPUT_TOKENS = 256
+
+
+@dataclass(slots=True, eq=False)
+class Permit:
+    """One call that was let out, and the tokens that it is expected to take."""
+
+    sent_at: float
+    tokens: int
+    is_paced: bool
+    refused: bool | None = None  # None while it is under way
+
+
+class RateLimiter:
+    """Decides when the next call may go out. The members of a limit group share one.
+
+    Each permit must be reported once: to `answered`, `refused` or `ended`.
+
+    Args:
+        rpm: declared requests per minute.
+        tpm: declared tokens per minute.
+        clock: seconds from any starting point, never going back.
+        wall_clock: seconds since 1970, for headers that hold dates.
+    """
+
+    def __init__(
+        self,
+        *,
+        rpm: float | None = None,
+        tpm: float | None = None,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.under_way = 0
+        self._clock, self._wall_clock = clock, wall_clock
+        self._requests = _Spacing(rpm / 60) if rpm else None
+        self._tokens = _Spacing(tpm / 60) if tpm else None
+        self._told: dict[str, _Told] = {}
+        self._pace = _Pace(clock())
+        self._turn = asyncio.Lock()  # one call waits for the limits, the others for that one
+        self._reported = asyncio.Event()
+        self._started_at: float | None = None
+        self._returned = self._let_through = 0
+        self._usage, self._usages = Usage(), 0  # of all answers that told theirs, and how many did
+        self._callers, self._idle_since = 0, clock()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Know that somebody wants to call, now or again: time in which nobody does tells nothing of a pace."""
+        if not self._callers:
+            self._pace.skip(self._clock() - self._idle_since)
+        self._callers += 1
+        try:
+            yield
+        finally:
+            self._callers -= 1
+            self._idle_since = self._clock()
+
+    async def acquire(self, messages: Sequence[Message] = (), max_tokens: int | None = None) -> Permit:
+        """Wait until a call may go out. A caller that is cancelled meanwhile has taken nothing."""
+        async with self._turn:
+            while True:
+                now, tokens = self._clock(), self._expected_tokens(messages, max_tokens)
+                if (wait_s := self._free_at(now, tokens) - now) <= 0:
+                    return self._let_out(now, tokens)
+                self._reported.clear()
+                try:
+                    async with asyncio.timeout(max(wait_s, 0.001)):  # event loops wake up a little early
+                        await self._reported.wait()
+                except TimeoutError:
+                    pass
+
+    def answered(self, permit: Permit, usage: Usage | None = None) -> None:
+        """Report a call that was let through: with an answer, or with an error from behind all limits."""
+        self.ended(permit)
+        self._let_through += 1
+        self._pace.let_through(permit, self._clock())
+        if usage:
+            self._usage, self._usages = self._usage + usage, self._usages + 1
+            if self._tokens:
+                self._tokens.take(self._clock(), usage.total_tokens - permit.tokens)
+
+    def refused(self, permit: Permit) -> None:
+        """Report a call that was refused for a limit or an overload."""
+        self.ended(permit)
+        self._pace.refused(permit, self._clock())
+
+    def ended(self, permit: Permit) -> None:
+        """Report a call that tells nothing of limits: it was lost on the way, or cancelled."""
+        permit.refused = False
+        self.under_way -= 1
+        self._returned += 1
+        self._reported.set()
+
+    def observe(self, headers: Mapping[str, str]) -> None:
+        """Take note of what the headers of an answer or a refusal tell of limits."""
+        for allowance in allowances(headers, datetime.fromtimestamp(self._wall_clock(), UTC)):
+            self._told.setdefault(allowance.name, _Told()).update(allowance, self._clock())
+
+    def _free_at(self, now: float, tokens: int) -> float:
+        """When the next call may go out, unless a report changes that."""
+        if self._started_at is None:
+            self._started_at = now
+        times = [self._pace.next_at]
+        if self._let_through < START_CALLS <= self.under_way:
+            times.append(self._started_at + START_S)
+        if self._requests:
+            times.append(self._requests.free_at)
+        if self._tokens:  # what calls take is known only afterwards, so that the first one goes alone
+            times.append(math.inf if self.under_way and not self._returned else self._tokens.free_at)
+        times += (told.free_at(now, tokens, self.under_way) for told in self._told.values())
+        return max(times)
+
+    def _let_out(self, now: float, tokens: int) -> Permit:
+        permit = Permit(now, tokens, self._pace.is_paced)
+        self._pace.take(permit, now)
+        if self._requests:
+            self._requests.take(now, 1)
+        if self._tokens:
+            self._tokens.take(now, tokens)
+        for told in self._told.values():
+            told.sent += 1
+        self.under_way += 1
+        return permit
+
+    def _expected_tokens(self, messages: Sequence[Message], max_tokens: int | None) -> int:
+        """Estimate the tokens of a call, from its length and the answers so far; 0 if nobody counts tokens."""
+        if not self._tokens and not any(told.by_tokens for told in self._told.values()):
+            return 0
+        tokens = sum(len(message.content) for message in messages) // 4
+        if not self._usages:
+            return tokens + (max_tokens or DEFAULT_OUTPUT_TOKENS)
+        return max(tokens, self._usage.input_tokens // self._usages) + self._usage.output_tokens // self._usages
+
+
+class _Spacing:
+    """A declared rate, kept by even spacing."""
+
+    def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
+        self.free_at = -math.inf
+
+    def take(self, now: float, amount: float) -> None:
+        is_late = now - self.free_at > CATCH_UP_S
+        self.free_at = (now if is_late else self.free_at) + amount / self.per_second
+
+
+class _Pace:
+    """Paces calls when most of them are refused; docs/decisions/0011 says why in this way.
+
+    A turn lasts from one reopening after refusals to the next. The calls that were let through, over the time that this
+    took, are the provider's rate, whether it fills a bucket or opens windows. From there the pace grows until calls are
+    refused again.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.is_paced = False
+        self.next_at = -math.inf
+        self._recent: deque[Permit] = deque(maxlen=1024)
+        self._bar = MOSTLY
+        self._turn_at = now
+        self._got = 0  # calls let through in this turn
+        self._base, self._before, self._best = math.inf, 0.0, 0.0  # calls per second
+        self._learnt_from, self._grown = 0, 0  # calls let through: before the base was known, and since
+        self._in_a_row, self._closed_at, self._refused_at = 0, 0.0, -math.inf
+
+    def skip(self, idle_s: float) -> None:
+        """Leave out time in which nobody wanted to call."""
+        self._turn_at += idle_s
+        self._closed_at += idle_s
+
+    def take(self, permit: Permit, now: float) -> None:
+        """A call goes out."""
+        self._recent.append(permit)
+        if self.is_paced:
+            self.next_at = max(self.next_at, now - CATCH_UP_S) + self._gap_s()
+
+    def refused(self, permit: Permit, now: float) -> None:
+        permit.refused = True
+        if permit.sent_at >= self._refused_at:  # refusals of calls that went out together are one
+            if not self._in_a_row:
+                self._closed_at = now
+            self._in_a_row, self._refused_at = self._in_a_row + 1, now
+        if not self.is_paced:
+            share, under_way = self._look_back(permit)
+            if share > self._bar:
+                self.is_paced = True
+                self._learn(now, self._got + under_way + 0.5)
+        if self.is_paced:
+            self.next_at = max(self.next_at, now + self._gap_s())
+
+    def let_through(self, permit: Permit, now: float) -> None:
+        if self._in_a_row and permit.sent_at >= self._closed_at:
+            self._learn(min(now, self._closed_at + LONGEST_INTERVAL_S), self._got)
+            learnt_from, self._got, self._in_a_row, self._turn_at = self._got, 0, 0, now
+            self._best, self._before = max(self._best, min(self._base, self._before)), self._base
+            if not learnt_from:
+                self._stop_pacing()
+            elif self.is_paced and self._base < NO_QUOTA * self._best:  # refusals don't depend on the pace
+                self._stop_pacing()
+                self._bar = (1 + self._bar) / 2
+            elif self.is_paced:
+                self.next_at = max(self.next_at, permit.sent_at + 1 / self._base)
+        self._got += 1
+        self._grown += 1
+
+    def _look_back(self, last: Permit) -> tuple[float, int]:
+        """Return the share of refusals among the calls up to `last`, and how many of those are still under way.
+
+        Calls count in the order in which they went out, and as let through while they are under way: else quick
+        refusals would outnumber slow answers.
+        """
+        share, weight, under_way = 0.0, 0.0, 0
+        for permit in reversed(self._recent):
+            if permit is last:
+                weight = WEIGHT
+            share += weight * bool(permit.refused)
+            under_way += weight > 0 and permit.refused is None
+            weight *= 1 - WEIGHT
+        return share, under_way
+
+    def _learn(self, until: float, got: float) -> None:
+        self._base = max(1 / LONGEST_INTERVAL_S, got / max(until - self._turn_at, 0.001))
+        self._learnt_from, self._grown = min(self._got, MOST_LEARNT_FROM), 0
+
+    def _stop_pacing(self) -> None:
+        self.is_paced = False
+        self.next_at = -math.inf
+        self._recent.clear()
+
+    def _gap_s(self) -> float:
+        """The time until the next call; after refusals in a row it is longer each time."""
+        rate = self._base * (1 + (self._grown / (DOUBLED_AFTER * max(1, self._learnt_from))) ** 2)
+        if not self._in_a_row:
+            return 1 / rate
+        return max(1 / rate, min(LONGEST_PROBE_GAP_S, 2.0 ** min(self._in_a_row - 1, 60) / rate))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What may still be sent, as one answer told it.
+
+    Args:
+        name: which of a provider's limits this is.
+        by_tokens: counts tokens, else requests.
+        refills: `limit` is filled up evenly until `reset_s` has passed, else at once when it has.
+        limit: the most there can be; infinite if not told.
+        remaining: what was left when the answer was sent.
+        reset_s: seconds until `limit` is there again.
+    """
+
+    name: str
+    by_tokens: bool
+    refills: bool
+    limit: float
+    remaining: float
+    reset_s: float
+
+
+class _Told:
+    """A limit that is told in headers. A reset that was waited for in vain is never believed again."""
+
+    def __init__(self) -> None:
+        self.by_tokens = False
+        self.sent = 0  # calls since the last reset
+        self._limit = self._left = math.inf
+        self._at, self._reset_at, self._per_second = 0.0, math.inf, 0.0
+        self._awaited = self._in_vain = False
+
+    def update(self, allowance: Allowance, now: float) -> None:
+        self.by_tokens = allowance.by_tokens
+        self._in_vain |= self._awaited and allowance.remaining < 1 <= allowance.limit - self.sent
+        self._awaited = False
+        self._limit, self._left, self._at = allowance.limit, allowance.remaining, now
+        self._reset_at = now + min(allowance.reset_s, LONGEST_RESET_S)
+        refills = allowance.refills and allowance.limit < math.inf and allowance.reset_s > 0
+        missing = allowance.limit - allowance.remaining - 1  # what remains was rounded down
+        self._per_second = max(0.0, missing) / allowance.reset_s if refills else 0.0
+
+    def free_at(self, now: float, tokens: int, under_way: int) -> float:
+        """When a call may go out by what was told; a later answer may tell otherwise."""
+        if self._in_vain:
+            return -math.inf
+        if now >= self._reset_at:
+            self._left, self._at, self._reset_at = self._limit, now, math.inf
+            self.sent = 0
+        cost = tokens if self.by_tokens else 1
+        left = min(self._limit, self._left + self._per_second * (now - self._at))
+        missing = min(cost, self._limit) + cost * under_way - left  # calls under way may not be counted yet
+        if missing <= 0:
+            return -math.inf
+        self._awaited = not under_way
+        return min(self._reset_at, now + missing / self._per_second) if self._per_second else self._reset_at
+
+
+_BY_REQUESTS, _BY_TOKENS = False, True
+_SOURCES = (  # the headers' names, what they count, and whether that is filled up evenly
+    ("x-ratelimit-{}-requests", _BY_REQUESTS, True),  # OpenAI and those who copy it
+    ("x-ratelimit-{}-tokens", _BY_TOKENS, True),
+    ("anthropic-ratelimit-requests-{}", _BY_REQUESTS, True),
+    ("anthropic-ratelimit-tokens-{}", _BY_TOKENS, True),
+    ("anthropic-ratelimit-input-tokens-{}", _BY_TOKENS, True),
+    ("anthropic-ratelimit-output-tokens-{}", _BY_TOKENS, True),
+    ("x-ratelimit-{}", _BY_REQUESTS, False),
+    ("ratelimit-{}", _BY_REQUESTS, False),  # IETF draft-ietf-httpapi-ratelimit-headers-06
+)
+_PART = re.compile(r"(?a)(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)")
+_DURATION = re.compile(r"(?a)(?:\d{1,15}(?:\.\d{1,15})?(?:ms|us|µs|h|m|s|d))+")
+_UNITS_S = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_EPOCH = 1e8  # a larger number is a date, not a duration: seconds since 1970, or milliseconds
+_EPOCH_MS = 1e11
+
+
+def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]:
+    """Read every allowance that the headers of one answer tell; what cannot be read is passed over.
+
+    Args:
+        headers: with names in any case if the mapping ignores it, else in lower case.
+        now: used where a reset is given as a date and the answer has no `Date` of its own.
+    """
+    for name, by_tokens, refills in _SOURCES:
+        if (told := headers.get(name.format("remaining"))) is None:
+            continue
+        remaining, limit = number_in(told), number_in(headers.get(name.format("limit"), ""))
+        reset_s = _until(headers.get(name.format("reset"), ""), date_in(headers.get("date")) or now)
+        if remaining is not None and reset_s is not None and limit != 0:  # some tell 0 of what they don't limit
+            yield Allowance(name, by_tokens, refills, math.inf if limit is None else limit, remaining, reset_s)
+
+
+def _until(text: str, now: datetime) -> float | None:
+    """Return the seconds until a reset: `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a date of RFC 3339."""
+    text = text.strip()
+    if (number := number_in(text)) is not None:
+        if number < _EPOCH:
+            return number
+        return max(0.0, (number / 1000 if number > _EPOCH_MS else number) - now.timestamp())
+    if _DURATION.fullmatch(text):
+        return sum(float(amount) * _UNITS_S[unit] for amount, unit in _PART.findall(text))
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return max(0.0, ((date if date.tzinfo else date.replace(tzinfo=UTC)) - now).total_seconds())

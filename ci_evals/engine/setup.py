@@ -1,0 +1,312 @@
+"""Opens what a suite calls: providers with their queues and stages, the models that judge, simulated users."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+
+from ci_evals.engine.calls import Calls
+from ci_evals.engine.conversation import SimulatedUsers, user_key
+from ci_evals.engine.judges import AuxiliaryProvider, Judges
+from ci_evals.engine.queues import Queue, Slots
+from ci_evals.engine.rate_limit import RateLimiter
+from ci_evals.engine.stages import Price, Stage, StagedProvider, function_identity
+from ci_evals.errors import ConfigError, Place, Problem
+from ci_evals.model.fingerprint import digest
+from ci_evals.model.plan import RunPlan, execution_order
+from ci_evals.model.report import RunRecord
+from ci_evals.model.response import Response
+from ci_evals.model.result import Case, Request
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.http_client import open_session
+from ci_evals.providers.pricing import pricer
+from ci_evals.providers.python import Python
+from ci_evals.suite.fingerprint import overridden_options, provider_identity
+from ci_evals.suite.types import CheckedSuite
+from ci_evals.user_code import importable
+
+Observe = Callable[[Mapping[str, str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineResources:
+    """See `providers.base.Resources`."""
+
+    folder: Path
+    max_concurrency: int
+    stack: AsyncExitStack
+    observe: Observe
+    session: aiohttp.ClientSession
+    files: Path | None = None
+
+    def observed_by(self, limiter: RateLimiter) -> "EngineResources":
+        """The same, but for who is told the headers of answers."""
+        return replace(self, observe=limiter.observe)
+
+
+@asynccontextmanager
+async def open_resources(
+    folder: Path, max_concurrency: int, files: Path | None = None
+) -> AsyncIterator[EngineResources]:
+    """Open what the providers of one invocation share. Meanwhile, the config's folder is importable."""
+    with importable(folder):
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(open_session(max_concurrency))
+            yield EngineResources(folder, max_concurrency, stack, lambda _: None, session, files)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSuite:
+    """Everything that a run calls, opened."""
+
+    queues: Sequence[Queue] = ()
+    users: SimulatedUsers | None = None
+    judges: Judges | None = None
+
+
+@asynccontextmanager
+async def open_suite(
+    suite: CheckedSuite,
+    plan: RunPlan,
+    records: dict[int, RunRecord],
+    *,
+    calls: bool,
+    judges: bool = True,
+    files: Path | None = None,
+) -> AsyncIterator[OpenSuite]:
+    """Open what a suite calls; everything is closed again in the end.
+
+    Args:
+        suite: what is run.
+        plan: its cells.
+        records: what has a result already.
+        calls: whether providers are called, and simulated users.
+        judges: whether graders may ask models.
+        files: the results folder, for files in answers; None keeps none.
+
+    Raises:
+        ConfigError: something cannot be opened; it tells of all that cannot.
+    """
+    async with open_resources(suite.folder, suite.max_concurrency, files) as resources:
+        problems: list[Problem] = []
+        for each in {id(each.grader): each for case in suite.cases for each in case.expect}.values():
+            with collecting(problems, each.place):
+                each.grader.prepare()
+        limiters = _limiters(suite)
+        queues: Sequence[Queue] = ()
+        users: SimulatedUsers | None = None
+        models: Judges | None = None
+        if calls:
+            with collecting(problems):
+                queues = _open_queues(suite, plan, records, resources, limiters)
+            with collecting(problems):
+                users = _open_users(suite, resources, limiters)
+        if judges and suite.asked_models:
+            with collecting(problems):
+                models = _open_judges(suite, resources, limiters)
+        if problems:
+            raise ConfigError(dict.fromkeys(problems))
+        yield OpenSuite(queues, users, models)
+
+
+@contextmanager
+def collecting(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
+    """Go on after what cannot be opened, and add why to `problems`; `place` is where the suite asks for it."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += [problem.seen_from(place) if place else problem for problem in error.problems]
+
+
+def open_auxiliary(
+    suite: CheckedSuite,
+    options: ProviderOptions,
+    resources: EngineResources,
+    limiter: RateLimiter | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> AuxiliaryProvider:
+    """Open a provider that has no queue of runs: a judge, a simulated user, a stage.
+
+    Args:
+        suite: what it is asked for.
+        options: its settings.
+        resources: what it may use.
+        limiter: the one that it shares with others; None if it has its own.
+        timeout_s: seconds that a call may take; None for those of each request.
+
+    Raises:
+        ConfigError: it cannot be opened.
+    """
+    limiter = limiter or _limiter([options])
+    provider = options.open(resources.observed_by(limiter))
+    calls = _calls(options, provider, suite, limiter, own_code=False)
+    limit = _max_concurrency(options, suite)
+    return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options))
+
+
+def open_provider(options: ProviderOptions, cases: Iterable[Case], resources: Resources) -> tuple[Provider, Price]:
+    """Open a provider, once for each of the settings that cases want of it.
+
+    Raises:
+        ConfigError: it cannot be opened.
+    """
+    usual = _Priced(options.open(resources), pricer(options))
+    others: dict[str, _Priced] = {}
+    by_settings: dict[str, _Priced] = {}
+    for case in cases:
+        changed = overridden_options(options, case.overrides)
+        if changed is options:
+            continue
+        key = digest([case.overrides.model, case.overrides.params])
+        if key not in by_settings:
+            by_settings[key] = _Priced(changed.open(resources), pricer(changed))
+        others[case.id] = by_settings[key]
+    return (_PerCase(usual, others), lambda response: response.cost_usd) if others else usual
+
+
+class _Priced(NamedTuple):
+    """A provider and what its answers cost: another model has another price, or one that is not known."""
+
+    provider: Provider
+    price: Price
+
+
+class _PerCase:
+    """A provider with other settings for some cases; it prices its answers itself."""
+
+    def __init__(self, usual: _Priced, others: Mapping[str, _Priced]) -> None:
+        self._usual = usual
+        self._others = others
+
+    async def answer(self, request: Request) -> Response:
+        provider, price = self._others.get(request.case.id, self._usual)
+        response = await provider.answer(request)
+        return replace(response, cost_usd=price(response))
+
+
+def _open_queues(
+    suite: CheckedSuite,
+    plan: RunPlan,
+    records: dict[int, RunRecord],
+    resources: EngineResources,
+    limiters: Mapping[str, RateLimiter],
+) -> list[Queue]:
+    """Open every provider of a suite, with its stages, and queue its runs."""
+    slots = Slots(suite.max_concurrency)
+    queues: list[Queue] = []
+    problems: list[Problem] = []
+    stages: Mapping[str, Stage] = {}
+    with collecting(problems):
+        stages = _open_stages(suite, resources)
+    for options in suite.providers:
+        limiter = limiters[_group(options)]
+        with collecting(problems, suite.places.get(str(options.name))):
+            provider, price = open_provider(options, suite.cases, resources.observed_by(limiter))
+        if problems:
+            continue
+        if options.before or options.after:
+            before, after = ([stages[name] for name in names] for names in (options.before, options.after))
+            provider = StagedProvider(options, provider, price, before, after, resources.files)
+        queue = Queue(
+            options,
+            _calls(options, provider, suite, limiter, own_code=options.own_code),
+            slots.share(_max_concurrency(options, suite)),
+            price,
+        )
+        queue.fill(execution_order(plan, str(options.name), suite.seed, records))
+        queues.append(queue)
+    if problems:
+        raise ConfigError(problems)
+    return queues
+
+
+def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str, Stage]:
+    """Open what answers for the stages of providers: functions, and providers."""
+    stages = {}
+    problems: list[Problem] = []
+    for name, options in suite.stages.items():
+        with collecting(problems, suite.places.get(name)):
+            if isinstance(options, Python) and options.target == name:
+                function = options.open(resources)
+                stages[name] = Stage(name, function.answer, function_identity(name))
+            else:
+                provider = open_auxiliary(suite, options, resources)
+                stages[name] = Stage(name, provider.answer, provider_identity(options), provider.price)
+    if problems:
+        raise ConfigError(problems)
+    return stages
+
+
+def _open_judges(suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]) -> Judges:
+    """Open every model that graders ask."""
+    judges = {
+        str(options.name): open_auxiliary(
+            suite, options, resources, limiters[_group(options)], timeout_s=options.timeout_s or suite.timeout_s
+        )
+        for options in suite.asked_models
+    }
+    return Judges(judges, {str(options.name) for options in suite.judges})
+
+
+def _open_users(
+    suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
+) -> SimulatedUsers | None:
+    """Open every provider that plays a user; one of the suite's own, or of its limit groups, shares that pace."""
+    options_by_key = {user_key(case.user.provider): case.user.provider for case in suite.cases if case.user}
+    if not options_by_key:
+        return None
+    limiters = dict(limiters)
+    return SimulatedUsers(
+        {
+            key: open_auxiliary(suite, options, resources, limiters.setdefault(_group(options), _limiter([options])))
+            for key, options in options_by_key.items()
+        }
+    )
+
+
+def _calls(
+    options: ProviderOptions, provider: Provider, suite: CheckedSuite, limiter: RateLimiter, *, own_code: bool
+) -> Calls:
+    retries = suite.retries if options.retried else 0
+    params = getattr(options, "params", {})
+    return Calls(
+        provider,
+        limiter,
+        limit=_max_concurrency(options, suite),
+        retries=retries if options.retries is None else options.retries,
+        own_code=own_code,
+        max_tokens=params.get("max_tokens") or params.get("max_completion_tokens"),
+        clock=asyncio.get_running_loop().time,
+        draw=random.Random(f"{suite.seed} {options.name}").random,  # noqa: S311  jitter, not a secret
+    )
+
+
+def _max_concurrency(options: ProviderOptions, suite: CheckedSuite) -> int:
+    return min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
+
+
+def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:
+    """Make the rate limiter of each limit group."""
+    members: dict[str, list[ProviderOptions]] = {}
+    for options in {str(options.name): options for options in (*suite.providers, *suite.asked_models)}.values():
+        members.setdefault(_group(options), []).append(options)
+    return {group: _limiter(providers) for group, providers in members.items()}
+
+
+def _limiter(members: Sequence[ProviderOptions]) -> RateLimiter:
+    """Make the rate limiter of a limit group. Of several limits that its members declare, the lowest holds."""
+    return RateLimiter(
+        rpm=min((options.rpm for options in members if options.rpm is not None), default=None),
+        tpm=min((options.tpm for options in members if options.tpm is not None), default=None),
+        clock=asyncio.get_running_loop().time,
+    )
+
+
+def _group(options: ProviderOptions) -> str:
+    return f"group {options.limit_group}" if options.limit_group else f"provider {options.name}"

@@ -1,0 +1,355 @@
+"""The two sides of a comparison: the cells of a report, and the baseline that earlier reports make together.
+
+Earlier runs of a cell are pooled, newest report first, as long as they agree with all older ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean, median
+from typing import Literal, NamedTuple
+
+from ci_evals.format import name_of
+from ci_evals.model.plan import CellKey, VariantKey
+from ci_evals.model.report import Report
+from ci_evals.model.result import Variant
+from ci_evals.model.rules import Gate
+from ci_evals.stats.differences import ScoreSums
+from ci_evals.stats.exact_tests import fisher_two_sided
+from ci_evals.stats.rates import PassRate, pass_rate
+
+POOLED_RUNS = 30
+"""This many runs of a cell are enough history."""
+TREND_POINTS = 50
+DISAGREEMENT = 0.2
+"""Newer and older runs with a two-sided p at or below this are taken for different behaviour."""
+
+
+class Tally(NamedTuple):
+    """The graded runs of one cell."""
+
+    passed: int
+    graded: int
+
+    @property
+    def rate(self) -> float:
+        return self.passed / self.graded
+
+
+NO_RUNS = Tally(0, 0)
+
+
+class PerRun(NamedTuple):
+    """The averages of one cell's runs: the sums of the scores, else means and a median; None where not known."""
+
+    scores: ScoreSums = ScoreSums(0, 0.0, 0.0)
+    cost_usd: float | None = None
+    tokens: float | None = None
+    latency_median_s: float | None = None
+
+
+UNMEASURED = PerRun()
+
+
+# The history of a cell.
+
+
+class Evidence(NamedTuple):
+    """The graded runs of one cell in one report; `report` is the report's id."""
+
+    report: str
+    passed: int
+    graded: int
+
+
+class Pool(NamedTuple):
+    """The runs of a cell that its newest reports agree on, and the number of these reports."""
+
+    passed: int
+    graded: int
+    reports: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStep:
+    """The decision about one report's evidence of a cell.
+
+    `older` are its runs together with those of all older reports that may count, `p` tests whether these differ from
+    the newer ones; both are None where nothing was tested.
+    """
+
+    evidence: Evidence
+    outcome: Literal["pooled", "disagrees", "beyond a change", "enough without", "nothing graded"]
+    older: Tally | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """The evidence of a cell, newest report first."""
+
+    evidence: tuple[Evidence, ...]
+
+    @cached_property
+    def sums(self) -> tuple[tuple[int, int], ...]:
+        """The sums of (passed, graded) over the newest 0, 1, 2, … reports with graded runs, until these suffice."""
+        passed = graded = 0
+        sums = [(0, 0)]
+        for _, more_passed, more in self.evidence:
+            if graded >= POOLED_RUNS:
+                break
+            if more:
+                passed, graded = passed + more_passed, graded + more
+                sums.append((passed, graded))
+        return tuple(sums)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The evidence that counts for a cell by itself, about `POOLED_RUNS` runs at most."""
+        pooled = [step.evidence for step in self.steps() if step.outcome == "pooled"]
+        return Pool(sum(each.passed for each in pooled), sum(each.graded for each in pooled), len(pooled))
+
+    @cached_property
+    def tally(self) -> Tally:
+        """The runs of the pool."""
+        return Tally(self.pool.passed, self.pool.graded)
+
+    def steps(self) -> list[PoolStep]:
+        """Decide report by report what is pooled.
+
+        Pooling stops where the pool disagrees with all older reports together: behaviour on the base branch changed
+        there. The next report alone has too few runs to show it.
+        """
+        steps: list[PoolStep] = []
+        older_passed, older = self.sums[-1]
+        passed = graded = 0
+        changed = False
+        for each in self.evidence:
+            if not each.graded:
+                steps.append(PoolStep(each, "nothing graded"))
+            elif changed:
+                steps.append(PoolStep(each, "beyond a change"))
+            elif graded >= POOLED_RUNS:
+                steps.append(PoolStep(each, "enough without"))
+            else:
+                p = fisher_two_sided(older_passed, older, passed, graded) if graded else None
+                changed = p is not None and p <= DISAGREEMENT
+                rest = Tally(older_passed, older) if graded else None
+                steps.append(PoolStep(each, "disagrees" if changed else "pooled", rest, p))
+                if not changed:
+                    passed, graded = passed + each.passed, graded + each.graded
+                    older_passed, older = older_passed - each.passed, older - each.graded
+        return steps
+
+
+# The baseline.
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCell:
+    """One cell of a baseline. `per_run` is that of the newest report.
+
+    `fingerprint` identifies the question and its grading; None where an old report does not say.
+    """
+
+    fingerprint: str | None
+    history: History
+    per_run: PerRun = UNMEASURED
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRef:
+    """A report by its id. `started_at` is in seconds since the epoch."""
+
+    id: str
+    started_at: float
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrendVariant:
+    """One variant at one point of the trend. `n_eff` is the number of independent runs that its rate is worth."""
+
+    provider: str
+    prompt: str | None
+    pass_rate: float | None
+    n_eff: float
+    cost_usd: float | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """One report of the base branch. `cases` identifies all questions and their grading."""
+
+    report: ReportRef
+    cases: str
+    variants: tuple[TrendVariant, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """One report, or several, as the side that another is compared with.
+
+    Args:
+        suite: the name of the newest one's suite.
+        name: the name to show, such as a branch.
+        reports: every report that there is evidence of, newest first.
+        cells: the cells of the newest one, in its order.
+        trend: the figures of each report, newest first, at most `TREND_POINTS`.
+        source: the path of the newest one; None if it is not at hand.
+    """
+
+    suite: str
+    name: str = "the baseline"
+    reports: tuple[ReportRef, ...]
+    cells: Mapping[CellKey, BaseCell]
+    trend: tuple[TrendPoint, ...] = ()
+    source: str | None = None
+
+    @property
+    def called(self) -> str:
+        """Its name, inside a sentence."""
+        return name_of(self.name)
+
+    @cached_property
+    def variants(self) -> tuple[VariantKey, ...]:
+        """Its variants, in the order of the cells."""
+        return tuple(dict.fromkeys((provider, prompt) for _, provider, prompt in self.cells))
+
+
+def joined(reports: Sequence[Baseline]) -> Baseline:
+    """Join several reports into one baseline: the newest, with the evidence of all the others as its history.
+
+    Evidence and points of the same report are taken once, however many files carry them; of an interrupted run and
+    the one that continued it, which share an id, the fuller evidence counts.
+    """
+    newest, *older = sorted(reports, key=lambda each: each.reports[0].started_at, reverse=True)
+    if not older:
+        return newest
+    by_id = {ref.id: ref for each in (newest, *older) for ref in each.reports}
+    refs = sorted(by_id.values(), key=lambda ref: ref.started_at, reverse=True)
+    rank = {ref.id: number for number, ref in enumerate(refs)}
+
+    cells = {}
+    for key, cell in newest.cells.items():
+        same = [other for each in older if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint]
+        fullest: dict[str, Evidence] = {}
+        for evidence in (evidence for one in (cell, *same) for evidence in one.history.evidence):
+            if (known := fullest.get(evidence.report)) is None or evidence.graded > known.graded:
+                fullest[evidence.report] = evidence
+        history = History(tuple(sorted(fullest.values(), key=lambda each: rank[each.report])))
+        cells[key] = BaseCell(cell.fingerprint, history, cell.per_run)
+    points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
+    trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
+    return replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
+
+
+def carried(cell: BaseCell | None, fingerprint: str | None) -> tuple[Evidence, ...]:
+    """Return the evidence of a base cell that a new report hands on: of the same case, as much as may be pooled."""
+    if cell is None or cell.fingerprint is None or cell.fingerprint != fingerprint:
+        return ()
+    graded = [each for each in cell.history.evidence if each.graded]
+    return tuple(graded[: len(cell.history.sums) - 1])
+
+
+# The report that is compared.
+
+
+class HeadCell(NamedTuple):
+    """One cell of the report that is compared.
+
+    Args:
+        key: its name.
+        fingerprint: identifies the question and its grading, whatever the case is called; None where an old report
+            does not say.
+        planned: its planned runs, without those that only repeat a recording.
+        confirming: the runs that it got because it was a suspect.
+        confirmed: True if these are complete.
+        critical: True if its regression is red whatever else the gate allows.
+        per_run: the averages of its planned runs.
+    """
+
+    key: CellKey
+    fingerprint: str | None
+    planned: Tally
+    confirming: Tally = NO_RUNS
+    confirmed: bool = False
+    critical: bool = False
+    per_run: PerRun = UNMEASURED
+
+
+def head_cells(report: Report, gate: Gate | None, *, unplanned: bool = False) -> list[HeadCell]:
+    """Return the cells of a report that have runs, in plan order.
+
+    Args:
+        report: what was run.
+        gate: says which tags are critical.
+        unplanned: include the cells of the suite that this report does not run, as a shard does.
+    """
+    critical_tags = gate.critical_tags if gate else frozenset()
+    confirmation = report.confirmation
+    cells = []
+    for cell in range(len(report.plan)):
+        if not (unplanned or report.plan.runs(cell)):
+            continue
+        case = report.plan.case(cell)
+        confirming, complete = NO_RUNS, False
+        if confirmation is not None and confirmation.plan.runs(cell):
+            confirming = Tally(*confirmation.fresh(cell))
+            complete = not confirmation.by_cell[cell].missing
+        cells.append(
+            HeadCell(
+                key=report.plan.key(cell),
+                fingerprint=report.fingerprints[report.plan.row(cell)],
+                planned=Tally(*report.fresh(cell)),
+                confirming=confirming,
+                confirmed=complete and bool(confirming.graded),
+                critical=case.critical or not critical_tags.isdisjoint(case.tags),
+                per_run=per_run_of(report, cell),
+            )
+        )
+    return cells
+
+
+def per_run_of(report: Report, cell: int) -> PerRun:
+    """Average the graded runs of a cell; runs that repeat a recording take no part."""
+    runs = [record for record in report.records_of((cell,)) if record.graded and not record.recorded]
+    scores = [record.score for record in runs if record.score is not None]
+    costs = [record.cost_usd for record in runs if record.cost_usd is not None]
+    tokens = [known for record in runs if (known := record.input_tokens + record.output_tokens)]
+    return PerRun(
+        scores=ScoreSums(len(scores), sum(scores), sum(score * score for score in scores)),
+        cost_usd=fmean(costs) if costs else None,
+        tokens=fmean(tokens) if tokens else None,
+        latency_median_s=median(record.latency_s for record in runs) if runs else None,
+    )
+
+
+def fresh_rate(report: Report, variant: Variant) -> PassRate | None:
+    """Estimate the pass rate of a variant over the runs that repeat no recording. None without any."""
+    return pass_rate(report.fresh(cell) for cell in report.cells_of(variant))
+
+
+def report_ref(report: Report) -> ReportRef:
+    return ReportRef(report.id, report.started_at, report.suite.revision)
+
+
+def trend_point(report: Report) -> TrendPoint:
+    """Return the figures of a report as a point of the trend."""
+    variants = []
+    for variant in report.plan.variants:
+        rate, figures = fresh_rate(report, variant), report.figures(report.cells_of(variant))
+        variants.append(
+            TrendVariant(
+                provider=variant.provider,
+                prompt=variant.prompt,
+                pass_rate=float(rate.rate) if rate else None,
+                n_eff=rate.n_eff if rate else 0.0,
+                cost_usd=figures.cost_usd if figures.priced_runs else None,
+                latency_p50_s=figures.latency_p50_s,
+                latency_p95_s=figures.latency_p95_s,
+            )
+        )
+    return TrendPoint(report_ref(report), report.cases_fingerprint, tuple(variants))

@@ -1,0 +1,414 @@
+"""The comparison of a report with a baseline: cells are matched and tested, and each variant as a whole."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, HeadCell, History, Tally
+from ci_evals.gate.differences import Differences, differences
+from ci_evals.model.plan import CellKey, VariantKey
+from ci_evals.model.result import Variant
+from ci_evals.stats.exact_tests import (
+    Table,
+    benjamini_hochberg,
+    fisher_lower,
+    fisher_upper,
+    holm,
+    stratified_lower,
+    stratified_two_sided,
+)
+from ci_evals.stats.power import NEWEST_ALONE
+
+SUSPICION = 0.30
+"""A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
+
+CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
+KINDS: tuple[CellKind, ...] = CellKind.__args__  # type: ignore[attr-defined]
+
+_LARGEST_SUPPORT = 1000
+"""Above, the normal distribution gives the same first three digits, and costs no time."""
+_EXACT_ENOUGH = 60
+"""Newer and older reports of one branch are told apart exactly up to this support."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellComparison:
+    """One cell beside its base.
+
+    `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
+    (of a rise, where it is `fixed`) this large if nothing had changed; `adjusted_p` allows for the number of cells
+    that were compared. Both are None where nothing was tested.
+    """
+
+    case: str
+    provider: str
+    prompt: str | None = None
+    kind: CellKind
+    head: Tally = NO_RUNS
+    base: Tally = NO_RUNS
+    base_reports: int = 0
+    p: float | None = None
+    adjusted_p: float | None = None
+    renamed_from: str | None = None
+    critical: bool = False
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+    def base_key(self, variants: Mapping[VariantKey, VariantKey]) -> CellKey:
+        """Return the cell's name in the baseline, where `variants` maps each variant to the one it is compared with."""
+        return (self.renamed_from or self.case, *variants.get(self.key[1:], self.key[1:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantComparison:
+    """One variant beside its base, over the `cells` that both sides have graded runs of.
+
+    Rates are means over these cells. `p` is that of `fall`, `adjusted_p` allows for the number of variants;
+    `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
+    `base_provider` and `base_prompt` name the variant that it was compared with.
+    """
+
+    provider: str
+    prompt: str | None = None
+    base_provider: str
+    base_prompt: str | None = None
+    cells: int
+    head_rate: float
+    base_rate: float
+    p: float
+    adjusted_p: float
+    adjusted_p_of_rest: float
+    differences: Differences
+
+    @property
+    def renamed(self) -> bool:
+        """Return True if it was compared with a variant of another name."""
+        return (self.provider, self.prompt) != (self.base_provider, self.base_prompt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A report beside a baseline: every variant that both have, and every cell that either has.
+
+    `usual_runs` is the number of planned runs that most of the tested cells have, 0 if none was tested.
+    """
+
+    baseline: Baseline
+    confirm_runs: int
+    usual_runs: int
+    alpha: float
+    variants: tuple[VariantComparison, ...]
+    cells: tuple[CellComparison, ...]
+
+    @cached_property
+    def counts(self) -> Mapping[CellKind, int]:
+        """The number of cells of each kind."""
+        return Counter(cell.kind for cell in self.cells)
+
+    @cached_property
+    def by_key(self) -> Mapping[CellKey, CellComparison]:
+        return {cell.key: cell for cell in self.cells}
+
+    @cached_property
+    def base_variants(self) -> Mapping[VariantKey, VariantKey]:
+        """Each variant's counterpart in the baseline, where it has one."""
+        head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
+        return matched_variants(head, self.baseline.variants)
+
+    def base_variant(self, variant: Variant) -> VariantKey:
+        """Return a variant's name in the baseline."""
+        key = variant.provider, variant.prompt
+        return self.base_variants.get(key, key)
+
+    def base_key(self, key: CellKey) -> CellKey:
+        """Return a cell's name in the baseline."""
+        if found := self.by_key.get(key):
+            return found.base_key(self.base_variants)
+        return (key[0], *self.base_variants.get(key[1:], key[1:]))
+
+    def base_of(self, key: CellKey) -> BaseCell | None:
+        """Return a cell's counterpart in the baseline, whatever its case or its variant was called there."""
+        return self.baseline.cells.get(self.base_key(key))
+
+    @cached_property
+    def several_variants(self) -> bool:
+        return len({(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"}) > 1
+
+    @property
+    def compared(self) -> int:
+        """The number of cells that were tested."""
+        return sum(cell.p is not None for cell in self.cells)
+
+    def of(self, *kinds: CellKind) -> Sequence[CellComparison]:
+        """Return the cells of some kinds, the surest first."""
+        chosen = [cell for cell in self.cells if cell.kind in kinds]
+        return tuple(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
+
+    def fallen(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
+        """Yield the variants that are worse as a whole; or that are so even without the cells that regressed."""
+        for variant in self.variants:
+            if (variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p) <= self.alpha:
+                yield variant
+
+
+@dataclass(frozen=True, slots=True)
+class NoComparison:
+    """The reason why a report could not be compared, in a sentence."""
+
+    reason: str
+
+
+def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alpha: float = 0.05) -> Comparison:
+    """Compare a report with a baseline.
+
+    Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and each variant as a
+    whole (exact stratified tests over its cells, Holm over the variants).
+
+    Args:
+        head: the cells of the report.
+        base: the baseline.
+        confirm_runs: the number of further runs that a suspect gets; it is not named before it has them. With 0 the
+            planned runs decide.
+        alpha: the accepted chance of a false alarm, in (0, 1).
+    """
+    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
+    matched, unmatched = _match_cells(head, base, variants)
+    cells = _compare_cells(matched, confirm_runs, alpha)
+    return Comparison(
+        baseline=base,
+        confirm_runs=confirm_runs,
+        usual_runs=usual(cell.head.planned.graded for cell in matched),
+        alpha=alpha,
+        variants=_compare_variants(matched, cells, variants, alpha),
+        cells=(*cells, *unmatched),
+    )
+
+
+def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
+    """Return the cells that must be run again before they may be named."""
+    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
+    matched, _ = _match_cells(head, base, variants)
+    return frozenset(cell.head.key for cell in matched if cell.suspicious)
+
+
+def usual(numbers: Iterable[int]) -> int:
+    """Return the commonest number; the smallest of several; 0 of none."""
+    return min(Counter(numbers).items(), key=lambda each: (-each[1], each[0]), default=(0, 0))[0]
+
+
+def matched_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
+    """Map each variant to the one of the base that it is compared with.
+
+    That is the one of the same name. Where only one is left on either side, these two are compared: a model or prompt
+    under another name is a change to be tested, not another suite.
+    """
+    mine, theirs = dict.fromkeys(head), dict.fromkeys(base)
+    matched = {variant: variant for variant in mine if variant in theirs}
+    left, gone = [v for v in mine if v not in matched], [v for v in theirs if v not in matched]
+    if len(left) == len(gone) == 1:
+        matched[left[0]] = gone[0]
+    return matched
+
+
+class Fall(NamedTuple):
+    """The p-value of a variant's drop, and the tables of its cells against the pooled base."""
+
+    p: float
+    tables: Sequence[Table]
+
+
+def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
+    """Test a variant for a drop, from the planned runs and the history of each cell.
+
+    The base side pools report after report, newest first, as long as they agree with all older ones. A slow drift is
+    too small for that to show, yet adds up over the cells; so the newest report by itself must show the drop, too, at
+    twice the level. Whatever the history was like, a false red is then no likelier than that.
+    """
+    histories = [history for _, history in cells]
+
+    def disagree(age: int) -> bool:
+        """Return True if the `age` newest reports are unlike the older ones."""
+        tables = []
+        for sums in (history.sums for history in histories if age < len(history.sums)):
+            (passed, graded), (all_passed, all_graded) = sums[age], sums[-1]
+            tables.append((all_passed - passed, all_graded - graded, passed, graded))
+        return stratified_two_sided(tables, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT
+
+    def against(age: int) -> list[Table]:
+        """Return the cells beside the `age` newest reports of each."""
+        return [(*head, *history.sums[: age + 1][-1]) for head, history in cells]
+
+    reports = max((len(history.sums) for history in histories), default=1) - 1
+    agreeing = next((age for age in range(1, reports) if disagree(age)), reports)
+    tables = against(agreeing)
+    pooled = stratified_lower(tables, largest_support=_LARGEST_SUPPORT)
+    alone = stratified_lower(against(1), largest_support=_LARGEST_SUPPORT)
+    return Fall(max(pooled, alone / NEWEST_ALONE), tables)
+
+
+class _MatchedCell(NamedTuple):
+    """A cell of the report and the one of the baseline that it is compared with.
+
+    It is `suspicious` if the planned runs are below the base beyond what is usual.
+    """
+
+    head: HeadCell
+    base: BaseCell
+    renamed_from: str | None
+    suspicious: bool
+
+    @property
+    def runs(self) -> Tally:
+        """The runs that count: of a suspect the confirm runs, too."""
+        planned, more = self.head.planned, self.head.confirming
+        return Tally(planned.passed + more.passed, planned.graded + more.graded) if self.suspicious else planned
+
+
+def _match_cells(
+    head: Sequence[HeadCell], base: Baseline, variants: Mapping[VariantKey, VariantKey]
+) -> tuple[list[_MatchedCell], list[CellComparison]]:
+    """Return the cells that can be compared, and the findings on all others."""
+    mine = {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
+    gone = [key for key in base.cells if key not in mine]
+    old_names = _old_names(mine, base, gone)
+    matched: list[_MatchedCell] = []
+    rest: list[CellComparison] = []
+
+    def leave(key: CellKey, kind: CellKind, base: Tally, head: Tally = NO_RUNS, *, critical: bool = False) -> None:
+        case, provider, prompt = key
+        rest.append(
+            CellComparison(
+                case=case, provider=provider, prompt=prompt, kind=kind, head=head, base=base, critical=critical
+            )
+        )
+
+    for base_key, cell in mine.items():
+        old_name, planned = old_names.get(base_key), cell.planned
+        found = base.cells.get((old_name or base_key[0], *base_key[1:]))
+        if found is None:
+            leave(cell.key, "new", NO_RUNS, planned, critical=cell.critical)
+        elif found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
+            newest = Tally(*found.history.evidence[0][1:]) if found.history.evidence else NO_RUNS
+            leave(cell.key, "edited", newest, planned, critical=cell.critical)
+        elif planned.graded and (pooled := found.history.tally).graded:
+            suspicious = planned.rate < pooled.rate and fisher_lower(*planned, *pooled) <= SUSPICION
+            matched.append(_MatchedCell(cell, found, old_name, suspicious))
+        else:
+            leave(cell.key, "not compared", found.history.tally, planned, critical=cell.critical)
+    renamed = {(old, *key[1:]) for key, old in old_names.items()}
+    for key in gone:
+        if key not in renamed:
+            leave(key, "removed", base.cells[key].history.tally)
+    return matched, rest
+
+
+def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline, gone: Iterable[CellKey]) -> Mapping[CellKey, str]:
+    """Find the cells whose case has another name in the base: same question, same grading, other id."""
+    by_fingerprint: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
+    for key in gone:
+        if (fingerprint := base.cells[key].fingerprint) is not None:
+            by_fingerprint[fingerprint, key[1:]].append(key[0])
+    names = {}
+    for key, cell in mine.items():
+        if cell.fingerprint is None or key in base.cells:
+            continue
+        if candidates := by_fingerprint.get((cell.fingerprint, key[1:])):
+            names[key] = candidates.pop(0)
+    return names
+
+
+def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: float) -> list[CellComparison]:
+    """Test each cell by itself for a drop and for a rise.
+
+    The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its runs speak for it.
+    """
+    heads, bases = [cell.runs for cell in matched], [cell.base.history.tally for cell in matched]
+    drops = [fisher_lower(*head, *base) for head, base in zip(heads, bases, strict=True)]
+    rises = [
+        1.0 if cell.suspicious else fisher_upper(*head, *base)
+        for cell, head, base in zip(matched, heads, bases, strict=True)
+    ]
+    confirmed = [
+        p if cell.suspicious and (confirm_runs == 0 or cell.head.confirmed) else 1.0
+        for cell, p in zip(matched, drops, strict=True)
+    ]
+    adjusted = zip(benjamini_hochberg(confirmed), benjamini_hochberg(rises), strict=True)
+    compared = []
+    for cell, head, base, drop, rise, (adjusted_drop, adjusted_rise) in zip(
+        matched, heads, bases, drops, rises, adjusted, strict=True
+    ):
+        p, adjusted_p = drop, adjusted_drop
+        kind: CellKind
+        if cell.suspicious and head.rate < base.rate and adjusted_drop <= alpha:
+            kind = "regressed"
+        elif cell.suspicious and head.rate < base.rate and drop <= SUSPICION:
+            kind = "suspect"
+        elif not cell.suspicious and head.rate > base.rate and adjusted_rise <= alpha:
+            kind, p, adjusted_p = "fixed", rise, adjusted_rise
+        else:
+            kind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
+        case, provider, prompt = cell.head.key
+        compared.append(
+            CellComparison(
+                case=case,
+                provider=provider,
+                prompt=prompt,
+                kind=kind,
+                head=head,
+                base=base,
+                base_reports=cell.base.history.pool.reports,
+                p=p,
+                adjusted_p=adjusted_p,
+                renamed_from=cell.renamed_from,
+                critical=cell.head.critical,
+            )
+        )
+    return compared
+
+
+def _compare_variants(
+    matched: Sequence[_MatchedCell],
+    cells: Sequence[CellComparison],
+    variants: Mapping[VariantKey, VariantKey],
+    alpha: float,
+) -> tuple[VariantComparison, ...]:
+    """Test every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
+    by_variant: dict[VariantKey, list[tuple[_MatchedCell, CellComparison]]] = defaultdict(list)
+    for cell, comparison in zip(matched, cells, strict=True):
+        by_variant[cell.head.key[1:]].append((cell, comparison))
+    falls, falls_of_rest = [], []
+    for chosen in by_variant.values():
+        runs = [(cell.head.planned, cell.base.history) for cell, _ in chosen]
+        rest = [each for each, (_, found) in zip(runs, chosen, strict=True) if found.kind != "regressed"]
+        falls.append(fall(runs))
+        falls_of_rest.append(fall(rest) if len(rest) < len(runs) else falls[-1])
+    adjusted = holm([found.p for found in falls])
+    adjusted_rest = holm([found.p for found in falls_of_rest])
+    return tuple(
+        VariantComparison(
+            provider=variant[0],
+            prompt=variant[1],
+            base_provider=variants[variant][0],
+            base_prompt=variants[variant][1],
+            cells=len(chosen),
+            head_rate=fmean(passed / graded for passed, graded, _, _ in found.tables),
+            base_rate=fmean(passed / graded for _, _, passed, graded in found.tables),
+            p=found.p,
+            adjusted_p=p,
+            adjusted_p_of_rest=p_of_rest,
+            differences=differences(
+                found.tables,
+                [cell.head.per_run for cell, _ in chosen],
+                [cell.base.per_run for cell, _ in chosen],
+                1 - alpha,
+            ),
+        )
+        for (variant, chosen), found, p, p_of_rest in zip(
+            by_variant.items(), falls, adjusted, adjusted_rest, strict=True
+        )
+    )

@@ -1,0 +1,83 @@
+"""The variant that a judge prefers: a share with its interval, from preferences in both orders."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ci_evals.model.result import Pair, Side
+from ci_evals.stats.rates import Interval, wilson
+
+MOST_UNJUDGED = 0.05
+"""The share of pairs that may go without a judgement; with more of them nothing is concluded from the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class CasePreference:
+    """The pairs of one case; who is preferred in more of them."""
+
+    case: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def side(self) -> Side:
+        lead = sum((pair.side == "b") - (pair.side == "a") for pair in self.pairs)
+        return "b" if lead > 0 else "a" if lead < 0 else "tie"
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Cases in which A, B or neither is preferred, pairs whose order decided, and pairs without a judgement.
+
+    `share` is that of B among the cases that prefer one, `interval` Wilson's for it; None without such a case.
+    """
+
+    cases: tuple[CasePreference, ...]
+    a: int
+    b: int
+    ties: int
+    pairs: int
+    flips: int
+    unjudged: int
+    first_unjudged: Pair | None
+    share: float | None
+    interval: Interval | None
+
+    @property
+    def has_verdict(self) -> bool:
+        """Return True if enough pairs were judged to conclude anything, be it a tie."""
+        return self.unjudged < self.pairs and self.unjudged <= MOST_UNJUDGED * self.pairs
+
+    @property
+    def side(self) -> Side:
+        """The side that is preferred beyond chance, else a tie."""
+        if self.interval is None:
+            return "tie"
+        return "b" if self.interval.lower > 0.5 else "a" if self.interval.upper < 0.5 else "tie"
+
+
+def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
+    """Count pairs by case; every case has one vote, whatever the number of its runs."""
+    every = tuple(pairs)
+    by_case: dict[str, list[Pair]] = {}
+    for pair in every:
+        if pair.is_judged:
+            by_case.setdefault(pair.case, []).append(pair)
+    cases = tuple(CasePreference(case, tuple(found)) for case, found in by_case.items())
+    counts = _counts(cases)
+    estimate = wilson(counts["b"], counts["a"] + counts["b"], confidence)
+    return Preference(
+        cases=cases,
+        a=counts["a"],
+        b=counts["b"],
+        ties=counts["tie"],
+        pairs=len(every),
+        flips=sum(pair.is_flip for pair in every),
+        unjudged=sum(not pair.is_judged for pair in every),
+        first_unjudged=next((pair for pair in every if not pair.is_judged), None),
+        share=estimate.value if estimate else None,
+        interval=estimate.interval if estimate else None,
+    )
+
+
+def _counts(cases: Sequence[CasePreference]) -> dict[Side, int]:
+    sides = [case.side for case in cases]
+    return {"a": sides.count("a"), "b": sides.count("b"), "tie": sides.count("tie")}

@@ -1,0 +1,136 @@
+"""The rules of the gate on a comparison: regressions, falls of a whole variant, ratchet, cost, latency."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from ci_evals.format import name_of, percent
+from ci_evals.gate.bars import VerdictStatus
+from ci_evals.gate.baseline import TrendVariant, fresh_rate
+from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.differences import Difference
+from ci_evals.gate.wording import (
+    cell_sentence,
+    increase_sentence,
+    nothing_compared,
+    regressions_sentence,
+    variant_sentence,
+)
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Report
+from ci_evals.model.result import Variant
+from ci_evals.model.rules import Gate
+from ci_evals.stats.rates import PassRate, look_confidence
+
+STABLE_REPORTS = 3
+"""A rate is stable when this many reports in a row reached it together."""
+
+RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """The verdict of one rule. A `borderline` one warns and never blocks."""
+
+    rule: RuleName
+    status: VerdictStatus
+    sentence: str
+
+
+def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoComparison | None) -> Iterator[RuleVerdict]:
+    """Yield the verdict of every rule that speaks against merging."""
+    if not isinstance(comparison, Comparison) or not comparison.compared:
+        if rules.require_baseline:
+            text = f"{nothing_compared(comparison)}, and the gate requires a comparison"
+            yield RuleVerdict("baseline", "error", text)
+        return
+    red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
+    regressed = comparison.of("regressed")
+    for cell in regressed:
+        if cell.critical:
+            yield RuleVerdict("critical", "fail", f"critical: {cell_sentence(comparison, cell)}")
+    others = [cell for cell in regressed if not cell.critical]
+    if len(others) > rules.max_regressions:
+        text = regressions_sentence(comparison, others, rules.max_regressions)
+        yield RuleVerdict("regressions", red, text)
+    # Where the gate allows regressions, a variant must have fallen without them.
+    for variant in comparison.fallen(beyond_regressions=rules.max_regressions > 0):
+        yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
+    for text in broken_ratchets(report, rules, comparison):
+        yield RuleVerdict("ratchet", "fail", text)
+    yield from _increases(comparison, rules)
+
+
+def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]) -> frozenset[CellKey]:
+    """Return the regressed cells that make the gate red."""
+    if not isinstance(comparison, Comparison):
+        return frozenset()
+    red = {each.rule for each in found if each.status == "fail"}
+    return frozenset(
+        cell.key for cell in comparison.of("regressed") if ("critical" if cell.critical else "regressions") in red
+    )
+
+
+def fall_behind(comparison: Comparison | NoComparison | None, rule: RuleVerdict) -> str | None:
+    """Return the sentence on the variant whose regression a rule names: its fall is no further reason. Else None."""
+    if not isinstance(comparison, Comparison) or rule.rule not in ("critical", "regressions"):
+        return None
+    named = next(cell for cell in comparison.of("regressed") if cell.critical == (rule.rule == "critical"))
+    found = (each for each in comparison.variants if (each.provider, each.prompt) == named.key[1:])
+    return next((variant_sentence(comparison, each) for each in found), None)
+
+
+def broken_ratchets(report: Report, rules: Gate, comparison: Comparison) -> Iterator[str]:
+    """Yield a sentence for each variant whose rate is surely below the best that it has surely held.
+
+    Only points of the baseline's trend with the same cases count; for a variant that is compared under another name,
+    the points of that one. Both bounds are one-sided at the gate's confidence.
+    """
+    if not rules.ratchet:
+        return
+    same_cases = [point for point in comparison.baseline.trend if point.cases == report.cases_fingerprint]
+    for variant in report.plan.variants:
+        found, base = fresh_rate(report, variant), comparison.base_variant(variant)
+        held = [
+            next((each for each in point.variants if (each.provider, each.prompt) == base), None)
+            for point in same_cases
+        ]
+        best = best_stable_rate(held, rules.confidence)
+        if found is None or best is None or (upper := found.bounds(rules.confidence).upper) >= best:
+            continue
+        of = f"{name_of(str(variant))}: " if comparison.several_variants else ""
+        who = "it" if base == (variant.provider, variant.prompt) else name_of(str(Variant(*base)))
+        rate, sure = percent(float(found.rate), best), percent(rules.confidence)
+        at_most = f"({sure} sure: at most {percent(upper, best)})"
+        yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that {who} has held before"
+
+
+def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -> float | None:
+    """Return the highest lower bound of `STABLE_REPORTS` reports in a row, taken together; None with fewer.
+
+    Of many bounds the highest is too high more often than one of them is, so each is at the confidence that is right
+    for the highest of as many as do not overlap.
+    """
+    bounds = []
+    each_confidence = look_confidence(confidence, max(1, len(points) // STABLE_REPORTS))
+    for start in range(len(points) - STABLE_REPORTS + 1):
+        window = [each for each in points[start : start + STABLE_REPORTS] if each is not None and each.n_eff]
+        rated = [(each.pass_rate, each.n_eff) for each in window if each.pass_rate is not None]
+        if len(rated) == STABLE_REPORTS:
+            weight = sum(n_eff for _, n_eff in rated)
+            rate = sum(rate * n_eff for rate, n_eff in rated) / weight
+            bounds.append(PassRate(Fraction(min(1.0, rate)), weight).bounds(each_confidence).lower)
+    return max(bounds, default=None)
+
+
+def _increases(comparison: Comparison, rules: Gate) -> Iterator[RuleVerdict]:
+    """Yield the variants of which even the lower bound of cost or latency is above the limit."""
+    for variant in comparison.variants:
+        limited: Sequence[tuple[Literal["cost", "latency"], Difference | None, float | None]] = (
+            ("cost", variant.differences.cost, rules.max_cost_increase),
+            ("latency", variant.differences.latency, rules.max_latency_increase),
+        )
+        for rule, ratio, limit in limited:
+            if limit is not None and ratio is not None and ratio.lower is not None and ratio.lower > limit:
+                yield RuleVerdict(rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit))

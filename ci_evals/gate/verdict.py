@@ -1,0 +1,223 @@
+"""The verdict of the gate: a report and its comparison in, pass, borderline, fail or error out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from ci_evals.format import exact, number_of
+from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, judged_scopes, worst_first
+from ci_evals.gate.baseline import Tally
+from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.rules import RuleVerdict, fall_behind, rule_verdicts
+from ci_evals.gate.wording import (
+    all_errored,
+    bar_sentence,
+    calm_sentence,
+    nothing_compared,
+    over_budget_sentence,
+    scope_subject,
+    stopped_clause,
+    too_many_errored,
+    why_none_passed,
+)
+from ci_evals.model.plan import RunPlan
+from ci_evals.model.report import Report
+from ci_evals.model.rules import Gate
+from ci_evals.stats.rates import Bounds, look_confidence, population_rate
+
+FailOn = Literal["fail", "borderline", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The decision of the gate. `reason` is one sentence for a reviewer.
+
+    `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that the comparison with
+    the baseline broke, the worst first. `warning` marks a `borderline` that never blocks: the suite asked only to be
+    told.
+    """
+
+    status: VerdictStatus
+    reason: str
+    scopes: tuple[ScopeVerdict, ...]
+    rules: tuple[RuleVerdict, ...] = ()
+    hint: str | None = None
+    warning: bool = False
+
+
+def decide(report: Report, gate: Gate | None, comparison: Comparison | NoComparison | None = None) -> Verdict:
+    """Judge a report by its gate; without a bar for the suite, a provider or a tag, every run must pass.
+
+    Even then, a case with a `min_pass_rate` is held to that instead. The verdict is `error` where too many runs
+    errored, where the run was stopped before it could show that the bars are met, and where a bar has no graded run.
+
+    Args:
+        report: all results.
+        gate: the rules; None are the usual ones.
+        comparison: the report beside its baseline, or the reason why there is none; None if nobody asked for one.
+    """
+    rules = _over_looks(report, gate or Gate())
+    return _beside(comparison, _by_bars(report, rules), report, rules)
+
+
+def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
+    """Return 0 for pass, 1 for fail, 3 for no verdict; for borderline 0 unless the gate says `on_borderline: fail`.
+
+    Args:
+        verdict: the decision.
+        gate: the suite's.
+        fail_on: fail on this verdict or worse, whatever `on_borderline` says; `never` returns 0 even without a verdict.
+    """
+    if fail_on == "never":
+        return 0
+    usual = gate is not None and gate.on_borderline == "fail"
+    blocks = (usual if fail_on is None else fail_on == "borderline") and not verdict.warning
+    return {"pass": 0, "borderline": int(blocks), "fail": 1, "error": 3}[verdict.status]
+
+
+def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
+    """Decide by the comparison alone, whatever the report's own bars say; without one there is no verdict."""
+    if not isinstance(comparison, Comparison) or not comparison.compared:
+        return Verdict(status="error", reason=nothing_compared(comparison), scopes=())
+    calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
+    return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
+
+
+def settled(report: Report, plan: RunPlan, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
+    """Return the verdict of the bars if no outcome of the remaining runs can change it, else None.
+
+    The labels of runs to come are not known: where metrics have bars, only a failure can be settled.
+
+    Args:
+        report: the first rounds of the plan.
+        plan: all rounds.
+        gate: the rules; None are the usual ones.
+    """
+    rules = _over_looks(report, gate or Gate())
+    if _share(report.errored, plan.total) > exact(rules.max_error_rate):
+        return None
+    spent, allowed = report.budget_violations, rules.max_budget_violations
+    if allowed is not None and spent > allowed:
+        return "fail"
+    best, worst = (_worst_if_rest(report, plan, rules, passes=passes) for passes in (True, False))
+    if best.status != worst.status or best.status == "error" or (rules.metrics and best.status != "fail"):
+        return None
+    over = allowed is not None and spent + plan.total - len(report.records) > allowed
+    return None if over and best.status != "fail" else best.status
+
+
+def missed(report: Report, gate: Gate | None) -> bool:
+    """Return True if a bar is surely missed, so that more runs would change nothing."""
+    return _by_bars(report, _over_looks(report, gate or Gate())).status == "fail"
+
+
+def proven(report: Report, gate: Gate | None) -> bool:
+    """Return True if every bar is met beyond doubt, so that more runs would change nothing.
+
+    A bar of 1 never is: the next run may fail.
+    """
+    rules = replace(_over_looks(report, gate or Gate()), prove=True)
+    found = _by_bars(report, rules)
+    return found.status == "pass" and all(scope.bar is None or scope.bar < 1 for scope in found.scopes)
+
+
+def population_bounds(report: Report, gate: Gate | None) -> Bounds | None:
+    """Return bounds of the pass rate on new cases like these, at the gate's confidence; None with too few cases."""
+    width = len(report.plan.variants)
+    tallies = _tallies(report)
+    estimate = population_rate(tallies[row : row + width] for row in range(0, len(tallies), width))
+    return estimate.bounds((gate or Gate()).confidence) if estimate else None
+
+
+def _over_looks(report: Report, rules: Gate) -> Gate:
+    """Share the accepted chance of error among the looks that are taken at the results."""
+    if report.looks is None:
+        return rules
+    confidence = look_confidence(rules.confidence, len(report.looks.rounds))
+    return replace(rules, confidence=confidence)
+
+
+def _tallies(report: Report) -> list[Tally]:
+    """The graded runs of every cell."""
+    return [Tally(counts.passed, counts.graded) for counts in report.by_cell]
+
+
+def _worst_if_rest(report: Report, plan: RunPlan, rules: Gate, *, passes: bool) -> ScopeVerdict:
+    """Return the worst of the scopes that have a bar (of all if none has) if all runs to come passed, or all failed.
+
+    Metrics are left out.
+    """
+    tallies = []
+    for cell, counts in enumerate(report.by_cell):
+        rest = plan.runs(cell) - counts.graded - counts.errored
+        tallies.append(Tally(counts.passed + passes * rest, counts.graded + rest))
+    judged = [each for each in judged_scopes(report, tallies, rules) if each.kind != "metric"]
+    return worst_first([each for each in judged if each.bar is not None] or judged)[0]
+
+
+def _by_bars(report: Report, rules: Gate) -> Verdict:
+    """Decide on a report by itself."""
+    scopes = judged_scopes(report, _tallies(report), rules)
+    stopped = stopped_clause(report)
+
+    def verdict(status: VerdictStatus, reason: str, hint: str | None = None) -> Verdict:
+        return Verdict(status=status, reason=reason + stopped, scopes=scopes, hint=hint)
+
+    if (lack := _lack_of_evidence(report, scopes, rules)) is not None:
+        return verdict("error", lack)
+    over = report.budget_violations
+    if rules.max_budget_violations is not None and over > rules.max_budget_violations:
+        return verdict("fail", over_budget_sentence(over, rules.max_budget_violations))
+    worst, *others = worst_first(scope for scope in scopes if scope.bar is not None)
+    if worst.status != "fail" and _share(report.totals.missing, report.totals.planned) > exact(rules.max_error_rate):
+        return verdict("error", "too few runs for a verdict")
+    why = why_none_passed(report) if worst.status == "fail" else ""
+    alike = sum(scope.status == worst.status for scope in others)
+    outcome = {"pass": "met", "borderline": "in doubt", "fail": "missed"}[worst.status]
+    more = f"; {alike} more {'bar is' if alike == 1 else 'bars are'} {outcome}" if alike else ""
+    hint = None
+    if worst.status == "fail" and worst.kind == "suite" and worst.rate and not has_bars(rules):
+        hint = "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
+    return verdict(worst.status, scope_subject(worst, report) + bar_sentence(worst, rules) + why + more, hint)
+
+
+def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gate) -> str | None:
+    """Return the reason why there can be no verdict, if there is one."""
+    totals = report.totals
+    if not totals.graded:
+        return all_errored(report) if totals.errored else "no run was graded"
+    if (share := _share(totals.errored, totals.graded + totals.errored)) > exact(rules.max_error_rate):
+        return too_many_errored(report, float(share), rules.max_error_rate)
+    for scope in scopes:
+        if scope.bar is not None and not scope.graded:
+            lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"
+            return scope_subject(scope, report) + lack
+    return None
+
+
+def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: Report, rules: Gate) -> Verdict:
+    """Return the worse of what bars and comparison say; where they are alike, the comparison comes first."""
+    found = tuple(sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status]))
+    if not found:
+        return bars
+    worst = found[0]
+    certain = bars.status == "fail" and worst.status == "error"  # what the bars say needs no baseline
+    if certain or SEVERITY[bars.status] > SEVERITY[worst.status]:
+        return replace(bars, rules=found)
+    same = fall_behind(comparison, worst)
+    others = sum(rule.status == worst.status and rule.sentence != same for rule in found[1:])
+    parts = [worst.sentence] + ([f"also, {bars.reason}"] if bars.status == worst.status else [])
+    if others:
+        parts.append(f"and {number_of(others, 'more reason')}")
+    return Verdict(
+        status=worst.status,
+        reason="; ".join(parts),
+        scopes=bars.scopes,
+        rules=found,
+        warning=worst.status == "borderline" and bars.status == "pass",
+    )
+
+
+def _share(part: int, whole: int) -> Fraction:
+    return Fraction(part, whole) if whole else Fraction(0)

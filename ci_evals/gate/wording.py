@@ -1,0 +1,342 @@
+"""Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and runs without an answer."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Literal
+
+from ci_evals.format import duration, name_of, number_of, once_in, percent
+from ci_evals.gate.bars import ScopeVerdict
+from ci_evals.gate.baseline import PoolStep, Tally
+from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.differences import Difference
+from ci_evals.model.report import Report
+from ci_evals.model.result import RunError, Status, Variant
+from ci_evals.model.rules import Gate
+
+_REVISION_CHARACTERS = 7
+
+# Cells.
+
+
+def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
+    """`refund: 30 of 30 on main, 4 of 10 here; p = 5.5e-05 (by chance, once in 18,000)`."""
+    return f"{cell_name(comparison, cell)}: {cell_finding(comparison, cell)}"
+
+
+def cell_name(comparison: Comparison, cell: CellComparison) -> str:
+    """Return the case, with its variant if there are several, and its former name if it has one."""
+    of = f" on {name_of(str(Variant(cell.provider, cell.prompt)))}" if comparison.several_variants else ""
+    was = f" (was {name_of(cell.renamed_from)})" if cell.renamed_from else ""
+    return f"{name_of(cell.case)}{of}{was}"
+
+
+def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
+    """Return a cell's sentence without its name."""
+    base = comparison.baseline.called
+    before, here = f"{of_runs(cell.base)} on {base}", f"{of_runs(cell.head)} here"
+    chance = "" if cell.p is None else _chance(cell.p)
+    steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
+    unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"
+    return {
+        "regressed": f"{before}, {here}; {chance}",
+        "fixed": f"{before}, {here}; {chance}",
+        "suspect": f"{before}, {here}: possibly worse, within noise; {chance}",
+        "flaky": f"{before}, {here}: {unsure}",
+        "unchanged": f"{before}, {here}: unchanged",
+        "new": f"new, {here}",
+        "removed": f"removed, {before}",
+        "edited": f"edited, so not compared: {before}, {here}",
+        "not compared": f"not compared: no new run was graded {f'on {base}' if cell.head.graded else 'here'}",
+    }[cell.kind]
+
+
+def tested_sentence(cell: CellComparison, alpha: float) -> str:
+    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted for …`."""
+    if cell.p is None or cell.adjusted_p is None:
+        return "not tested: there is nothing to compare it with"
+    of = "a rise" if cell.kind == "fixed" else "a drop"
+    test = f"Fisher's exact test for {of}, {of_runs(cell.head)} against {of_runs(cell.base)}: p = {cell.p:.2g}"
+    adjusted = f"{test}, {cell.adjusted_p:.2g} adjusted for the number of compared cells"
+    if cell.kind in ("regressed", "fixed"):
+        return f"{adjusted}; at most {alpha:g}, so it is named"
+    waiting = " (a suspect counts as 1 until confirmed)" if cell.kind == "suspect" and cell.adjusted_p >= 1 else ""
+    return f"{adjusted}{waiting}; more than {alpha:g}, so it is not named"
+
+
+def step_sentence(step: PoolStep) -> str:
+    """Say how one report's evidence was used: `10 of 10, pooled`."""
+    runs = of_runs(Tally(step.evidence.passed, step.evidence.graded))
+    together = step.older is not None and step.older.graded > step.evidence.graded
+    older = f" ({of_runs(step.older)} with all older ones)" if together and step.older else ""
+    p = "" if step.p is None else f" (p = {step.p:.2g})"
+    return {
+        "pooled": f"{runs}, pooled",
+        "disagrees": f"{runs}{older}, unlike the newer ones{p}: behaviour changed, pooling stops here",
+        "beyond a change": f"{runs}, left out: older than the change",
+        "enough without": f"{runs}, left out: newer reports have enough runs",
+        "nothing graded": "no run was graded",
+    }[step.outcome]
+
+
+def of_runs(tally: Tally) -> str:
+    """`4 of 10`, or `no runs`."""
+    return f"{tally.passed:,} of {tally.graded:,}" if tally.graded else "no runs"
+
+
+def _chance(p: float) -> str:
+    """`p = 0.0034 (by chance, once in 290)`."""
+    return f"p = {p:.2g} (by chance, {once_in(p)})"
+
+
+# Variants.
+
+
+def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
+    """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`."""
+    base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
+    rates = f"pass rate {base} on {comparison.baseline.called}, {here} here over {number_of(variant.cells, 'case')}"
+    of = variant_name(comparison, variant)
+    if _surely_higher(variant):
+        return f"{of}{rates}; a rise beyond noise"
+    if variant.adjusted_p > comparison.alpha:
+        return f"{of}{rates}: within noise"
+    return f"{of}{rates}; {_chance(variant.p)}"
+
+
+def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
+    """Return the start of a sentence: the variant if there are several, and its counterpart if that is another."""
+    name = name_of(str(Variant(variant.provider, variant.prompt)))
+    if variant.renamed:
+        return f"{name} (compared with {name_of(str(Variant(variant.base_provider, variant.base_prompt)))}): "
+    return f"{name}: " if comparison.several_variants else ""
+
+
+def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
+    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`."""
+    points = 100 * (variant.head_rate - variant.base_rate)
+    if round(points, 1) == 0:
+        return "no change"
+    text = f"{_signed(points, 1)} points"
+    if points < 0 and variant.adjusted_p <= comparison.alpha:
+        return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
+    change = variant.differences.pass_rate
+    if _surely_higher(variant) and change is not None and change.lower is not None and change.upper is not None:
+        return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
+    return f"{text}, noise"
+
+
+def ratio_change(ratio: Difference | None) -> str:
+    """`+30 % (+10 to +52 %)`, or `+2 %, noise`; nothing where a side does not know the figure."""
+    if ratio is None:
+        return ""
+    if round(100 * (ratio.value - 1)) == 0:
+        return "no change"
+    text = f"{_signed(100 * (ratio.value - 1))} %"
+    if ratio.lower is None or ratio.upper is None:
+        return f"{text}, too few cases to tell"
+    if ratio.lower <= 1 <= ratio.upper:
+        return f"{text}, noise"
+    return f"{text} ({_signed(100 * (ratio.lower - 1))} to {_signed(100 * (ratio.upper - 1))} %)"
+
+
+def _signed(value: float, places: int = 0) -> str:
+    """`-8.3`, `+2.0`, `+4,186`, `0`."""
+    shown = f"{value:+,.{places}f}"
+    return shown if shown.strip("+-0.") else f"{0:.{places}f}"
+
+
+def _surely_higher(variant: VariantComparison) -> bool:
+    """Return True if even the lower bound of the difference is a rise."""
+    change = variant.differences.pass_rate
+    return change is not None and change.lower is not None and change.lower > 0
+
+
+# The comparison as a whole.
+
+
+def baseline_sentence(comparison: Comparison, started_at: float) -> str:
+    """`compared with main at 0123456, 3 h older, and 5 reports before it (up to 30 runs per case)`.
+
+    Args:
+        comparison: the comparison with that baseline.
+        started_at: when the head was run, in seconds since the epoch.
+    """
+    newest, *older = comparison.baseline.reports
+    if not comparison.compared:
+        return nothing_compared(comparison)
+    revision = f" at {newest.revision[:_REVISION_CHARACTERS]}" if newest.revision else ""
+    age = started_at - newest.started_at
+    older_by = f", {duration(age)} older" if age >= 1 else ""
+    more = f", and {number_of(len(older), 'report')} before it" if older else ""
+    most = number_of(max((cell.base.graded for cell in comparison.cells), default=0), "run")
+    return f"compared with {comparison.baseline.called}{revision}{older_by}{more} (up to {most} per case)"
+
+
+def calm_sentence(comparison: Comparison) -> str:
+    """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
+    possible, allowed = (comparison.counts.get(kind, 0) for kind in ("suspect", "regressed"))
+    found = f"no regression against {comparison.baseline.called}"
+    if allowed:
+        found = f"no more regressions against {comparison.baseline.called} than the gate allows"
+    parts = [f"{number_of(comparison.compared, 'case')} compared"]
+    parts += [f"{allowed} regressed"] if allowed else []
+    parts += [f"{possible} possibly worse, within noise"] if possible else []
+    return f"{found}: {', '.join(parts)}"
+
+
+def nothing_compared(comparison: Comparison | NoComparison | None) -> str:
+    """Say why there is no comparison, or why it compared nothing."""
+    if comparison is None:
+        return "no baseline: none was given with --baseline"
+    if isinstance(comparison, NoComparison):
+        return comparison.reason
+    base = comparison.baseline
+    if base.variants and not comparison.base_variants:
+        theirs = ", ".join(name_of(str(Variant(*variant))) for variant in base.variants)
+        return f"nothing to compare: {base.called} has other providers or prompts ({theirs})"
+    return f"nothing to compare: no case that is the same here and on {base.called} was graded on both"
+
+
+# Rules of the gate.
+
+
+def regressions_sentence(comparison: Comparison, regressed: Sequence[CellComparison], allowed: int) -> str:
+    """Name the surest of more regressions than are allowed, and count the others."""
+    first, *others = regressed
+    more = [f"{number_of(len(others), 'more case')} regressed"] if others else []
+    more += [f"the gate allows {allowed}"] if allowed else []
+    return cell_sentence(comparison, first) + (f"; {', and '.join(more)}" if more else "")
+
+
+def increase_sentence(
+    comparison: Comparison,
+    variant: VariantComparison,
+    what: Literal["cost", "latency"],
+    ratio: Difference,
+    limit: float,
+) -> str:
+    """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows 1.1 times`."""
+    at_least = f"at least {ratio.lower or 0:.2f} times, {percent(1 - comparison.alpha)} sure"
+    found = f"{what} is {ratio.value:.2f} times that of {comparison.baseline.called} ({at_least})"
+    return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
+
+
+def scope_label(scope: ScopeVerdict, report: Report) -> str:
+    """Return the kind of a scope; a suite that leaves out the cases with bars of their own says so."""
+    return "suite, other cases" if scope.kind == "suite" and _leaves_cases_out(scope, report) else scope.kind
+
+
+def scope_subject(scope: ScopeVerdict, report: Report) -> str:
+    """Return the start of a sentence about a scope."""
+    if scope.kind == "suite":
+        return "other cases: " if _leaves_cases_out(scope, report) else ""
+    return f"{scope.kind} {name_of(scope.name)}: "
+
+
+def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
+    """Hold a scope with a bar and graded runs against it.
+
+    `pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90: not blocked`
+    """
+    assert scope.bar is not None
+    assert scope.rate is not None
+    assert scope.lower is not None
+    assert scope.upper is not None
+    if scope.bar >= 1 and scope.kind != "metric":
+        if scope.status == "fail":
+            return f"{scope.failed:,} of {number_of(scope.graded, 'run')} failed, and every run must pass"
+        return f"{scope.graded:,} of {number_of(scope.graded, 'run')} passed"
+    rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
+    sure = f"{percent(rules.confidence)} sure"
+    at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
+    what = "" if scope.kind == "metric" else "pass rate "
+    if scope.status == "fail":
+        return f"{what}{rate} is below the bar of {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
+    if scope.status == "pass":
+        return f"{what}{rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
+    if scope.rate >= scope.bar:
+        return f"{what}{rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
+    evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
+    apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
+    outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
+    more = f". {number_of(scope.runs_needed, 'run')} per case could tell" if scope.runs_needed else ""
+    return f"{what}{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
+
+
+def over_budget_sentence(runs: int, allowed: int) -> str:
+    return f"{number_of(runs, 'run')} exceeded {'its' if runs == 1 else 'their'} budget, and the gate allows {allowed}"
+
+
+def stopped_clause(report: Report) -> str:
+    """Return `; stopped after 3 of 10 runs` for a report that is not complete, else nothing."""
+    totals = report.totals
+    if totals.missing:
+        return f"; stopped after {totals.planned - totals.missing:,} of {number_of(totals.planned, 'run')}"
+    if report.settled is not None:
+        return f"; stopped after {number_of(report.plan.rounds, 'round')}: the rest could not change the verdict"
+    return ""
+
+
+def _leaves_cases_out(scope: ScopeVerdict, report: Report) -> bool:
+    return scope.cases < len(report.plan.cases)
+
+
+# Runs without an answer.
+
+_MOST_READ = 1000  # runs: what is common shows in fewer
+_LONGEST = 120
+_COMPARED_CHARACTERS = 300
+_WITH_DIGIT = r"(?<![\w.-])(?<!answered )(?<!status )(?<!error )[\w.-]*\d[\w.-]*"  # but no `answered 401`
+_GIVEN_UP = r"given up after \d+ failures in a row: "
+
+
+def same_reason(error: RunError) -> Hashable:
+    """Return a key that is equal for errors of one cause: words with digits are request ids, ports, waiting times.
+
+    Runs that were given up have the reason of those before them.
+    """
+    return re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_COMPARED_CHARACTERS]) or error.kind
+
+
+def all_errored(report: Report) -> str:
+    """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
+    totals, why = report.totals, _commonest(_errors(report, "errored"))
+    if totals.missing:
+        return f"no run was graded, {totals.errored:,} errored{why}"
+    runs = f"all {number_of(totals.errored, 'run')}" if totals.errored > 1 else "the only run"
+    return f"{runs} errored{why}"
+
+
+def too_many_errored(report: Report, share: float, allowed: float) -> str:
+    """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
+    totals = report.totals
+    errored = [each for each in report.plan.variants if report.counts(report.cells_of(each)).errored]
+    of = "all on" if totals.errored > 1 else "on"
+    where = f", {of} {name_of(str(errored[0]))}" if len(errored) == 1 < len(report.plan.variants) else ""
+    found = f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored"
+    limit = f"more than the {percent(allowed, allowed)} that the gate allows"
+    return f"{found} ({percent(share, allowed)}{where}), {limit}{_commonest(_errors(report, 'errored'))}"
+
+
+def why_none_passed(report: Report) -> str:
+    """Return `: no answer from localhost:8000: …` where all runs failed without an answer; else nothing."""
+    errors = [] if report.totals.passed else _errors(report, "failed")
+    return _commonest(errors) if all(errors) else ""
+
+
+def _errors(report: Report, status: Status) -> list[RunError | None]:
+    """Return the errors of the first runs that ended so; None for a run that has an answer."""
+    return [result.error for result in report.results(report.slots(status)[:_MOST_READ])]
+
+
+def _commonest(found: Iterable[RunError | None]) -> str:
+    """Return the commonest reason as a clause, in the words of a run that was not given up, if there is one."""
+    errors = list(filter(None, found))
+    if not errors:
+        return ""
+    (reason, _), *others = Counter(map(same_reason, errors)).most_common()
+    alike = (error for error in errors if same_reason(error) == reason)
+    first = min(alike, key=lambda error: error.kind == "given_up")
+    message = name_of(" ".join(first.message.split()) or first.kind, _LONGEST)
+    return f"; most often: {message}" if others else f": {message}"

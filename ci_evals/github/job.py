@@ -1,0 +1,377 @@
+"""A job of GitHub Actions: its log, and the outputs, summary, annotations and comment that it makes of a run."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal, TextIO, get_args
+from uuid import uuid4
+
+from ci_evals.engine.interrupt import say
+from ci_evals.errors import CiEvalsError, StorageError, UsageError
+from ci_evals.format import number_of, without_commands
+from ci_evals.gate.bars import STATUS_WORDS
+from ci_evals.gate.verdict import FailOn
+from ci_evals.gate.wording import same_reason
+from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
+from ci_evals.github.context import RESULTS, Context, in_actions, read_context
+from ci_evals.redaction import Redactor, mask_commands
+from ci_evals.reports.cells import ComparedCell, changes, finding_of
+from ci_evals.reports.markdown import summary_document
+from ci_evals.reports.report_json import REPORT
+from ci_evals.reports.runs import failed_runs, results_of, why
+from ci_evals.reports.summary import Summary
+from ci_evals.suite.types import CheckedSuite
+
+CommentMode = Literal["auto", "off", "new"]
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """What becomes of a verdict outside of the results folder.
+
+    Args:
+        artifact: the name of the artifact that the results are uploaded as.
+        comment: edit the pull request's comment (`auto`), leave it alone (`off`), or make a new one (`new`).
+        comment_progress: True to comment already while the run lasts.
+        fail_on: the verdicts that end in a failure; None leaves that to the suite.
+    """
+
+    artifact: str = RESULTS
+    comment: CommentMode = "auto"
+    comment_progress: bool = False
+    fail_on: FailOn | None = None
+
+
+def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, stream: TextIO) -> "Job | None":
+    """Return the job of GitHub Actions that this process runs in; None elsewhere.
+
+    Its log hides the suite's secrets from now on, and the output `results-path` is set, whatever happens to this
+    process.
+
+    Args:
+        suite: what is run.
+        environ: the environment of the process.
+        posting: what becomes of the verdict.
+        stream: the job's log.
+    """
+    if not in_actions(environ):
+        return None
+    job = Job(suite, read_context(environ), posting, stream, Path(environ.get("GITHUB_WORKSPACE") or Path.cwd()))
+    job.log.obey(mask_commands(suite.secrets))
+    if job.context.problem:
+        job.warn(job.context.problem)
+    job.set_outputs({"results-path": str(job.out)})
+    return job
+
+
+class Job:
+    """One invocation of ci-evals in a job of GitHub Actions; `start` makes it.
+
+    Attributes:
+        context: what GitHub Actions says of the job.
+        log: what the runner reads.
+        out: the results folder, absolute.
+    """
+
+    def __init__(
+        self, suite: CheckedSuite, context: Context, posting: Posting, stream: TextIO, workspace: Path
+    ) -> None:
+        self.context = context
+        self.log = Log(stream)
+        self.out = suite.out.absolute()
+        self._suite = suite.name
+        self._posting = posting
+        self._redactor = Redactor(suite.secrets)
+        self._folder = Path.cwd()  # code under test may change it
+        self._workspace = workspace
+
+    def announce(self) -> None:
+        """Say in the comment that a run is under way, where that was asked for."""
+        if self._posting.comment_progress and self._posting.comment == "auto" and self.context.pull_request:
+            posted = post_progress(self._suite, self.context, self._posting.artifact)
+            if posted.warning:
+                self.warn(posted.warning)
+
+    def finish(self, summary: Summary) -> None:
+        """Set the outputs, show summary and annotations, post the comment, and say the verdict last.
+
+        What cannot be written or posted is a warning. Nothing is posted by a job that was told to end.
+        """
+        if path := self.context.step_summary_path:
+            try:
+                append_summary(path, summary_document(summary).render)
+            except CiEvalsError as error:
+                self.warn(f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}")
+        self.set_outputs(outputs(summary, self.out))
+        clean = self._redactor.clean_text
+        self.log.obey(
+            annotation_commands(
+                replace(each, message=clean(each.message), title=clean(each.title))
+                for each in annotations(summary, self._path_in_repository)
+            )
+        )
+        wanted = self._posting.comment != "off" and self.context.event == "pull_request"
+        if wanted and summary.report.interrupted not in ("SIGINT", "SIGTERM"):
+            self._comment(summary)
+        self.say([f"{STATUS_WORDS[summary.verdict.status]}: {summary.verdict.reason}"])
+
+    def say(self, lines: Iterable[str]) -> None:
+        """Print sentences of ours, which may quote others."""
+        self.log.say(self._redactor.clean_text(" ".join(line.split())) for line in lines)
+
+    def warn(self, text: str) -> None:
+        """Show a warning on the page of the workflow run."""
+        self.log.obey(command("warning", self._redactor.clean_text(text), title="ci-evals"))
+
+    def set_outputs(self, values: Mapping[str, str]) -> None:
+        """Set outputs of the step; what cannot be written is a warning."""
+        if path := self.context.output_path:
+            try:
+                write_outputs(path, values)
+            except CiEvalsError as error:
+                self.warn(f"the outputs are not handed on: GITHUB_OUTPUT: {error}")
+
+    def _comment(self, summary: Summary) -> None:
+        """Post the comment, or leave it in the results folder."""
+        mode: Mode = "new" if self._posting.comment == "new" else "auto"
+        posted = post_comment(summary, self.context, self._posting.artifact, mode)
+        if posted.url:
+            self.set_outputs({"comment-url": posted.url})
+        if done := posted.url or posted.note:
+            self.say([f"comment: {done}"])
+        if posted.warning:
+            self.warn(posted.warning)
+            try:
+                self.say([f"the comment is left in {write_comment(summary, self.context, self.out).name}"])
+            except CiEvalsError as error:
+                self.warn(str(error))
+
+    def _path_in_repository(self, file: str) -> str | None:
+        """Return where the repository has a file that the suite names."""
+        try:
+            return (self._folder / file).resolve().relative_to(self._workspace.resolve()).as_posix()
+        except (ValueError, OSError):
+            return None
+
+
+# The log.
+
+
+class Log:
+    """A stream that the runner reads line by line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._token: str | None = None
+
+    def obey(self, commands: str) -> None:
+        """Write workflow commands of our own; where all others are stopped, they go in between with one write."""
+        if commands and self._token:
+            before, self._token = self._token, uuid4().hex
+            commands = f"::{before}::\n{commands}::stop-commands::{self._token}\n"
+        if commands:
+            say(self._stream, commands)
+
+    def say(self, lines: Iterable[str]) -> None:
+        """Print lines that the runner takes for nothing but text."""
+        say(self._stream, without_commands("".join(f"{line}\n" for line in lines)))
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let nothing that a model or the code under test wrote be taken for a workflow command."""
+        self._token = uuid4().hex
+        say(self._stream, f"::stop-commands::{self._token}\n")
+        try:
+            yield
+        finally:
+            token, self._token = self._token, None
+            say(self._stream, f"::{token}::\n")
+
+    @contextmanager
+    def folded(self, title: str) -> Iterator[None]:
+        """Fold what is printed meanwhile."""
+        self.obey(command("group", " ".join(title.split())))
+        yield
+        self.obey(command("endgroup", ""))
+
+
+def command(name: str, message: str, **properties: str | int | None) -> str:
+    """Return one line that the runner obeys; properties that are None or empty are left out."""
+    given = (f"{key}={_property(str(value))}" for key, value in properties.items() if value not in (None, ""))
+    parts = ",".join(given)
+    return f"::{name}{' ' if parts else ''}{parts}::{_data(message)}\n"
+
+
+def _data(text: str) -> str:
+    # `##[` is the old form of a command, obeyed anywhere in a line.
+    unarmed = text.replace("##[", "# #[")
+    return unarmed.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# The files of a step.
+
+MAX_SUMMARY_BYTES: Final = 1_048_576
+"""GitHub drops a step's summary whole if it has one byte more."""
+
+
+def outputs(summary: Summary, out: Path) -> dict[str, str]:
+    """Return what later steps may use. What is not known is empty."""
+    report = summary.report
+    path = out / REPORT
+    return {
+        "verdict": summary.verdict.status,
+        "pass-rate": "" if report.pass_rate is None else f"{report.pass_rate:.4f}",
+        "regressions": str(summary.compared.counts.get("regressed", 0)) if summary.compared else "",
+        "cost-usd": "" if (cost_usd := report.spent.total_usd) is None else f"{cost_usd:.6f}",
+        "report-path": str(path if path.is_file() else out),
+    }
+
+
+def write_outputs(path: Path, values: Mapping[str, str], delimiter: Callable[[], str] = lambda: uuid4().hex) -> None:
+    """Append outputs to the file that `GITHUB_OUTPUT` names.
+
+    Args:
+        path: the file.
+        values: output by name; a value may have several lines.
+        delimiter: makes a word that nobody can guess.
+
+    Raises:
+        UsageError: a value holds the delimiter, or a name could not be one.
+        StorageError: the file cannot be written.
+    """
+    _append(path, "".join(_output(name, value, f"ci_evals_{delimiter()}") for name, value in values.items()).encode())
+
+
+def _output(name: str, value: str, delimiter: str) -> str:
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise UsageError(f"{name!a} cannot be the name of an output")
+    if delimiter in value:
+        raise UsageError(f"the output {name} holds the delimiter that was to end it")
+    return f"{name}<<{delimiter}\n{value.encode('utf-8', 'replace').decode()}\n{delimiter}\n"
+
+
+def append_summary(path: Path, render: Callable[[int], str]) -> None:
+    """Append Markdown to the file that `GITHUB_STEP_SUMMARY` names.
+
+    Args:
+        path: the file; what a step has written to it before counts against GitHub's limit, too.
+        render: makes the text in at most so many bytes of UTF-8.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    try:
+        room = MAX_SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    content = render(room - 1).encode("utf-8", "replace") + b"\n"
+    if len(content) <= room:
+        _append(path, content)
+
+
+def _append(path: Path, content: bytes) -> None:
+    try:
+        with path.open("ab") as file:
+            file.write(content)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"{path}: cannot be written: {error.strerror}")
+
+
+# Annotations.
+
+Level = Literal["error", "warning", "notice"]
+
+MAX_PER_LEVEL: Final = 10  # per step; GitHub drops the others without a word
+MAX_MESSAGE: Final = 4_096  # UTF-16 code units, as the runner counts
+_MAX_TITLE = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A message beside a line of the suite. `file` is relative to the repository's root; without it the message stands
+    at the workflow run.
+    """
+
+    level: Level
+    message: str
+    file: str | None = None
+    line: int | None = None
+    title: str = ""
+
+
+def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Iterator[Annotation]:
+    """Yield what is shown beside the lines of the suite, the most important first.
+
+    Cells without a graded run whose first runs had the same error, as in an outage, are one annotation.
+
+    Args:
+        summary: what was found.
+        path_of: from a file as the user named it to its path in the repository; None if it is not in there.
+    """
+    report, found = summary.report, changes(summary)
+
+    def annotation(level: Level, word: str, cell: ComparedCell, finding: str, more: str = "") -> Annotation:
+        case, number = cell.judged.case, cell.judged.cell
+        results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
+        on = f" on {cell.judged.variant}" if len(report.plan.variants) > 1 else ""
+        message = "\n".join((finding, *(why(results[0])[:1] if results else ())))
+        return Annotation(level, message, path_of(case.file), case.line, f"{word}: {case.id}{on}{more}")
+
+    level: Level = "error" if summary.verdict.status == "fail" else "warning"
+    worse = [("Regressed", cell) for cell in found.regressed]
+    worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
+    for word, cell in worse:
+        yield annotation(level, word, cell, finding_of(cell, summary.comparison))
+    alike: dict[Hashable, list[ComparedCell]] = {}
+    for cell in found.errored:
+        (result,) = results_of(report, cell.judged.cell, "errored", 1)
+        alike.setdefault(same_reason(result.error) if result.error else cell.judged.key, []).append(cell)
+    for first, *others in alike.values():
+        more = f" and {len(others):,} more" if others else ""
+        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.judged.tally
+        yield annotation("warning", "No verdict", first, finding, more)
+
+
+def _extent(summary: Summary, cells: Sequence[ComparedCell]) -> str:
+    """Return `3 cases`, and where a suite has several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
+    cases, variants = {cell.judged.case.id for cell in cells}, {cell.judged.variant for cell in cells}
+    found = number_of(len(cases), "case")
+    if len(summary.report.plan.variants) == 1:
+        return found
+    return f"{found} on {number_of(len(variants), 'variant') if len(variants) > 1 else variants.pop()}"
+
+
+def annotation_commands(given: Iterable[Annotation]) -> str:
+    """Return the workflow commands for these annotations: errors, then warnings, then notices, each in the order given.
+
+    Give what matters most first. GitHub shows ten of a level for each step; when there are more, the tenth says how
+    many are not shown.
+    """
+    given = tuple(given)
+    lines: list[str] = []
+    for level in get_args(Level):
+        chosen = [each for each in given if each.level == level]
+        shown = chosen if len(chosen) <= MAX_PER_LEVEL else chosen[: MAX_PER_LEVEL - 1]
+        for each in shown:
+            title = _shorten(" ".join(each.title.split()), _MAX_TITLE)
+            line = each.line if each.file else None
+            lines.append(command(level, _shorten(each.message, MAX_MESSAGE), file=each.file, line=line, title=title))
+        if left_out := len(chosen) - len(shown):
+            lines.append(command(level, f"{left_out} more are not shown here; the summary has all of them"))
+    return "".join(lines)
+
+
+def _shorten(text: str, limit: int) -> str:
+    units = text.encode("utf-16-le", "replace")
+    if len(units) <= 2 * limit:
+        return text
+    return f"{units[: 2 * (limit - 1)].decode('utf-16-le', 'ignore')}…"

@@ -1,0 +1,260 @@
+"""Graders of the team's own: Python functions and objects, `python` in the YAML and `@grader` in Python."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self, overload
+
+from ci_evals.errors import GradingError
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import GraderOptions, reaches
+from ci_evals.model.fields import Retries, Seconds, Share
+from ci_evals.model.result import Answer, Finding
+from ci_evals.user_code import (
+    call_in_thread,
+    has_second_parameter,
+    identity,
+    load,
+    load_target,
+    module_problem,
+    target_parts,
+)
+
+Judge = Callable[..., Any]
+"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or a mapping."""
+
+_PAUSE_S = 0.1  # before the first retry; doubled before each further one
+_LONGEST_PAUSE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Python(GraderOptions):
+    """A Python function judges the answer.
+
+    It is called as `fn(output, answer)` if it has a second positional parameter that is required or called `answer`,
+    otherwise as `fn(output)`. It may be async; a sync function runs in a thread. It returns a bool, a score from 0 to
+    1, or a mapping with `passed`, `score` and `reason`.
+
+    Args:
+        target: `module:function`, looked for in the config's folder first.
+        threshold: the lowest score that passes; 1 when left out.
+        retries: further calls after the function raised or took too long.
+        timeout_s: seconds that one call may take; those of the run's own call when left out.
+    """
+
+    short: ClassVar[str] = "target"
+    needs_more: ClassVar[bool] = True
+
+    target: str
+    threshold: Share | None = None
+    retries: Retries = 0
+    timeout_s: Seconds | None = None
+
+    def problems(self) -> list[str]:
+        if target_parts(self.target) is not None:
+            return []
+        return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
+
+    def lacks(self, folder: Path) -> str | None:
+        return module_problem(self.target.partition(":")[0], folder)
+
+    def prepare(self) -> None:
+        load_target(self.target)
+
+    def deciding(self) -> Self:
+        return replace(self, retries=0, timeout_s=None)
+
+    async def grade(self, answer: Answer) -> Finding:
+        called = FunctionGrader(
+            load(self.target),
+            name=self.target,
+            threshold=self.threshold,
+            retries=self.retries,
+            timeout_s=self.timeout_s,
+        )
+        return await called.grade(answer)
+
+
+class FunctionGrader:
+    """A function as a grader, made by `@grader`: an entry of `expect` that can still be called as a function.
+
+    Args:
+        function: see `Judge`.
+        name: the grader's name in reports; the function's own when None.
+        threshold: the lowest score that passes; 1 when None.
+        weight: weight in the run's score.
+        retries: further calls after the function raised or took too long.
+        timeout_s: seconds that one call may take; those of the run when None.
+    """
+
+    def __init__(
+        self,
+        function: Judge,
+        *,
+        name: str | None = None,
+        threshold: float | None = None,
+        weight: float = 1.0,
+        retries: int = 0,
+        timeout_s: float | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or getattr(function, "__name__", None) or type(function).__name__
+        self.threshold = threshold
+        self.weight = weight
+        self.retries = retries
+        self.timeout_s = timeout_s
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+    def __str__(self) -> str:
+        """Return a text that identifies the grader, the same in every process."""
+        return f"{identity(self.function)} from {self.threshold}"
+
+    def prepare(self) -> None:
+        """Do nothing: the function is there."""
+
+    async def grade(self, answer: Answer) -> Finding:
+        """Call the function, in a thread unless it is async, and again after it raised as long as `retries` allow.
+
+        Raises:
+            GradingError: the call took too long. Its thread can't be ended, but its result is ignored.
+            TypeError: the function returned something other than a judgement.
+            ValueError: the score is not between 0 and 1.
+        """
+        for attempt in range(self.retries):
+            try:
+                return await self._call(answer)
+            except Exception:  # noqa: BLE001  the team's own code; the last exception is raised
+                await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
+        return await self._call(answer)
+
+    async def _call(self, answer: Answer) -> Finding:
+        function, output = self.function, answer.response.output
+        arguments = (output, answer) if has_second_parameter(function, "answer", variadic=True) else (output,)
+        timeout_s = self.timeout_s or answer.request.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as scope:
+                if inspect.iscoroutinefunction(function):
+                    returned = await function(*arguments)
+                else:
+                    returned = await call_in_thread(functools.partial(function, *arguments))
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise GradingError(f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more") from None
+        return self._finding(returned)
+
+    def _finding(self, returned: Any) -> Finding:
+        match returned:
+            case Finding():
+                return returned
+            case bool():
+                return Finding(returned, float(returned), f"{self.name} returned {returned}")
+            case int() | float():
+                return self._from_score(returned)
+            case Mapping():
+                return self._from_mapping(returned)
+        raise TypeError(
+            f"{self.name} must return a bool, a score from 0 to 1, or a mapping with passed, score and reason; "
+            f"it returned {_describe(returned)}"
+        )
+
+    def _from_score(self, score: float) -> Finding:
+        if not 0 <= score <= 1:
+            raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
+        lowest = 1.0 if self.threshold is None else self.threshold
+        passed = reaches(score, lowest)
+        hint = "" if passed or self.threshold is not None else "; set `threshold` to let lower scores pass"
+        relation = "at least" if passed else "less than"
+        return Finding(passed, float(score), f"{self.name} gave a score of {score:.3g}, {relation} {lowest:g}{hint}")
+
+    def _from_mapping(self, returned: Mapping[Any, Any]) -> Finding:
+        known = {"passed": bool, "score": int | float, "reason": str}
+        for key, value in returned.items():
+            if key not in known:
+                raise TypeError(f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason")
+            wrong = not isinstance(value, known[key]) or (key == "score" and isinstance(value, bool))
+            if value is not None and wrong:
+                raise TypeError(f"{self.name} returned {_describe(value)} as its {key}")
+        passed, score, reason = (returned.get(key) for key in known)
+        if score is None and passed is None:
+            raise TypeError(f"{self.name} returned a mapping with neither passed nor score: {_describe(returned)}")
+        found = self._finding(passed) if score is None else self._from_score(score)
+        return Finding(found.passed if passed is None else passed, found.score, reason or found.reason)
+
+
+def _describe(value: Any) -> str:
+    return f"{one_line(type(value).__name__)} {quote(value)}"
+
+
+class ObjectGrader:
+    """Any object with a method `grade(answer)`, sync (in a thread) or async, that returns what a function may."""
+
+    def __init__(self, judge: Any) -> None:
+        self.judge = judge
+        self.name = str(getattr(judge, "name", None) or type(judge).__name__)
+        self.weight = float(getattr(judge, "weight", 1.0))
+
+    def __str__(self) -> str:
+        return identity(self.judge)
+
+    def prepare(self) -> None:
+        if callable(prepare := getattr(self.judge, "prepare", None)):
+            prepare()
+
+    async def grade(self, answer: Answer) -> Finding:
+        method = self.judge.grade
+
+        async def on_the_loop(_output: str, answer: Answer) -> Any:
+            return await method(answer)
+
+        def in_a_thread(_output: str, answer: Answer) -> Any:
+            return method(answer)
+
+        function = on_the_loop if inspect.iscoroutinefunction(method) else in_a_thread
+        return await FunctionGrader(function, name=self.name).grade(answer)
+
+
+class Not:
+    """The opposite of a grader, as `not_` makes it in the YAML: `Not(Contains("sorry"))`."""
+
+    def __init__(self, grader: Any) -> None:
+        self.grader = grader
+
+    def __repr__(self) -> str:
+        return f"Not({self.grader!r})"
+
+
+@overload
+def grader(function: Judge) -> FunctionGrader: ...
+@overload
+def grader(
+    *,
+    name: str | None = None,
+    threshold: float | None = None,
+    weight: float = 1.0,
+    retries: int = 0,
+    timeout_s: float | None = None,
+) -> Callable[[Judge], FunctionGrader]: ...
+def grader(function: Judge | None = None, **options: Any) -> FunctionGrader | Callable[[Judge], FunctionGrader]:
+    """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or async.
+
+    It returns a bool, a score from 0 to 1, a `Finding`, or a mapping with `passed`, `score` and `reason`; what it
+    raises makes the run `errored`.
+
+    Args:
+        function: the function, where `@grader` stands without parentheses.
+        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised, `timeout_s` of a call.
+
+    >>> @grader(threshold=0.5)
+    ... def is_brief(output: str) -> float:
+    ...     return 10 / max(10, len(output))
+    >>> is_brief("Paris")
+    1.0
+    """
+    return FunctionGrader(function, **options) if function else functools.partial(FunctionGrader, **options)

@@ -1,0 +1,53 @@
+"""`embedding_similar`: the answer means much the same."""
+
+from dataclasses import dataclass
+from math import fsum, hypot, isfinite
+from typing import ClassVar
+
+from pydantic import TypeAdapter
+
+from ci_evals.errors import GradingError
+from ci_evals.format import quote
+from ci_evals.graders.base import AskingOptions, failed, passed, reaches
+from ci_evals.model.fields import Filled, Share
+from ci_evals.model.result import Answer, Finding, Models, Request
+
+_VECTORS = TypeAdapter(tuple[list[float], list[float]])
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSimilar(AskingOptions):
+    """The embeddings of the answer and of `value` point in much the same direction.
+
+    Args:
+        value: the text to compare with.
+        provider: the `embeddings` model, by its name among `judges`.
+        threshold: the lowest cosine similarity that passes.
+    """
+
+    embeds: ClassVar[bool] = True
+
+    value: Filled
+    threshold: Share = 0.8
+
+    async def grade_with(self, answer: Answer, models: Models) -> Finding:
+        output = answer.response.output
+        if not output.strip():
+            return failed("the answer is empty")
+        request = Request([output, self.value], (), answer.request.case, answer.request.run, timeout_s=0.0)
+        similarity = _cosine((await models.ask(self, request)).output)
+        score = min(1.0, max(0.0, similarity))
+        close = reaches(similarity, self.threshold)
+        relation = "at least" if close else "less than"
+        told = f"cosine similarity {similarity:.3f}, {relation} {self.threshold:g}, to {quote(self.value)}"
+        return passed(told, score) if close else failed(f"{told}: got {quote(output)}", score)
+
+
+def _cosine(reply: str) -> float:
+    try:
+        one, other = _VECTORS.validate_json(reply)
+    except ValueError as error:
+        raise GradingError(f"the provider gave no two embeddings: got {quote(reply)}", "judge") from error
+    if len(one) != len(other) or not any(one) or not any(other) or not all(map(isfinite, one + other)):
+        raise GradingError("the provider gave embeddings that cannot be compared", "judge")
+    return fsum(left * right for left, right in zip(one, other, strict=True)) / (hypot(*one) * hypot(*other))

@@ -1,0 +1,246 @@
+"""Graders of an answer that is JSON: `is_json`, `json_schema` and `json_path`; and how JSON data is compared."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from json import JSONDecodeError, JSONDecoder
+from typing import Any, ClassVar, Final, NoReturn
+
+import jsonpath
+from jsonpath import CompoundJSONPath, JSONPath, JSONPathError
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no annotations
+from referencing import Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
+
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
+from ci_evals.model.fields import UNSET, Filled
+from ci_evals.model.result import Answer, Finding
+
+ABSENT: Final = object()
+"""Stands in a `Mismatch` for a value that is not there."""
+
+_FENCE = "```"
+_MAX_ERRORS = 100  # among which the most telling one is looked for: a million wrong items need not all be seen
+
+
+@dataclass(frozen=True, slots=True)
+class IsJson(AlwaysTrue):
+    """The whole answer is JSON, bare or in one code fence. `value` is always true."""
+
+    instead = "write `not_is_json: true`, or leave it out"
+
+    def grade(self, answer: Answer) -> Finding:
+        return judge_json(answer.response.output, lambda _: passed("is JSON"))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema(GraderOptions):
+    """The answer is JSON that fits a JSON Schema.
+
+    Args:
+        schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside of it are not
+            fetched.
+    """
+
+    short: ClassVar[str] = "schema"
+
+    schema: Mapping[str, Any]
+
+    def problems(self) -> list[str]:
+        return schema_problems(self.schema)
+
+    def grade(self, answer: Answer) -> Finding:
+        return judge_json(answer.response.output, self._judge)
+
+    def _judge(self, data: Any) -> Finding:
+        mistake = schema_mistake(self.schema, data)
+        return passed("fits the schema") if mistake is None else failed(f"does not fit the schema {mistake}")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath(GraderOptions):
+    """The answer is JSON with a value at `path`.
+
+    Args:
+        path: JSONPath (RFC 9535), such as `$.flights[0].to`.
+        value: what must be there, at one place at least if the path finds several; left out, anything will do.
+    """
+
+    short: ClassVar[str] = "path"
+
+    path: Filled
+    value: Any = UNSET
+
+    def problems(self) -> list[str]:
+        try:
+            _compile(self.path)
+        except (JSONPathError, RecursionError) as error:
+            index = getattr(getattr(error, "token", None), "index", -1)  # -1 is the end of the path
+            where = f" at position {index}" if index >= 0 else ""
+            return [f"bad JSONPath {quote(self.path)}: {one_line(str(error).partition(chr(10))[0])}{where}"]
+        return []
+
+    def grade(self, answer: Answer) -> Finding:
+        return judge_json(answer.response.output, self._judge)
+
+    def _judge(self, data: Any) -> Finding:
+        found = find_all(self.path, data)
+        where = one_line(self.path)
+        if not found:
+            return failed(f"nothing at {where}: got {quote(data)}")
+        if self.value is UNSET:
+            return passed(f"there is a value at {where}: {quote(found[0])}")
+        differences = [first_difference(self.value, value, where) for value in found]
+        if None in differences:
+            return passed(f"{where} is {quote(self.value)}")
+        if len(found) == 1:
+            return failed(str(differences[0]))
+        return failed(f"none of {len(found)} values at {where} is {quote(self.value)}: got {quote(found)}")
+
+
+def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
+    """Read a text as JSON and judge the data; text that is not JSON, or too deep or large to judge, fails."""
+    body = unfenced(text)
+    try:
+        data = _DECODER.decode(body)
+    except JSONDecodeError as error:
+        return failed(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}: got {quote(body)}")
+    except ValueError as error:
+        return failed(f"is not JSON: {one_line(str(error))}: got {quote(body)}")
+    except RecursionError:
+        return failed(f"is not JSON that can be judged: it is nested too deeply: got {quote(body)}")
+    try:
+        return judge(data)
+    except RecursionError:
+        return failed(f"is not JSON that can be judged: it is nested too deeply: got {quote(body)}")
+    except OverflowError:
+        return failed(f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}")
+
+
+def unfenced(text: str) -> str:
+    """Strip white space, and the code fence if it encloses all of the text."""
+    text = text.strip()
+    if text.startswith(_FENCE) and text.endswith(_FENCE):
+        language, newline, body = text[len(_FENCE) :].partition("\n")
+        if newline and language.strip().lower() in ("", "json"):
+            return body[: -len(_FENCE)].strip()
+    return text
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {one_line(digits, 40)} is too large")
+    return number
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+_DECODER = JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+
+
+def schema_problems(schema: Mapping[str, Any]) -> list[str]:
+    """List what is wrong with a schema itself."""
+    if not isinstance(schema.get("$schema", ""), str):
+        return ["bad JSON Schema: `$schema` must be text"]
+    try:
+        plain = json.loads(json.dumps(schema, allow_nan=False))
+        validator_for(plain, default=Draft202012Validator).check_schema(plain)
+        return [f"bad JSON Schema: `$ref: {one_line(ref)}` leads nowhere" for ref in _dangling(plain)]
+    except SchemaError as error:
+        return [f"bad JSON Schema at {one_line(error.json_path)}: {one_line(error.message)}"]
+    except (TypeError, ValueError, RecursionError) as error:
+        return [f"bad JSON Schema: {one_line(str(error))}"]
+
+
+def schema_mistake(schema: Mapping[str, Any], data: Any) -> str | None:
+    """Say where data does not fit a schema, `at $.to: …`; None if it fits."""
+    error = best_match(islice(_validator(json.dumps(schema)).iter_errors(data), _MAX_ERRORS))
+    return None if error is None else f"at {one_line(error.json_path)}: {one_line(error.message)}"
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Validator:
+    """Return the validator of a schema's text, which cases that have the same schema share."""
+    parsed = json.loads(schema)
+    kind: type[Validator] = validator_for(parsed, default=Draft202012Validator)
+    return kind(parsed, registry=EMPTY_REGISTRY)  # the default registry fetches references from the network
+
+
+def _dangling(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Find references that lead nowhere; validation would find them only when an answer gets there."""
+
+    def walk(resource: SchemaResource, resolver: Any) -> Iterator[str]:
+        contents = resource.contents
+        if isinstance(contents, dict) and isinstance(ref := contents.get("$ref"), str):
+            try:
+                resolver.lookup(ref)
+            except Unresolvable:
+                yield ref
+        for inner in resource.subresources():
+            yield from walk(inner, resolver.in_subresource(inner))
+
+    root = Resource.from_contents(schema, default_specification=DRAFT202012)
+    yield from walk(root, REGISTRY.resolver_with_root(root))
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One place where data is not as expected; `ABSENT` stands for a value that is not there."""
+
+    path: str
+    expected: Any
+    actual: Any
+
+    def __str__(self) -> str:
+        if self.actual is ABSENT:
+            return f"{self.path} is missing, expected {quote(self.expected)}"
+        if self.expected is ABSENT:
+            return f"{self.path} was not expected, got {quote(self.actual)}"
+        return f"{self.path}: expected {quote(self.expected)}, got {quote(self.actual)}"
+
+
+def first_difference(expected: Any, actual: Any, path: str = "$") -> Mismatch | None:
+    """Find the first place where `actual` is not `expected`, as JSON sees it: 1 is 1.0, and neither is true."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        return _first(
+            (f"{path}.{one_line(str(key), 60)}", expected.get(key, ABSENT), actual.get(key, ABSENT))
+            for key in dict.fromkeys((*expected, *actual))
+        )
+    if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        if len(expected) != len(actual):
+            return Mismatch(f"{path} (of {len(expected)} items)", expected, actual)
+        pairs = zip(expected, actual, strict=True)
+        return _first((f"{path}[{index}]", *pair) for index, pair in enumerate(pairs))
+    has_bool = isinstance(expected, bool) or isinstance(actual, bool)
+    same = expected is actual if has_bool else expected == actual
+    return None if same else Mismatch(path, expected, actual)
+
+
+def _first(places: Iterable[tuple[str, Any, Any]]) -> Mismatch | None:
+    found = (first_difference(expected, actual, path) for path, expected, actual in places)
+    return next((difference for difference in found if difference), None)
+
+
+def find_all(path: str, data: Any) -> list[Any]:
+    """Return every value at a valid JSONPath."""
+    if isinstance(data, str):
+        # The library would parse a text as JSON once more; a number has no children either, so it can stand in.
+        return [data for _ in _compile(path).findall(0)]
+    return _compile(path).findall(data)
+
+
+@lru_cache(maxsize=1024)
+def _compile(path: str) -> JSONPath | CompoundJSONPath:
+    return jsonpath.compile(path)

@@ -1,0 +1,72 @@
+"""Graders of what an answer took and came to: `latency`, `cost`, `reward`, `goal_reached`."""
+
+from dataclasses import dataclass
+
+from ci_evals.format import quote
+from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
+from ci_evals.model.fields import NonNegative, Seconds, Share
+from ci_evals.model.response import GOAL_REACHED
+from ci_evals.model.result import Answer, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Latency(GraderOptions):
+    """The answer came within `value` seconds, waiting and refused attempts not counted."""
+
+    value: Seconds
+
+    def grade(self, answer: Answer) -> Finding:
+        took = f"took {round(answer.latency_s, 3):g} s"
+        if answer.latency_s <= self.value:
+            return passed(f"{took}, within the {self.value:g} s allowed")
+        return failed(f"{took}, more than the {self.value:g} s allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost(GraderOptions):
+    """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
+
+    value: NonNegative
+
+    def grade(self, answer: Answer) -> Finding:
+        cost_usd, response = answer.cost_usd, answer.response
+        if cost_usd is None and response.usage is None:
+            return failed("the cost is not known: the provider reported no `usage`, so there are no tokens to price")
+        if cost_usd is None:
+            model = f" of model {quote(response.model, 80)}" if response.model else ""
+            return failed(
+                f"the cost is not known: no price{model} is listed; "
+                "set the provider's `price: {input_per_mtok: …, output_per_mtok: …}`, in USD per million tokens"
+            )
+        if cost_usd <= self.value:
+            return passed(f"cost ${cost_usd:.4g}, within the ${self.value:.4g} allowed")
+        return failed(f"cost ${cost_usd:.4g}, more than the ${self.value:.4g} allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Reward(GraderOptions):
+    """The task's verifier gave at least `value`; the score is its reward."""
+
+    value: Share = 1.0
+
+    def grade(self, answer: Answer) -> Finding:
+        reward = answer.response.reward
+        if reward is None:
+            return failed("there is no reward: the answer is not that of a task")
+        if reward >= self.value:
+            return passed(f"reward {reward:g}, at least the {self.value:g} wanted", reward)
+        return failed(f"reward {reward:g}, less than the {self.value:g} wanted", reward)
+
+
+@dataclass(frozen=True, slots=True)
+class GoalReached(AlwaysTrue):
+    """The simulated user said that its goal is reached. `value` is always true."""
+
+    instead = "write `not_goal_reached: true`, or leave it out"
+
+    def grade(self, answer: Answer) -> Finding:
+        turns = len(answer.response.turns)
+        within = f"within {turns} turn{'s' * (turns != 1)}"
+        if answer.response.finish_reason == GOAL_REACHED:
+            return passed(f"the user reached its goal {within}")
+        return failed(f"the user did not reach its goal {within}")

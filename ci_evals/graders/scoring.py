@@ -1,0 +1,104 @@
+"""From expectations and an answer to grades, and from grades to a score."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ci_evals.graders.base import AskingOptions, GraderOptions, reaches
+from ci_evals.model.result import Answer, Expectation, Finding, Grade, Grader, Models
+
+
+async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
+    """Judge an answer by one expectation, asking one of `models` if its grader asks any.
+
+    Raises:
+        BaseException: whatever the grader raises; it may be the team's own code.
+    """
+    finding = await _find(expectation.grader, answer, models)
+    passed, score = finding.passed, finding.score
+    if expectation.negated:
+        passed, score = not passed, 1 - score
+    return Grade(
+        expectation.name, passed, score, finding.reason, expectation.weight, finding.classified, finding.orders_judge
+    )
+
+
+async def _find(grader: Grader, answer: Answer, models: Models | None) -> Finding:
+    if models is not None and isinstance(grader, AskingOptions | TurnGrader):
+        return await grader.grade_with(answer, models)
+    found = grader.grade(answer)
+    return found if isinstance(found, Finding) else await found
+
+
+def score_of(grades: Sequence[Grade]) -> float:
+    """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
+    if not grades:
+        return 1.0
+    total = sum(grade.weight for grade in grades)
+    if total == 0:
+        return sum(grade.score for grade in grades) / len(grades)
+    return sum(grade.weight * grade.score for grade in grades) / total
+
+
+def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
+    """Return True if all graders that have a weight passed, or the score reaches the threshold if there is one."""
+    if threshold is None:
+        return all(grade.passed or grade.weight == 0 for grade in grades)
+    return reaches(score_of(grades), threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGrader:
+    """Lets `grader` judge the answer of turn `number`, from 1."""
+
+    number: int
+    grader: Grader
+
+    @property
+    def target(self) -> str | None:
+        """The function of the team's own that the grader calls, if it calls one."""
+        return getattr(self.grader, "target", None)
+
+    def prepare(self) -> None:
+        self.grader.prepare()
+
+    async def grade(self, answer: Answer) -> Finding:
+        return await self.grade_with(answer, None)
+
+    async def grade_with(self, answer: Answer, models: Models | None) -> Finding:
+        """Judge the turn, asking one of the models if the grader asks any and there are some."""
+        if len(answer.response.turns) < self.number:
+            return Finding(passed=False, score=0.0, reason=f"turn {self.number}: it never took place")
+        turn = answer.response.turns[self.number - 1]
+        request = replace(answer.request, input=turn.user)
+        seen = Answer(request, turn.response, turn.latency_s, turn.cost_usd)
+        finding = await _find(self.grader, seen, models)
+        return replace(finding, reason=f"turn {self.number}: {finding.reason}")
+
+
+def judging(grader: Grader) -> Grader:
+    """Return the grader itself, or the one that it lets judge a turn."""
+    return grader.grader if isinstance(grader, TurnGrader) else grader
+
+
+def asker(grader: Grader) -> AskingOptions | None:
+    """Return the grader that judges if it asks a model, else None."""
+    inner = judging(grader)
+    return inner if isinstance(inner, AskingOptions) else None
+
+
+def asks_a_model(expectation: Expectation) -> bool:
+    """Return True if judging costs a call."""
+    return asker(expectation.grader) is not None
+
+
+def deciding(grader: Grader) -> Grader:
+    """Return the grader without the options that don't decide what it finds, such as time-outs."""
+    if isinstance(grader, TurnGrader):
+        return TurnGrader(grader.number, deciding(grader.grader))
+    return grader.deciding() if isinstance(grader, GraderOptions) else grader
+
+
+def name_of(expectation: Expectation) -> str:
+    """Name the grader as the suite has it, with the function that it calls: `python graders:is_polite`."""
+    target = getattr(expectation.grader, "target", None)
+    return f"{expectation.name} {target}" if target else expectation.name

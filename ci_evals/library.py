@@ -1,0 +1,193 @@
+"""The report for Python: looked at, sliced, saved, loaded and compared."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ci_evals.errors import StorageError
+from ci_evals.files import write_whole
+from ci_evals.format import number_of, one_line, percent
+from ci_evals.gate.baseline import Baseline, head_cells
+from ci_evals.gate.compare import Comparison, NoComparison, compare
+from ci_evals.gate.verdict import Verdict
+from ci_evals.model import report as counted
+from ci_evals.model.plan import plan_runs
+from ci_evals.model.result import Case, Variant
+from ci_evals.model.rules import Gate
+from ci_evals.reports import report_json as json_report
+from ci_evals.reports import terminal
+from ci_evals.reports.read import read_baseline, read_report, read_summary
+from ci_evals.reports.runs import input_text
+from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.variants import Standing, ranked, variant_reports
+
+_INPUT_CHARACTERS = 100
+
+
+class Report(counted.Report):
+    """All results of one evaluation.
+
+    `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean score) are fractions;
+    `runs` has every `Result`, `by_case` and `by_variant` their counts, `verdict` what the gate says. `comparison` is
+    the report beside the baseline that it was evaluated with, or why there is none; None if there was to be none.
+    """
+
+    gate: Gate | None
+    comparison: Comparison | NoComparison | None
+    verdict: Verdict
+    judged: Summary
+
+    @classmethod
+    def of(cls, judged: Summary) -> "Report":
+        """Make the report of a run that was judged."""
+        report = judged.report
+        self = cls(
+            report.suite,
+            report.plan,
+            report.records,
+            read=report.results,
+            started_at=report.started_at,
+            duration_s=report.duration_s,
+            interrupted=report.interrupted,
+            resumption=report.resumption,
+            fingerprints=report.fingerprints,
+            looks=report.looks,
+            settled=report.settled,
+            confirmation=report.confirmation,
+        )
+        self.verdict, self.gate, self.comparison = judged.verdict, judged.gate, judged.comparison
+        self.judged = judged
+        return self
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of this evaluation, which no other has."""
+        return self.suite.run_id
+
+    @property
+    def leaderboard(self) -> Sequence[Standing]:
+        """Every variant, the best first: `place`, `rank`, `tied` and `variant` with its rates and figures."""
+        return ranked(variant_reports(self.judged))
+
+    @property
+    def all_passed(self) -> bool:
+        """True if there were runs and every one of them passed."""
+        return 0 < self.total == self.passed
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        """The cases by id: what was asked, tags, metadata. Of a loaded report only what report.json has."""
+        return {case.id: case for case in self.plan.cases}
+
+    def summary(self) -> str:
+        """Return a line for everything, and one for each case and variant with its input."""
+        several = len(self.plan.variants) > 1
+        lines = [super().summary()]
+        for cell in self.cells:
+            asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
+            of = f" on {cell.variant}" if several else ""
+            score = percent(self.mean_score((cell.cell,)))
+            lines.append(
+                f"  {asked}{of}: {cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}, score {score}"
+            )
+        return "\n".join(lines)
+
+    # Kept and compared.
+
+    def save(self, path: Path | str) -> Path:
+        """Write the report as `report.json`; a folder gets one of that name.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        path = Path(path)
+        path = path / "report.json" if path.is_dir() else path
+        write_whole(path, json_report.render(self.judged))
+        return path
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Report":
+        """Read a `report.json`, or that of a results folder.
+
+        Raises:
+            StorageError: the file cannot be read, is no report, or a newer ci-evals wrote it.
+        """
+        return cls.of(read_summary(Path(path)))
+
+    def diff(self, other: "Report | Path | str") -> Comparison:
+        """Compare this report with an earlier one: the cells that got worse or better, and how sure that is.
+
+        Args:
+            other: the baseline, or where it was saved; its cells are matched by their questions and names.
+
+        Returns:
+            Its `cells` and `variants`, each with rates, p-values and a `kind`; `of("regressed")` has those of a kind.
+
+        Raises:
+            StorageError: the baseline cannot be read.
+        """
+        alpha = (self.gate or Gate()).alpha
+        with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
+            saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
+        return compare(head_cells(self, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
+
+    def diff_table(self, other: "Report | Path | str") -> str:
+        """Return `diff` as text: the figures of each variant, then every cell, those that changed first."""
+        return terminal.render_comparison(self.diff(other))
+
+    def slice(
+        self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
+    ) -> "Report":
+        """Return the part of the report with this tag, case, provider and prompt, as far as they are given."""
+        plan = self.plan
+        cells = [
+            cell.cell
+            for cell in self.cells
+            if (tag is None or tag in cell.case.tags)
+            and (case is None or cell.case.id == case)
+            and (provider is None or cell.variant.provider == provider)
+            and (prompt is None or cell.variant.prompt == prompt)
+        ]
+        part = _part(self, [(plan.case(c), plan.variant(c), c) for c in cells])
+        return Report.of(summarize(part, self.gate))
+
+
+def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
+    """Return a report, or the reports saved at a path, as the baseline of a suite.
+
+    Raises:
+        StorageError: nothing is at the path, or it cannot be read.
+    """
+    if not isinstance(given, Report):
+        path = Path(given)
+        if not path.exists():
+            raise StorageError(f"{path}: no baseline is here: name a report.json, or the folder of one or several")
+        return read_baseline((path,), suite)
+    with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
+        return read_baseline((given.save(folder),), suite)
+
+
+def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> counted.Report:
+    """Return a report of some cells: the same runs, numbered anew."""
+    variants = tuple(v for v in report.plan.variants if any(v == variant for _, variant, _ in cells))
+    cases = list({case.id: case for case, _, _ in cells}.values())
+    prints = {case.id: text for case, text in zip(report.plan.cases, report.fingerprints, strict=True)}
+    old = {(case.id, variant): number for case, variant, number in cells}
+    pairs = [(case, variant) for case in cases for variant in variants]
+    only = {new for new, (case, variant) in enumerate(pairs) if (case.id, variant) in old}
+    rounds = max((report.plan.runs(number) for case, _, number in cells if not case.runs), default=1)
+    plan = plan_runs(cases, variants, rounds, only=only)
+    slots = [slot for new in sorted(only) for slot in report.plan.slots(old[pairs[new][0].id, pairs[new][1]])]
+    records = {new: record for new, slot in enumerate(slots) if (record := report.records.get(slot)) is not None}
+    return counted.Report(
+        report.suite,
+        plan,
+        records,
+        read=lambda chosen: report.results(slots[slot] for slot in chosen),
+        started_at=report.started_at,
+        duration_s=report.duration_s,
+        interrupted=report.interrupted,
+        resumption=report.resumption,
+        fingerprints=[prints[case.id] for case in cases],
+        looks=report.looks,
+    )

@@ -1,1 +1,0 @@
-"""The public face for Python: suites, reports and events as objects."""

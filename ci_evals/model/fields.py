@@ -1,0 +1,126 @@
+"""Types for the fields of options: the keys of `evals.yaml`, the arguments in Python, and what the engine reads.
+
+Options are frozen dataclasses. Making one never raises; a `TypeAdapter` of the class checks it when its suite is
+loaded, so that all problems of a suite are told at once. A grader, for example:
+
+    @dataclass(frozen=True, slots=True)
+    class WordCount(GraderOptions):
+        '''The answer has at most so many words.'''
+
+        value: Positive
+        tools: Many[str] = ()
+        params: Mapping[str, Any] = field(default_factory=dict)
+        unit: Annotated[Literal["word", "line"], Field(description="What is counted.")] = "word"
+
+`WordCount(50)` in Python and `word_count: 50` in YAML are the same object. Fields of the base class are keyword-only.
+Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSON Schema finds them. A dataclass with
+slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`, not `super()`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
+
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from pydantic import AfterValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, GetPydanticSchema, Strict
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+T = TypeVar("T")
+
+# Numbers and booleans are taken as they are written: "5" is no number and `yes` no boolean.
+Int = Annotated[int, Strict()]
+Float = Annotated[float, Strict()]
+Bool = Annotated[bool, Strict()]
+
+Count = Annotated[int, Strict(), Ge(0)]
+Positive = Annotated[int, Strict(), Ge(1)]
+Retries = Annotated[int, Strict(), Ge(0), Le(20)]
+NonNegative = Annotated[float, Strict(), Ge(0)]
+Above0 = Annotated[float, Strict(), Gt(0)]
+Seconds = Above0
+Share = Annotated[float, Strict(), Ge(0), Le(1)]
+"""A fraction in [0, 1]."""
+
+Filled = Annotated[str, MinLen(1)]
+Name = Annotated[str, MinLen(1), MaxLen(200)]
+
+Many = Annotated[Sequence[T], AfterValidator(tuple)]
+"""A list in YAML, any sequence in Python, and a tuple once it is checked."""
+OneOrMore = Annotated[Sequence[T], MinLen(1), AfterValidator(tuple)]
+
+
+def _check_as_first(union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    return handler(get_args(union)[0])
+
+
+OrMapping = Annotated[T | Mapping[str, Any], GetPydanticSchema(_check_as_first)]
+"""An object or, in Python too, the mapping that stands for it in YAML."""
+
+
+class Unset(Enum):
+    """The type of `UNSET`, the default of a field for which None is a value like any other."""
+
+    UNSET = "<unset>"
+
+
+UNSET: Final = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The base of all checked types: unknown keys are refused, and objects made in Python are checked, too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", revalidate_instances="always", allow_inf_nan=False
+    )
+
+
+class Interpolated(str):
+    """Text that holds the value of an environment variable; `names` are the variables."""
+
+    __slots__ = ("names",)
+    names: tuple[str, ...]
+
+    def __new__(cls, text: str, names: tuple[str, ...]) -> Self:
+        self = super().__new__(cls, text)
+        self.names = names
+        return self
+
+
+class Secret:
+    """A value that must not be shown: its text is reached only through `reveal`. A file names it as `${VARIABLE}`."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, value: str, name: str = "") -> None:
+        self._value = value
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Secret(${{{self.name}}})"
+
+    def reveal(self) -> str:
+        return self._value
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(_secret)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {
+            "type": "string",
+            "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
+            "description": "The value of an environment variable.",
+        }
+
+
+def _secret(value: Any) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    if isinstance(value, Interpolated):
+        return Secret(str(value), value.names[0])
+    text = "a key does not belong in the file: name its environment variable, as in ${MY_API_KEY}"
+    raise PydanticCustomError("problem", text)

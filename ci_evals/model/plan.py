@@ -1,0 +1,182 @@
+"""The plan of an invocation: which runs there are, in which order they are started, and which of them a shard takes."""
+
+import random
+from bisect import bisect_right
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from heapq import heapify, heapreplace
+from itertools import accumulate
+from statistics import median
+
+from ci_evals.model.fingerprint import digest
+from ci_evals.model.result import Case, Variant
+
+CellKey = tuple[str, str, str | None]
+"""Case id, provider and prompt: the name of a cell, the same in every report."""
+
+VariantKey = tuple[str, str | None]
+"""Provider and prompt: the name of a variant."""
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Cases × variants × runs.
+
+    Everything is numbered in plan order: case by case, variant by variant, run by run. A *cell* has a number from 0 to
+    `len(plan) - 1`, a *slot* (one run of one cell) one from 0 to `plan.total - 1`. A *row* is the number of a case.
+
+    Args:
+        cases: its rows.
+        variants: its columns.
+        counts: how many runs each cell has.
+        first_runs: the number of each cell's first run: 1, unless the plan adds runs to another one.
+    """
+
+    cases: Sequence[Case]
+    variants: Sequence[Variant]
+    counts: Sequence[int]
+    first_runs: Sequence[int]
+
+    @cached_property
+    def _first_slots(self) -> Sequence[int]:
+        return list(accumulate(self.counts, initial=0))
+
+    def __len__(self) -> int:
+        """The number of cells, those without runs included."""
+        return len(self.counts)
+
+    @property
+    def total(self) -> int:
+        """The number of planned runs."""
+        return self._first_slots[-1]
+
+    @property
+    def rounds(self) -> int:
+        """The most runs that a cell has."""
+        return max(self.counts, default=0)
+
+    def row(self, cell: int) -> int:
+        return cell // len(self.variants)
+
+    def case(self, cell: int) -> Case:
+        return self.cases[self.row(cell)]
+
+    def variant(self, cell: int) -> Variant:
+        return self.variants[cell % len(self.variants)]
+
+    def key(self, cell: int) -> CellKey:
+        variant = self.variant(cell)
+        return self.case(cell).id, variant.provider, variant.prompt
+
+    def runs(self, cell: int) -> int:
+        """The number of planned runs of a cell."""
+        return self.counts[cell]
+
+    def first_run(self, cell: int) -> int:
+        """The number of a cell's first run."""
+        return self.first_runs[cell]
+
+    def slot(self, cell: int, run: int) -> int:
+        """The slot of a cell's run by its number, counted from 1."""
+        return self._first_slots[cell] + run - self.first_run(cell)
+
+    def slots(self, cell: int) -> range:
+        """The slots of all runs of a cell."""
+        return range(self._first_slots[cell], self._first_slots[cell + 1])
+
+    def cell_of(self, slot: int) -> int:
+        return bisect_right(self._first_slots, slot) - 1
+
+    def first_rounds(self, rounds: int) -> "RunPlan":
+        """Return the plan of the first `rounds` runs of every cell."""
+        return replace(self, counts=[min(rounds, count) for count in self.counts])
+
+
+def plan_runs(
+    cases: Sequence[Case],
+    variants: Sequence[Variant],
+    runs: int,
+    only: Container[int] | None = None,
+    after: RunPlan | None = None,
+) -> RunPlan:
+    """Plan the runs of a suite.
+
+    Args:
+        cases: what is run.
+        variants: what they are run on.
+        runs: how often each cell runs; a case's own `runs` wins.
+        only: the cells that run; None means all.
+        after: a plan of the same cells to which this one adds `runs`, whatever a case says. Run numbers continue
+            where those of that plan end.
+    """
+    counts = [runs if after is not None else case.runs or runs for case in cases for _ in variants]
+    if only is not None:
+        counts = [count if cell in only else 0 for cell, count in enumerate(counts)]
+    if after is None:
+        return RunPlan(cases, variants, counts, [1] * len(counts))
+    return RunPlan(cases, variants, counts, [after.first_run(cell) + after.runs(cell) for cell in range(len(after))])
+
+
+def execution_order(
+    plan: RunPlan, provider: str, seed: int, done: Container[int], rounds: int | None = None
+) -> Iterator[int]:
+    """Yield the slots of one provider that have no result yet: run 1 of every cell, then run 2, each round shuffled.
+
+    So a run phase that is stopped early has seen every case equally often.
+
+    Args:
+        plan: what is planned.
+        provider: whose cells.
+        seed: makes the shuffles repeatable.
+        done: the slots to skip, asked when their turn comes.
+        rounds: how many rounds; None means all.
+    """
+    cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
+    most = max(map(plan.runs, cells), default=0)
+    for number in range(most if rounds is None else min(rounds, most)):
+        shuffled = cells.copy()
+        random.Random(f"{seed}:{number}").shuffle(shuffled)  # noqa: S311  an order, not a secret
+        for cell in shuffled:
+            if number < plan.runs(cell) and (slot := plan.slots(cell)[number]) not in done:
+                yield slot
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Share `number` (from 1) of `of`."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+def cells_of_shard(plan: RunPlan, shard: Shard, durations_s: Mapping[CellKey, float]) -> frozenset[int]:
+    """Return the cells of one shard. Every cell is in exactly one, whatever the order of cases in the file.
+
+    Longest processing time first: cells, longest first, each to the shard with the least to do.
+    Source: R. Graham, "Bounds on Multiprocessing Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
+
+    Args:
+        plan: the whole suite.
+        shard: which one.
+        durations_s: the last known duration of a run of each cell, in seconds; cells without one count as the median,
+            and without any all runs count alike.
+    """
+    usual = median(durations_s.values()) if durations_s else 1.0
+    loads = []
+    for cell in range(len(plan)):
+        key = plan.key(cell)
+        # The digest breaks ties independently of the order in the file.
+        loads.append((-durations_s.get(key, usual) * plan.runs(cell), digest(key), cell))
+    shards = [(0.0, number) for number in range(1, shard.of + 1)]
+    heapify(shards)
+    mine = set()
+    for negative_load, _, cell in sorted(loads):
+        total, number = shards[0]
+        heapreplace(shards, (total - negative_load, number))
+        if number == shard.number:
+            mine.add(cell)
+    return frozenset(mine)

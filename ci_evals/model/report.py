@@ -1,0 +1,516 @@
+"""The results of one invocation: a small record of each run in memory, the results themselves in the journal."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from math import fsum, isclose
+from sys import intern
+from typing import Literal, NamedTuple, overload
+
+from ci_evals.format import percent
+from ci_evals.model.plan import RunPlan
+from ci_evals.model.result import Case, Classified, Judging, Result, Status, Variant
+
+_MOST_TOKENS = 2**53  # whatever a provider claims
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteInfo:
+    """The suite that a report is of.
+
+    `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
+    continuations; `label` is the user's, to group reports by.
+    """
+
+    name: str
+    description: str | None = None
+    file: str
+    fingerprint: str
+    runs: int
+    version: str
+    revision: str | None = None
+    shard: str | None = None
+    label: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """The runs that an invocation found in earlier journals; `torn` are the journals whose last line was cut off."""
+
+    kept: int = 0
+    retried: int = 0
+    changed: int = 0
+    torn: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The rounds after which the results may be looked at to stop early, and how many looks were taken."""
+
+    rounds: tuple[int, ...]
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The little of one run that a report keeps in memory.
+
+    Args:
+        status: how the run ended.
+        score: the mean of its grades, in [0, 1]; None if it was not graded.
+        latency_s: the time of the last attempt.
+        cost_usd: None where no call was made (the answer is `recorded`) or the price is not known.
+        input_tokens: 0 where not known.
+        output_tokens: 0 where not known.
+        offset: where its line starts in the journal, in bytes.
+        recorded: the answer came from a recording, so it says nothing new.
+        over_budget: the run took more than `budget.per_run` allows.
+        orders_judge: the answer seems to give orders to the model that judged it.
+        judging: what the models that judged it took.
+        grades: the score of each grader.
+        labels: what it was labelled, task by task.
+    """
+
+    status: Status
+    score: float | None
+    latency_s: float
+    cost_usd: float | None
+    input_tokens: int
+    output_tokens: int
+    offset: int
+    recorded: bool
+    over_budget: bool
+    orders_judge: bool
+    judging: Judging | None
+    grades: tuple[tuple[str, float], ...]
+    labels: tuple[Classified, ...]
+
+    @classmethod
+    def of(cls, result: Result, offset: int) -> "RunRecord":
+        """Return the record of a result whose line starts at `offset` in the journal."""
+        usage = result.response.usage if result.response is not None else None
+        return cls(
+            status=result.status,
+            score=result.score,
+            latency_s=result.latency_s,
+            cost_usd=None if result.recorded else result.cost_usd,
+            input_tokens=min(max(usage.input_tokens, 0), _MOST_TOKENS) if usage else 0,
+            output_tokens=min(max(usage.output_tokens, 0), _MOST_TOKENS) if usage else 0,
+            offset=offset,
+            recorded=result.recorded,
+            over_budget=bool(result.budget_violations),
+            orders_judge=any(grade.orders_judge for grade in result.grades),
+            judging=result.judging,
+            grades=tuple((intern(grade.grader), grade.score) for grade in result.grades),
+            labels=tuple(grade.classified for grade in result.grades if grade.classified is not None),
+        )
+
+    @property
+    def graded(self) -> bool:
+        return self.status != "errored"
+
+
+def moved(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[int, RunRecord]:
+    """Return the records of one plan by the slots of another one of the same cells; runs not planned there are dropped.
+
+    Args:
+        records: by slot of `old`.
+        old: the plan that they are of.
+        new: a plan whose cells have more runs or fewer.
+    """
+    return {
+        new_slot: records[old_slot]
+        for cell in range(len(old))
+        for old_slot, new_slot in zip(old.slots(cell), new.slots(cell), strict=False)
+        if old_slot in records
+    }
+
+
+class Counts(NamedTuple):
+    """The number of runs by status. `planned` includes runs that never happened."""
+
+    passed: int
+    failed: int
+    errored: int
+    planned: int
+
+    @property
+    def graded(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def missing(self) -> int:
+        return self.planned - self.graded - self.errored
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of graded runs that passed; None when none was graded."""
+        return self.passed / self.graded if self.graded else None
+
+
+class Figures(NamedTuple):
+    """Latency in seconds over the runs that took place, cost and tokens over the runs that report them."""
+
+    latency_mean_s: float | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    cost_usd: float
+    priced_runs: int
+    input_tokens: int
+    output_tokens: int
+
+
+class Spent(NamedTuple):
+    """The cost of calls of known price, in USD, by purpose; None where there is no such call."""
+
+    planned: float | None
+    confirming: float | None
+    judging: float | None
+
+    @property
+    def several(self) -> bool:
+        """Return True if more than one of them cost something."""
+        return len(list(filter(None, self))) > 1
+
+    @property
+    def total_usd(self) -> float | None:
+        known = [cost for cost in self if cost is not None]
+        return fsum(known) if known else None
+
+
+class Unpriced(NamedTuple):
+    """The calls whose price is not known, so that `Spent` leaves them out: runs (confirm runs included) and judges."""
+
+    runs: int
+    judge_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellReport:
+    """One case on one variant."""
+
+    cell: int
+    case: Case
+    variant: Variant
+    counts: Counts
+
+
+class Report:
+    """All results of one invocation, with settings and revision.
+
+    Args:
+        suite: which suite ran, at which revision, by which version of ci-evals.
+        plan: what was planned.
+        records: what became of it, by slot; a slot without a record never ran.
+        read: reads the results of the given slots from the journal, in their order.
+        started_at: seconds since the epoch.
+        duration_s: wall time of the run phase.
+        interrupted: the signal or reason that ended it early, or None.
+        resumption: what was taken over from earlier journals, or None if nothing was to be.
+        fingerprints: for each case of the plan, the identity of its question and its judgement, whatever its name.
+        looks: after which rounds the results could be looked at, or None if all rounds were to run.
+        settled: the verdict that no further round could have changed (`stop_early`); `plan` has the rounds that ran.
+        confirmation: the further runs of suspects, as a report of the same cells; None if there were no suspects.
+    """
+
+    def __init__(  # noqa: PLR0913  the parts of a report; keyword-only where they could be mixed up
+        self,
+        suite: SuiteInfo,
+        plan: RunPlan,
+        records: Mapping[int, RunRecord],
+        *,
+        read: Callable[[Iterable[int]], Iterator[Result]],
+        started_at: float,
+        duration_s: float,
+        interrupted: str | None = None,
+        resumption: Resumption | None = None,
+        fingerprints: Sequence[str],
+        looks: Looks | None = None,
+        settled: Literal["pass", "borderline", "fail"] | None = None,
+        confirmation: "Report | None" = None,
+    ) -> None:
+        self.suite = suite
+        self.plan = plan
+        self.records = records
+        self.started_at = started_at
+        self.duration_s = duration_s
+        self.interrupted = interrupted
+        self.resumption = resumption
+        self.looks = looks
+        self.settled = settled
+        self.confirmation = confirmation
+        self.fingerprints = fingerprints
+        self._read = read
+
+    # Identity.
+
+    @property
+    def id(self) -> str:
+        """Identifies the report among all others."""
+        text = f"{self.suite.fingerprint} {self.suite.shard} {self.started_at}"
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def cases_fingerprint(self) -> str:
+        """Identifies all that is asked and how it is judged, in whatever order."""
+        return blake2b("\n".join(sorted(self.fingerprints)).encode(), digest_size=8).hexdigest()
+
+    # Runs and cells.
+
+    def records_of(self, cells: Iterable[int] | None = None) -> list[RunRecord]:
+        """The records of the runs of some cells, or of all, in plan order."""
+        slots = range(self.plan.total) if cells is None else (slot for cell in cells for slot in self.plan.slots(cell))
+        return [record for slot in slots if (record := self.records.get(slot)) is not None]
+
+    def slots(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
+        """The slots whose run ended in `status`, of some cells or of all, in plan order."""
+        slots = range(self.plan.total) if cells is None else (slot for cell in cells for slot in self.plan.slots(cell))
+        return [slot for slot in slots if (record := self.records.get(slot)) is not None and record.status == status]
+
+    @property
+    def cells(self) -> Iterator[CellReport]:
+        """Every cell that has runs, in plan order."""
+        return self.cells_among(range(len(self.plan)))
+
+    def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
+        """Those of some cells that have runs."""
+        for cell in cells:
+            if (counts := self.by_cell[cell]).planned:
+                yield CellReport(cell, self.plan.case(cell), self.plan.variant(cell), counts)
+
+    def cells_of(self, variant: Variant) -> range:
+        """The cells of one variant."""
+        return range(self.plan.variants.index(variant), len(self.plan), len(self.plan.variants))
+
+    def results(self, slots: Iterable[int] | None = None) -> Iterator[Result]:
+        """The results of some slots, or of all in plan order, read from the journal; slots that never ran have none."""
+        chosen = range(self.plan.total) if slots is None else slots
+        return self._read(slot for slot in chosen if slot in self.records)
+
+    @property
+    def runs(self) -> "Runs":
+        """Every result in plan order, read from the journal when it is looked at."""
+        return Runs(sorted(self.records), self.results)
+
+    # Counts and rates.
+
+    @cached_property
+    def by_cell(self) -> Sequence[Counts]:
+        """The counts of every cell, in plan order."""
+        return [_counts(self.records_of((cell,)), planned=self.plan.runs(cell)) for cell in range(len(self.plan))]
+
+    def counts(self, cells: Iterable[int]) -> Counts:
+        """The counts of some cells together."""
+        return _sum(self.by_cell[cell] for cell in cells)
+
+    def fresh(self, cell: int) -> tuple[int, int]:
+        """Passed and graded runs of a cell, without those whose answer is recorded."""
+        counts = _counts([record for record in self.records_of((cell,)) if not record.recorded], planned=0)
+        return counts.passed, counts.graded
+
+    @cached_property
+    def totals(self) -> Counts:
+        return _sum(self.by_cell)
+
+    @property
+    def total(self) -> int:
+        """The number of planned runs."""
+        return self.totals.planned
+
+    @property
+    def passed(self) -> int:
+        return self.totals.passed
+
+    @property
+    def failed(self) -> int:
+        return self.totals.failed
+
+    @property
+    def errored(self) -> int:
+        return self.totals.errored
+
+    @property
+    def recorded(self) -> int:
+        """The number of runs that a recording answered instead of the provider."""
+        return sum(record.recorded for record in self.records.values())
+
+    @property
+    def budget_violations(self) -> int:
+        """The number of runs that took more than `budget.per_run` allows."""
+        return sum(record.over_budget for record in self.records.values())
+
+    @cached_property
+    def pass_rate(self) -> float | None:
+        """The mean over cells of their share of passed runs, as the gate sees it. None without graded runs."""
+        rates = [rate for counts in self.by_cell if (rate := counts.pass_rate) is not None]
+        return statistics.fmean(rates) if rates else None
+
+    @property
+    def match_rate(self) -> float | None:
+        """The mean score of all graded runs. None without any."""
+        return self.mean_score()
+
+    def mean_score(self, cells: Iterable[int] | None = None) -> float | None:
+        """The mean score of the graded runs of some cells, or of all. None without any."""
+        scores = [record.score for record in self.records_of(cells) if record.score is not None]
+        return statistics.fmean(scores) if scores else None
+
+    def grader_means(self, variant: Variant) -> Mapping[str, float]:
+        """The mean score of each grader on one variant, by the grader's YAML name."""
+        scores: dict[str, list[float]] = defaultdict(list)
+        for record in self.records_of(self.cells_of(variant)):
+            for grader, score in record.grades:
+                scores[grader].append(score)
+        return {grader: statistics.fmean(each) for grader, each in scores.items()}
+
+    @property
+    def by_case(self) -> Mapping[str, Counts]:
+        """Case id to counts over all its variants."""
+        width = len(self.plan.variants)
+        return {case.id: self.counts(range(row * width, (row + 1) * width)) for row, case in enumerate(self.plan.cases)}
+
+    @property
+    def by_variant(self) -> Mapping[str, Counts]:
+        """Variant (`provider` or `provider · prompt`) to counts over all its cases."""
+        return {str(variant): self.counts(self.cells_of(variant)) for variant in self.plan.variants}
+
+    def labels_of(self, variant: Variant) -> Mapping[str, Sequence[tuple[str, Classified]]]:
+        """The labels of one variant's runs by task, each with the id of its case."""
+        found: dict[str, list[tuple[str, Classified]]] = defaultdict(list)
+        for cell in self.cells_of(variant):
+            for record in self.records_of((cell,)):
+                for classified in record.labels:
+                    found[classified.task].append((self.plan.case(cell).id, classified))
+        return found
+
+    @property
+    def orders_to_judges(self) -> Mapping[str, int]:
+        """Case id to the number of runs whose answer seems to give orders to the model that judged it."""
+        return Counter(
+            self.plan.case(self.plan.cell_of(slot)).id
+            for slot in sorted(self.records)
+            if self.records[slot].orders_judge
+        )
+
+    # Latency, tokens and cost.
+
+    def figures(self, cells: Iterable[int] | None = None) -> Figures:
+        """Latency, cost and tokens of some cells, or of all."""
+        records = self.records_of(cells)
+        latencies = sorted(record.latency_s for record in records)
+        costs = [record.cost_usd for record in records if record.cost_usd is not None]
+        return Figures(
+            latency_mean_s=statistics.fmean(latencies) if latencies else None,
+            latency_p50_s=_quantile(latencies, 0.5),
+            latency_p95_s=_quantile(latencies, 0.95),
+            cost_usd=fsum(costs),
+            priced_runs=len(costs),
+            input_tokens=sum(record.input_tokens for record in records),
+            output_tokens=sum(record.output_tokens for record in records),
+        )
+
+    def latencies_s(self, cells: Iterable[int] | None = None) -> list[float]:
+        """The latency of each run of some cells, or of all, in plan order."""
+        return [record.latency_s for record in self.records_of(cells)]
+
+    def costs_usd(self, cells: Iterable[int] | None = None) -> list[float]:
+        """The cost of each run of some cells, or of all, in plan order; runs of unknown price are left out."""
+        return [record.cost_usd for record in self.records_of(cells) if record.cost_usd is not None]
+
+    def unpriced_runs(self, cells: Iterable[int]) -> int:
+        """The number of graded runs of some cells without a known price."""
+        return sum(record.graded and record.cost_usd is None for record in self.records_of(cells))
+
+    @property
+    def unknown_prices(self) -> int:
+        """The number of graded runs that called their provider at an unknown price."""
+        runs = self.records.values()
+        return sum(record.graded and not record.recorded and record.cost_usd is None for record in runs)
+
+    @property
+    def judging(self) -> Judging:
+        """The calls, tokens and cost of the models that judge, confirm runs included."""
+        reports = (self, self.confirmation) if self.confirmation else (self,)
+        found = (record.judging for report in reports for record in report.records.values())
+        return sum(filter(None, found), Judging())
+
+    @cached_property
+    def spent(self) -> Spent:
+        """The cost of all runs, confirm runs and judges included."""
+        planned, further = self.costs_usd(), self.confirmation.costs_usd() if self.confirmation else ()
+        return Spent(
+            fsum(planned) if planned else None, fsum(further) if further else None, self.judging.known_cost_usd
+        )
+
+    @cached_property
+    def unpriced(self) -> Unpriced:
+        """The calls that `spent` leaves out."""
+        reports = (self, self.confirmation) if self.confirmation else (self,)
+        return Unpriced(sum(each.unknown_prices for each in reports), self.judging.unpriced)
+
+    def summary(self) -> str:
+        """Return one line for a person: `102 of 110 runs passed (92.7 %), 8 failed`.
+
+        Where runs are missing from the rate, or it is not the share of these runs, it says so:
+        `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
+        """
+        totals, rate = self.totals, self.pass_rate
+        share, complete = totals.pass_rate, totals.graded == totals.planned
+        if share is None or rate is None:
+            parts = ["no run was graded"]
+        else:
+            runs = f"{'' if complete else 'graded '}{'run' if totals.graded == 1 else 'runs'}"
+            text = f"{totals.passed:,} of {totals.graded:,} {runs} passed"
+            mean = "mean over cases" if len(self.plan.variants) == 1 else "mean over cases and variants"
+            plain = complete and isclose(rate, share)
+            parts = [f"{text} ({percent(share)})" if plain else f"{text}, pass rate {percent(rate)} ({mean})"]
+        rest = {"failed": totals.failed, "errored": totals.errored, "not run": totals.missing}
+        return ", ".join(parts + [f"{number:,} {word}" for word, number in rest.items() if number])
+
+
+class Runs(Sequence[Result]):
+    """Results as a sequence that reads the journal on demand.
+
+    Args:
+        slots: those that have one.
+        read: returns the results of the given slots, in their order.
+    """
+
+    def __init__(self, slots: Sequence[int], read: Callable[[Iterable[int]], Iterator[Result]]) -> None:
+        self._slots = slots
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Result]:
+        return self._read(self._slots)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        if isinstance(index, slice):
+            return list(self._read(self._slots[index]))
+        return next(self._read((self._slots[index],)))
+
+
+def _counts(records: Iterable[RunRecord], planned: int) -> Counts:
+    ended = Counter(record.status for record in records)
+    return Counts(ended["passed"], ended["failed"], ended["errored"], planned)
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    return Counts(*map(sum, zip(Counts(0, 0, 0, 0), *counts, strict=True)))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    """The nearest-rank quantile: the smallest value with at least `share` of the values at or below it."""
+    if not ordered:
+        return None
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

@@ -1,0 +1,143 @@
+"""The response of a provider, and the messages, tool calls, steps and files that it is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ci_evals.model.fields import Many, Options
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if that is no JSON."""
+
+    name: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Options):
+    """One turn of a conversation."""
+
+    role: Role
+    content: str = ""
+    tool_calls: Many[ToolCall] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them. `cached_tokens` are those of the input that were read from its cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+StepKind = Literal["message", "model_request", "tool_call", "agent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that an agent did on its way to an answer.
+
+    Args:
+        kind: a message, a request to a model, a call of a tool that was carried out, or the start of a (sub-)agent.
+        name: the tool, the model, the agent, or the role of a message.
+        arguments: what a tool or an agent was given: a mapping, or its raw text if that is no JSON.
+        result: what came of it, as text: a tool's result, a message, what a model said.
+        error: why it failed; None if it did not.
+        usage: its tokens.
+        duration_s: how long it took, in seconds.
+        agent: the sub-agent that did it; None for the agent itself.
+    """
+
+    kind: StepKind
+    name: str = ""
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    result: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    duration_s: float | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Audio, an image or any other file, with its media type, such as `audio/wav`.
+
+    In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
+    (in bytes) say what it was.
+    """
+
+    data: bytes = b""
+    media_type: str = "application/octet-stream"
+    sha256: str | None = None
+    size: int = 0
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer of a provider.
+
+    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
+    tell how it came to its answer.
+
+    Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
+    are those of all turns. `files` is what the answer was made of beside text.
+    """
+
+    output: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    cost_usd: float | None = None
+    steps: tuple[Step, ...] | None = None
+    reward: float | None = None
+    turns: "tuple[Turn, ...]" = ()
+    files: tuple[Content, ...] = ()
+
+    @property
+    def steps_taken(self) -> "tuple[Step, ...] | None":
+        """Every step, those of all turns if it was a conversation; None if one of them does not tell its steps."""
+        if self.steps is not None or not self.turns:
+            return self.steps
+        told = [turn.response.steps_taken for turn in self.turns]
+        return None if any(steps is None for steps in told) else tuple(step for steps in told for step in steps or ())
+
+    @property
+    def calls_made(self) -> tuple[ToolCall, ...]:
+        """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
+        made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
+        if not made and self.steps is None:
+            made = tuple(call for turn in self.turns for call in turn.response.calls_made)
+        return made or self.tool_calls
+
+
+GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One exchange of a conversation: what the user said, and what came back."""
+
+    user: str
+    response: Response
+    latency_s: float = 0.0
+    cost_usd: float | None = None

@@ -1,0 +1,130 @@
+"""The rules that a suite is held to: what must hold for merging, and what may be spent."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Lt
+from pydantic import Field, Strict
+
+from ci_evals.model.fields import Above0, Bool, Count, Options, Share
+
+AtLeastOne = Annotated[float, Strict(), Ge(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBudget(Options):
+    """The limits of one run. A run that exceeds them is marked."""
+
+    max_cost_usd: Above0 | None = None
+    max_tokens: Above0 | None = None
+    max_duration_s: Above0 | None = None
+
+
+NO_RUN_BUDGET = RunBudget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagRule(Options):
+    """The rules for the cases with a tag."""
+
+    min_pass_rate: Annotated[Share | None, Field(description="A bar for these cases together.")] = None
+    critical: Annotated[
+        Bool, Field(description="A regression of one of them, or a missed bar, is red whatever else the gate allows.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Options):
+    """The rules for merging. Rates are fractions in [0, 1]."""
+
+    min_pass_rate: Annotated[Share | None, Field(description="The bar: the share of runs that must pass.")] = None
+    confidence: Annotated[float, Strict(), Gt(0.5), Lt(1), Field(description="How sure a red must be.")] = 0.95
+    on_borderline: Annotated[
+        Literal["warn", "fail"], Field(description="What to do below the bar but within noise.")
+    ] = "warn"
+    prove: Annotated[Bool, Field(description="Pass only if the rate is above the bar beyond doubt.")] = False
+    max_error_rate: Annotated[Share, Field(description="More errored runs than this: no verdict.")] = 0.05
+    per_variant: Annotated[Bool, Field(description="Hold every provider and prompt to min_pass_rate.")] = False
+    tags: Annotated[
+        Mapping[str, Share | TagRule], Field(description="A bar per tag, or `min_pass_rate` and `critical`.")
+    ] = field(default_factory=dict)
+    providers: Annotated[Mapping[str, Share], Field(description="A bar per provider.")] = field(default_factory=dict)
+    metrics: Annotated[
+        Mapping[str, Share], Field(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
+    ] = field(default_factory=dict)
+    max_budget_violations: Annotated[
+        Count | None, Field(description="So many runs may exceed budget.per_run; left out: they are only shown.")
+    ] = None
+    max_regressions: Annotated[Count, Field(description="So many cases may be worse than the baseline.")] = 0
+    on_regression: Annotated[
+        Literal["fail", "warn"], Field(description="What to do when the comparison with the baseline is red.")
+    ] = "fail"
+    require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
+    ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
+    max_cost_increase: Annotated[
+        AtLeastOne | None,
+        Field(description="Red if the cost of a run is surely more than so many times the baseline's."),
+    ] = None
+    max_latency_increase: Annotated[
+        AtLeastOne | None, Field(description="Red if the latency is surely more than so many times the baseline's.")
+    ] = None
+
+    @property
+    def alpha(self) -> float:
+        """The chance of a false alarm that `confidence` leaves."""
+        return round(1 - self.confidence, 12)  # 1 - 0.95 is 0.050000000000000044
+
+    def tag_bar(self, tag: str) -> float | None:
+        """Return the bar of the cases with a tag, if it has one."""
+        rule = self.tags.get(tag)
+        return rule.min_pass_rate if isinstance(rule, TagRule) else rule
+
+    @property
+    def tag_bars(self) -> Mapping[str, float]:
+        """The tags that have a bar."""
+        return {tag: bar for tag in self.tags if (bar := self.tag_bar(tag)) is not None}
+
+    @property
+    def critical_tags(self) -> frozenset[str]:
+        return frozenset(tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget(Options):
+    """The limits of one invocation. When one is reached, no new run starts."""
+
+    max_cost_usd: Above0 | None = None
+    max_tokens: Above0 | None = None
+    max_duration_s: Above0 | None = None
+    per_run: RunBudget = NO_RUN_BUDGET
+
+    @property
+    def counts_cost(self) -> bool:
+        """Return True if anything here needs every answer's price to be known."""
+        return self.max_cost_usd is not None or self.per_run.max_cost_usd is not None
+
+
+# The metrics of classifications.
+
+WHOLE = ("accuracy", "macro_f1")
+BY_LABEL = ("precision", "recall", "f1", "roc_auc")
+USUAL_TASK = "classify"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of one task: `macro_f1`, `recall.refund`, `language/accuracy`."""
+
+    name: str
+    label: str | None = None
+    task: str = USUAL_TASK
+
+
+def read_metric(text: str) -> Metric | None:
+    """Parse the name of a metric, such as `recall.refund`; return None if there is no such metric."""
+    task, slash, rest = text.partition("/")
+    name, dot, label = (rest if slash else text).partition(".")
+    if (name in WHOLE and not dot) or (name in BY_LABEL and label):
+        return Metric(name, label or None, task if slash else USUAL_TASK)
+    return None

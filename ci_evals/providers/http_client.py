@@ -1,0 +1,313 @@
+"""Calls over HTTP: one function that makes them and names what went wrong, and the base of the model APIs."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+from multidict import CIMultiDict
+from pydantic import TypeAdapter, ValidationError
+from yarl import URL
+
+from ci_evals.errors import ErrorKind, ProviderError, first_problem
+from ci_evals.format import one_line
+from ci_evals.model.fields import Secret
+from ci_evals.providers.answer import encode_json, plain_json
+from ci_evals.providers.base import ProviderOptions, Resources
+from ci_evals.redaction import MASK, SHORTEST
+
+MAX_BYTES = 50 * 1024 * 1024
+_REFUSAL_BYTES = 64 * 1024
+_LARGE_BYTES = 1024 * 1024  # from here on aiohttp wants a file
+
+_KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409: "server", 429: "rate_limit"}
+_CREDENTIAL = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
+_FIELD_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([\d.]+)s"')  # Google's RetryInfo, which stands in the body
+_ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
+_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.IGNORECASE | re.DOTALL)
+_SETTINGS = (  # that are taken for keys of the provider
+    "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "presence_penalty", "reasoning_effort",
+    "response_format", "seed", "stop", "stop_sequences", "temperature", "thinking", "tool_choice", "tools", "top_k",
+    "top_logprobs", "top_p",
+)  # fmt: skip
+
+T = TypeVar("T")
+
+
+def open_session(max_connections: int) -> aiohttp.ClientSession:
+    """Return the session of all providers; a proxy is taken from the environment. Each call sets its own time-out."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=max_connections),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # Not always: where it trusts the environment, aiohttp also sends the passwords of ~/.netrc.
+        trust_env=any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request."""
+
+    method: str
+    url: URL
+    headers: Mapping[str, str]
+    data: bytes | None = None
+
+
+async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
+    """Make a call and return the body of its answer. No redirect is followed, so that a key stays where it belongs.
+
+    Raises:
+        ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`.
+    """
+    url, data = call.url, call.data
+    try:
+        async with resources.session.request(
+            call.method,
+            url,
+            headers=call.headers,
+            data=data if data is None or len(data) < _LARGE_BYTES else BytesIO(data),
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
+        ) as response:
+            resources.observe(response.headers)
+            if not 200 <= response.status < 300:
+                raise await _refusal(response, call.headers)
+            body = await _read(response, max_bytes)
+    except TimeoutError as error:
+        raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise ProviderError("network", f"no answer from {_asked(url, error)}: {why_lost(error)}") from error
+    if len(body) > max_bytes:
+        raise ProviderError("bad_answer", f"{url.host} answered with more than {max_bytes:,} bytes")
+    return body
+
+
+def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
+    """Read a JSON answer, replacing stray bytes and lone surrogates in it.
+
+    Raises:
+        ProviderError: it is no JSON, or of another shape.
+    """
+    try:
+        value = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
+        return adapter.validate_python(plain_json(value))
+    except (ValueError, RecursionError) as error:
+        problem = first_problem(error) if isinstance(error, ValidationError) else error
+        what = "HTML, not JSON" if body.lstrip()[:1] == b"<" else f"something unexpected ({problem})"
+        start = readable(body[:4000].decode("utf-8", "replace")) or "an empty body"
+        raise ProviderError("bad_answer", f"{host} answered with {what}: {start}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(ProviderOptions):
+    """Settings that every model API has.
+
+    Args:
+        model: the model's name, as the vendor writes it.
+        base_url: where the API is; the vendor's own address when left out.
+        api_key: the key, if the endpoint wants one.
+        params: further fields of the request body, in the vendor's own words.
+        headers: further HTTP headers; they win over those that are set by themselves.
+    """
+
+    default_key_variable: ClassVar[str]
+    vendor_host: ClassVar[str]
+    reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
+    settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _SETTINGS}
+
+    model: str
+    base_url: str
+    api_key: Secret | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def default_name(self) -> str:
+        return f"{self.kind}:{self.model}"
+
+    @property
+    def api_url(self) -> str | None:
+        return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
+
+    @property
+    def key_variable(self) -> str | None:
+        at_vendor = re.match(rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url)
+        return self.default_key_variable if at_vendor and self.api_key is None else None
+
+    def problems(self, folder: Path) -> list[str]:
+        return [
+            *(["model: is empty"] if not self.model.strip() else []),
+            *url_problems("base_url", self.base_url),
+            *(
+                f"params.{name}: is set by ci-evals itself; leave it out"
+                for name in self.reserved
+                if name in self.params
+            ),
+            *header_problems(self.headers),
+        ]
+
+    def endpoint(
+        self, resources: Resources, path: str, headers: Mapping[str, str], fields: Mapping[str, Any]
+    ) -> "Endpoint":
+        """Return the API at `path` below the base URL, whose own query is kept; `fields` are sent with every call."""
+        base = URL(self.base_url)
+        merged = CIMultiDict({"Content-Type": "application/json", **headers})
+        merged.update(self.headers)
+        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A model API at one address, with the headers and body fields of every call."""
+
+    resources: Resources
+    url: URL
+    headers: Mapping[str, str]
+    fields: Mapping[str, Any]
+
+    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> T:
+        """Post `fields` beside those of every call; returns the decoded answer or raises `ProviderError`."""
+        call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
+        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s), self.url.host)
+
+
+# Settings and headers.
+
+
+def url_problems(key: str, url: str) -> list[str]:
+    """Return what is wrong with an address that must be complete."""
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        complete = False
+    return [] if complete else [f"{key}: is no complete address; write it as https://host/path"]
+
+
+def header_problems(headers: Mapping[str, str]) -> list[str]:
+    """Return which header names and values HTTP cannot carry; the values are not shown, they may be secret."""
+    return [
+        f"headers.{name}: a name takes letters, digits and '-', a value no line breaks or other control characters"
+        for name, value in headers.items()
+        if not (_FIELD_NAME.fullmatch(name) and value.isprintable())
+    ]
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return how long the server asks to be left alone, in seconds: `retry-after-ms`, or `Retry-After` of RFC 9110."""
+    if (milliseconds := number_in(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    if (seconds := number_in(headers.get("Retry-After"))) is not None:
+        return seconds
+    until = date_in(headers.get("Retry-After"))
+    return max(0.0, (until - now).total_seconds()) if until else None
+
+
+def number_in(text: str | None) -> float | None:
+    """Return a header's number if it can measure a time or a count: finite, not negative."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def date_in(text: str | None) -> datetime | None:
+    """Return a header's HTTP date (RFC 9110), taken as UTC where it names no zone."""
+    try:
+        date = parsedate_to_datetime(text or "")
+    except (ValueError, OverflowError):
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
+# Answers.
+
+
+def kind_of(status: int) -> ErrorKind:
+    """Return the sort of failure that a status outside 2xx stands for."""
+    return _KINDS.get(status, "server" if status >= 500 else "rejected")
+
+
+def readable(text: str, limit: int = 300) -> str:
+    """Return a server's text as `one_line` does, and without tags if it is HTML."""
+    return one_line(_TAGS.sub(" ", text[:4000]) if text.lstrip().startswith("<") else text, limit)
+
+
+def authority(host: str | None, port: int | None) -> str:
+    """Return `localhost:8000`, `[::1]:8000`."""
+    return f"[{host}]:{port}" if host and ":" in host else f"{host}:{port}"
+
+
+def why_lost(error: Exception) -> str:
+    """Return what prevented or broke a connection, without aiohttp's URLs, which may hold credentials."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, ConnectionRefusedError):
+        return "the connection was refused; is a server running there?"
+    reason = getattr(cause, "strerror", None) or str(cause).partition("url=")[0]
+    if isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed"):  # asyncio's own words
+        reason = os.strerror(cause.errno)
+    return readable(reason) or type(error).__name__
+
+
+async def _read(response: aiohttp.ClientResponse, enough: int) -> bytes:
+    """Read the body until it is complete or longer than `enough` bytes."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > enough:
+            break
+    return bytes(body)
+
+
+async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) -> ProviderError:
+    """Return the error that a status outside 2xx stands for, in the server's own words."""
+    status, host = response.status, response.url.host
+    if 300 <= status < 400:
+        target = readable(response.headers.get("Location", "nowhere").partition("?")[0])
+        return ProviderError("rejected", f"{host} redirects to {target}; use that address", status=status)
+    try:
+        body = await _read(response, _REFUSAL_BYTES)
+    except (aiohttp.ClientError, OSError):
+        body = b""  # the status says enough
+    kind = "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)  # no credit: final
+    message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
+    for name, value in sent.items():  # the server may repeat a credential
+        if _CREDENTIAL.search(name) and (words := value.split()) and len(words[-1]) >= SHORTEST:
+            message = message.replace(words[-1], MASK)
+    wait_s = retry_after_s(response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC))
+    if wait_s is None and (delay := _RETRY_DELAY.search(body)):
+        wait_s = number_in(delay[1].decode())
+    return ProviderError(kind, f"{host} answered {status}: {readable(message)}", status=status, retry_after_s=wait_s)
+
+
+def _message(body: bytes) -> str | None:
+    """Return the message of an error in any of the usual shapes: `error.message`, `error`, `message` or `detail`."""
+    try:
+        answer = json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    match answer[0] if isinstance(answer, list) and answer else answer:  # Google wraps some errors in a list
+        case {"error": {"message": str(text)}} | {"error": str(text)} | {"message": str(text)} | {"detail": str(text)}:
+            return text
+        case _:
+            return None
+
+
+def _asked(url: URL, error: Exception) -> str:
+    """Return `localhost:8000`, and the proxy, if it was that which could not be reached."""
+    asked = (url.raw_host, url.port)
+    reached = (getattr(error, "host", url.raw_host), getattr(error, "port", url.port))
+    through = "" if reached == asked else f" through the proxy {authority(*reached)}"
+    return authority(url.host, url.port) + through

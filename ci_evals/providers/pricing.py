@@ -1,0 +1,58 @@
+"""The cost of an answer: as the provider says, by the config's `price`, or by the public list of genai-prices."""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from math import fsum
+
+from genai_prices import Usage as ListUsage
+from genai_prices import calc_price
+
+from ci_evals.model.response import Response, Usage
+from ci_evals.providers.base import ProviderOptions
+
+
+def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
+    """Return a function from an answer to its cost in USD, or to None where the price is not known.
+
+    The provider's own word comes first, then the config's `price`, then the public list for the endpoint's host.
+    """
+
+    def cost_usd(response: Response) -> float | None:
+        usage = response.usage
+        if response.cost_usd is not None or usage is None:
+            return response.cost_usd
+        if (price := options.price) is not None:
+            cached = price.input_per_mtok if price.cached_per_mtok is None else price.cached_per_mtok
+            fresh_tokens = usage.input_tokens - usage.cached_tokens
+            per_million = fresh_tokens * price.input_per_mtok + usage.cached_tokens * cached
+            return (per_million + usage.output_tokens * price.output_per_mtok) / 1e6
+        for model in (response.model, getattr(options, "model", None)):
+            if model and options.api_url and (cost := _listed_usd(options.api_url, model, usage)) is not None:
+                return cost
+        return None
+
+    return cost_usd
+
+
+def total_usd(costs: Iterable[float | None]) -> float | None:
+    """Return what several calls cost together; None if the cost of one of them is not known."""
+    known = list(costs)
+    return None if None in known else fsum(cost or 0.0 for cost in known)
+
+
+def has_price(options: ProviderOptions) -> bool:
+    """Return True if the costs of a provider's answers will be known, by the config's `price` or the public list."""
+    return pricer(options)(Response(usage=Usage(1, 1))) is not None
+
+
+@lru_cache(maxsize=4096)
+def _listed_usd(api_url: str, model: str, usage: Usage) -> float | None:
+    counted = ListUsage(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cached_tokens or None,
+        output_tokens=usage.output_tokens,
+    )
+    try:
+        return float(calc_price(counted, model_ref=model, provider_api_url=api_url).total_price)
+    except (LookupError, ValueError):
+        return None

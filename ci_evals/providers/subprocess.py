@@ -1,0 +1,278 @@
+"""Runs programs in child processes, and ends everything that they started."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import psutil
+
+STDERR_TAIL_BYTES = 4096
+_GRACE_S = 1.0
+_DRAIN_S = 1.0
+_REAP_S = 5.0
+_POLL_S = 0.02
+_VARIABLE = "CI_EVALS_CALL"
+_THIS_PROCESS = os.urandom(16).hex()
+
+_numbers = count()
+_running: set[int] = set()  # the programs not yet cleaned up, each the leader of a process group
+_elsewhere: dict[str, tuple[str, ...]] = {}  # names of containers and the like, with the command that ends them
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a program, and its output. A negative `status` is the signal that killed it."""
+
+    why: Literal["exit", "timeout", "too_large"]
+    status: int | None
+    stdout: bytes
+    stderr_tail: bytes
+
+
+class Descendants:
+    """All processes that some programs started, daemons included.
+
+    A variable in their environment marks them, so that they are found even after their parents have ended. Where the
+    system hides the environment of a process, as macOS does for its own programs, only its process group is known.
+    """
+
+    def __init__(self) -> None:
+        self._mark = f"{_THIS_PROCESS}.{next(_numbers)};"
+        self._before = frozenset(psutil.pids())  # older than the programs: no need to look at them
+
+    def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return an environment that marks a program; `given` is the one to extend, None for that of this process."""
+        inherited = os.environ if given is None else given
+        return {**inherited, _VARIABLE: inherited.get(_VARIABLE, "") + self._mark}  # ci-evals may run within ci-evals
+
+    def living(self, group: int | None = None) -> list[psutil.Process]:
+        """Return those that are alive, and the living members of a process group."""
+        return _find(self._mark, () if group is None else (group,), set(psutil.pids()) - self._before)
+
+    async def end(self) -> None:
+        """Kill those that are left, and wait until they are gone."""
+        await _end(self.living)
+
+
+async def run_program(  # noqa: PLR0913  as many settings as a process has
+    argv: Sequence[str],
+    stdin: bytes,
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    timeout_s: float,
+    max_bytes: int,
+    descendants: Descendants | None = None,
+) -> Ended:
+    """Run a program to its end, then end every process that it left behind.
+
+    Args:
+        argv: the program and its arguments; no shell is involved.
+        stdin: the input.
+        cwd: the working folder.
+        env: the whole environment; that of this process when None.
+        timeout_s: seconds after which the program is ended.
+        max_bytes: size of stdout beyond which the program is ended.
+        descendants: a group that the program joins: daemons that it starts live until the group is ended. When None,
+            they end with the program.
+
+    Raises:
+        OSError: the program could not be started.
+    """
+    members = descendants or Descendants()
+    child = _Child(max_bytes)
+    try:
+        async with asyncio.timeout(timeout_s) as scope:
+            await _start(child, argv, stdin, cwd, members.environment(env))
+            await child.ended.wait()
+            if not child.too_large:
+                with suppress(TimeoutError):  # a grandchild may hold the pipes open for ever
+                    async with asyncio.timeout(_DRAIN_S):
+                        await child.drained.wait()
+    except TimeoutError:
+        if not scope.expired():
+            raise
+    finally:
+        in_time = child.ended.is_set()
+        await _clear_away(child, members, ends_all=descendants is None)
+    status = child.transport.get_returncode() if child.transport else None
+    why: Literal["exit", "timeout", "too_large"] = "exit" if in_time else "timeout"
+    return Ended("too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr))
+
+
+@contextmanager
+def running_elsewhere(name: str, *, ended_by: tuple[str, ...]) -> Iterator[None]:
+    """Let `kill_all` end something that is no child of this process, such as a container.
+
+    Args:
+        name: its name, as `ended_by` takes it.
+        ended_by: a command that takes names as arguments and ends what bears them.
+    """
+    _elsewhere[name] = ended_by
+    try:
+        yield
+    finally:
+        del _elsewhere[name]
+
+
+def kill_all() -> None:
+    """Kill every program and its descendants at once, without waiting: for a process that is about to exit.
+
+    Containers are ended by commands that outlive this process.
+    """
+    _kill(_find(_THIS_PROCESS, _running.copy(), psutil.pids()))
+    left = _elsewhere.copy()
+    nowhere = subprocess.DEVNULL
+    for command in {*left.values()}:
+        argv = [*command, *(name for name, ended_by in left.items() if ended_by == command)]
+        with suppress(OSError):
+            subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603  no shell
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """Collects the output of a program; `ended` is set when it has exited or written too much.
+
+    `asyncio.subprocess.Process.wait` is of no use here: in some releases of Python it waits for grandchildren that
+    hold the pipes open.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.transport: asyncio.SubprocessTransport | None = None
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.too_large = False
+        self.open_pipes = {1, 2}
+        self.ended = asyncio.Event()
+        self.exited = asyncio.Event()
+        self.drained = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.SubprocessTransport", transport)
+        _running.add(self.transport.get_pid())
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr += data
+            del self.stderr[:-STDERR_TAIL_BYTES]
+        elif len(self.stdout) + len(data) <= self.max_bytes:
+            self.stdout += data
+        else:
+            self.too_large = True
+            self.ended.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self.open_pipes.discard(fd)
+        if not self.open_pipes:
+            self.drained.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        self.ended.set()
+
+
+async def _start(child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]) -> None:
+    with tempfile.TemporaryFile() as file:
+        # A file, because asyncio's stdin is a socket, which programs cannot open as /dev/stdin. Nor does a program that
+        # ignores its input break a pipe.
+        file.write(stdin)
+        file.seek(0)
+        loop = asyncio.get_running_loop()
+        starting = asyncio.ensure_future(
+            loop.subprocess_exec(lambda: child, *argv, stdin=file, cwd=cwd, env=env, **_own_group())
+        )
+        cancelled: asyncio.CancelledError | None = None
+        while not starting.done():
+            try:
+                await asyncio.wait([starting])
+            except asyncio.CancelledError as error:
+                # Wait for the start: asyncio, cancelled in between, would wait for pipes that grandchildren hold open.
+                cancelled = error
+        if cancelled is not None:
+            starting.exception()
+            raise cancelled
+        starting.result()
+
+
+def _own_group() -> dict[str, Any]:
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}
+
+
+async def _clear_away(child: _Child, members: Descendants, *, ends_all: bool) -> None:
+    """End a program if it is still running, and its process group or, if `ends_all`, all its descendants."""
+    if child.transport is None:  # it was not started, or a moment ago
+        await members.end()
+        return
+    pid = child.transport.get_pid()
+    try:
+        if ends_all:
+            await _end(lambda: members.living(pid), gently=not child.exited.is_set())
+        else:
+            await _end(lambda: _find(None, (pid,), psutil.pids()), gently=not child.exited.is_set())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_S):
+                await child.exited.wait()
+    finally:
+        _running.discard(pid)
+        child.transport.close()  # last: it would reap the program before asyncio's watcher does, which then complains
+
+
+async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False) -> None:
+    """Kill processes until none is found. If `gently`, terminate them first and give them a second to exit."""
+    try:
+        if gently:
+            terminating = find()
+            for process in terminating:
+                with suppress(psutil.Error):
+                    process.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_S):
+                    while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports their end
+                        await asyncio.sleep(_POLL_S)
+    finally:  # also if a second cancellation cuts the grace short
+        _kill(find())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REAP_S):
+            while left := find():
+                _kill(left)
+                await asyncio.sleep(_POLL_S)
+
+
+def _find(mark: str | None, groups: Collection[int], pids: Collection[int]) -> list[psutil.Process]:
+    """Return the living processes among `pids` that have a mark in their environment or are of a process group."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.Error, OSError):  # gone by now, or somebody else's
+            process = psutil.Process(pid)
+            if not _is_in(groups, pid) and (mark is None or mark not in process.environ().get(_VARIABLE, "")):
+                continue
+            if _is_alive(process):
+                found.append(process)
+    return found
+
+
+def _is_in(groups: Collection[int], pid: int) -> bool:
+    return pid in groups if sys.platform == "win32" else os.getpgid(pid) in groups
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _kill(processes: Collection[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()

@@ -1,0 +1,420 @@
+"""Task folders: a command works in a fresh sandbox, then the task's verifier rewards what it left there."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol
+from uuid import uuid4
+from zlib import crc32
+
+from jinja2 import TemplateSyntaxError
+
+from ci_evals.errors import ProviderError, StorageError
+from ci_evals.format import one_line
+from ci_evals.model.fields import OneOrMore
+from ci_evals.model.response import Response
+from ci_evals.model.result import Request, Task
+from ci_evals.providers.answer import clean_text, encode_json
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, overrides_of
+from ci_evals.providers.command import NO_WORDS, words_of
+from ci_evals.providers.subprocess import Descendants, Ended, run_program, running_elsewhere
+from ci_evals.templating import sandboxed
+from ci_evals.user_code import load_target, module_problem, target_parts
+
+BUILT_IN = ("auto", "folder", "docker")
+MAX_OUTPUT_BYTES = 50 * 1024 * 1024
+_QUICK_S = 60.0
+_BUILD_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAgent(ProviderOptions):
+    """Runs a command in a fresh working copy of a task, then the task's verifier, whose reward is the score.
+
+    Args:
+        command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`, `params` and
+            `folder`, the suite's; it reads the instruction on stdin. A text is split as a POSIX shell would.
+        env: added to the environment of the agent and of the verifier.
+        sandbox: where it runs: `docker`; `folder`, a temporary one on this machine; `auto`, Docker for tasks that ask
+            for an image and a folder for the others; or `module:function`.
+    """
+
+    kind: ClassVar[str] = "task"
+    own_code: ClassVar[bool] = True
+    retried: ClassVar[bool] = False
+    works_on_tasks: ClassVar[bool] = True
+
+    command: str | OneOrMore[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    sandbox: str = "auto"
+
+    @property
+    def default_name(self) -> str:
+        return f"task:{Path(self.argv[0]).name}"
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The agent and its arguments.
+
+        Raises:
+            ValueError: a quotation mark is not closed.
+        """
+        return words_of(self.command)
+
+    def problems(self, folder: Path) -> list[str]:
+        try:
+            words = self.argv
+        except ValueError as error:
+            return [NO_WORDS.format(error)]
+        found = [] if words else ["command is empty: name a program"]
+        for word in words:
+            try:
+                sandboxed().from_string(word)
+            except TemplateSyntaxError as error:
+                found.append(f"command: {one_line(word, 80)!r} is no valid template: {error.message}")
+        if self.sandbox not in BUILT_IN:
+            parts = target_parts(self.sandbox)
+            expected = f"expected module:function, or one of {', '.join(BUILT_IN)}"
+            if problem := module_problem(parts[0], folder) if parts else expected:
+                found.append(f"sandbox: {problem}")
+        return found
+
+    def open(self, resources: Resources) -> Provider:
+        """Make the live agent.
+
+        Raises:
+            ConfigError: its sandbox cannot be imported.
+        """
+        docker = Docker()
+
+        def as_the_task_asks(task: Task) -> AbstractAsyncContextManager[Sandbox]:
+            return docker.sandbox(task) if task.image or task.has_dockerfile else folder_sandbox(task)
+
+        built_in: dict[str, MakeSandbox] = {
+            "auto": as_the_task_asks,
+            "folder": folder_sandbox,
+            "docker": docker.sandbox,
+        }
+        return _Agent(self, built_in.get(self.sandbox) or load_target(self.sandbox), resources)
+
+
+class Sandbox(Protocol):
+    """One working copy of a task.
+
+    `tests` and `logs` are where a command inside finds the verifier and writes what is kept.
+    """
+
+    tests: str
+    logs: str
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> Ended:
+        """Run a command in the working copy to its end. Raises OSError if it cannot be started."""
+        ...
+
+    async def put_tests(self, source: Path) -> None:
+        """Make a folder of this machine appear as `tests`."""
+        ...
+
+    async def get_logs(self, target: Path) -> None:
+        """Copy what is in `logs` into a folder of this machine."""
+        ...
+
+
+MakeSandbox = Callable[[Task], AbstractAsyncContextManager[Sandbox]]
+
+
+class _Agent:
+    def __init__(self, options: TaskAgent, make_sandbox: MakeSandbox, resources: Resources) -> None:
+        self._options = options
+        self._make_sandbox = make_sandbox
+        self._files = resources.files
+        self._folder = str(resources.folder)
+
+    async def answer(self, request: Request) -> Response:
+        task = request.case.task
+        if task is None:
+            raise ProviderError("rejected", "the case is no task folder")
+        kept = await asyncio.to_thread(_make_kept_folder, self._files, str(self._options.name), request)
+        try:
+            async with self._make_sandbox(task) as sandbox:
+                return await self._work(task, request, sandbox, kept)
+        except OSError as error:
+            raise ProviderError("crash", f"the task could not be worked on: {error}") from error
+        finally:
+            if self._files is None:
+                await asyncio.to_thread(shutil.rmtree, kept, ignore_errors=True)
+
+    async def _work(self, task: Task, request: Request, sandbox: Sandbox, kept: Path) -> Response:
+        """Set up, let the agent work, and verify."""
+        env = {"TESTS_DIR": sandbox.tests, "LOGS_DIR": sandbox.logs, **self._options.env}
+        agent_s = task.agent_timeout_s or request.timeout_s
+        for command in task.setup:
+            ended = await sandbox.run(("sh", "-c", command), stdin=b"", env=env, timeout_s=agent_s)
+            _check(ended, f"the setup command {one_line(command, 80)!r}", agent_s)
+        instruction = request.input if isinstance(request.input, str) else encode_json(request.input).decode()
+        agent = await sandbox.run(self._argv(request), stdin=instruction.encode(), env=env, timeout_s=agent_s)
+        await asyncio.to_thread(_keep, kept, "agent", agent)
+        _check(agent, "the agent", agent_s)
+        verifier_s = task.verifier_timeout_s or request.timeout_s
+        await sandbox.put_tests(task.folder / "tests")
+        verifier = await sandbox.run(("bash", f"{sandbox.tests}/test.sh"), stdin=b"", env=env, timeout_s=verifier_s)
+        await asyncio.to_thread(_keep, kept, "verifier", verifier)
+        if verifier.why != "exit":  # its exit status says nothing: a verifier may end with the result of its tests
+            _check(verifier, "the verifier", verifier_s)
+        await sandbox.get_logs(kept / "logs")
+        reward = await asyncio.to_thread(_reward, kept / "logs" / "verifier", verifier)
+        return Response(clean_text(agent.stdout.decode(errors="replace")).strip(), reward=reward)
+
+    def _argv(self, request: Request) -> list[str]:
+        case = request.case
+        names = {
+            "input": request.input,
+            "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata},
+            "run": request.run,
+            "folder": self._folder,
+            **overrides_of(case),
+        }
+        templates = sandboxed()
+        return [templates.from_string(word).render(names) for word in self._options.argv]
+
+
+def _check(ended: Ended, who: str, timeout_s: float) -> None:
+    stderr = ended.stderr_tail.decode(errors="replace")
+    detail = stderr or None
+    if ended.why == "timeout":
+        raise ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
+    if ended.why == "too_large":
+        raise ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
+    if ended.status:
+        lines = stderr.strip().splitlines()
+        last = f": {one_line(lines[-1])}" if lines else ""
+        raise ProviderError("crash", f"{who} ended with exit status {ended.status}{last}", detail=detail)
+
+
+def _reward(logs: Path, ended: Ended) -> float:
+    """Read what the verifier wrote: a number in reward.txt, or `reward` in reward.json.
+
+    Raises:
+        ProviderError: it wrote none, so that nothing can be said of the agent's work.
+    """
+    try:
+        if (logs / "reward.txt").is_file():
+            reward = float((logs / "reward.txt").read_text())
+        else:
+            reward = float(json.loads((logs / "reward.json").read_bytes())["reward"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        stderr = ended.stderr_tail.decode(errors="replace") or None
+        text = f"the verifier left no reward in verifier/reward.txt of its LOGS_DIR (exit status {ended.status})"
+        raise ProviderError("environment", text, detail=stderr) from error
+    if not 0 <= reward <= 1:
+        raise ProviderError("environment", f"the verifier's reward is {reward:g}, which is not between 0 and 1")
+    return reward
+
+
+# What a run leaves behind.
+
+
+def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Path:
+    """Make an empty folder for what a run leaves behind: below `files`, or a temporary one."""
+    if files is None:
+        return Path(tempfile.mkdtemp(prefix="ci-evals-kept-"))
+    kept = files / "tasks" / _file_name(request.case.id) / _file_name(provider) / f"run-{request.run}"
+    shutil.rmtree(kept, ignore_errors=True)
+    with _storage_errors(kept):
+        kept.mkdir(parents=True)
+    return kept
+
+
+def _file_name(name: str) -> str:
+    """Make a name a file name on every system; one that has to be changed gets its checksum, to stay unique."""
+    safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:100]
+    return safe if safe == name else f"{safe}-{crc32(name.encode(errors='replace')):08x}"
+
+
+def _keep(kept: Path, who: str, ended: Ended) -> None:
+    with _storage_errors(kept):
+        (kept / f"{who}.stdout.txt").write_bytes(ended.stdout)
+        (kept / f"{who}.stderr.txt").write_bytes(ended.stderr_tail)
+
+
+@contextmanager
+def _storage_errors(kept: Path) -> Iterator[None]:
+    """Raise StorageError for an OSError: that the results folder takes no file is no fault of the agent."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{kept}: cannot be written: {error.strerror}") from error
+
+
+# Sandboxes.
+
+
+@asynccontextmanager
+async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
+    """Make a temporary folder with the files of the task's `environment`; it goes, as do servers started in it."""
+    root = await asyncio.to_thread(_make_folder, task)
+    descendants = Descendants()
+    try:
+        yield _Folder(root, descendants)
+    finally:
+        await descendants.end()
+        await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+def _make_folder(task: Task) -> Path:
+    root = None
+    try:
+        root = Path(tempfile.mkdtemp(prefix="ci-evals-task-"))
+        (root / "logs" / "verifier").mkdir(parents=True)
+        environment = task.folder / "environment"
+        if environment.is_dir():
+            not_for_the_agent = shutil.ignore_patterns("Dockerfile", "docker-compose*.y*ml")
+            shutil.copytree(environment, root / "work", ignore=not_for_the_agent)
+        else:
+            (root / "work").mkdir()
+    except (OSError, shutil.Error) as error:
+        if root is not None:
+            shutil.rmtree(root, ignore_errors=True)
+        raise ProviderError("environment", f"no folder could be made for the task: {error}") from error
+    return root
+
+
+class _Folder:
+    def __init__(self, root: Path, descendants: Descendants) -> None:
+        self._root = root
+        self._descendants = descendants
+        self.tests = str(root / "tests")
+        self.logs = str(root / "logs")
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> Ended:
+        return await run_program(
+            argv,
+            stdin,
+            cwd=self._root / "work",
+            env={**os.environ, **env},
+            timeout_s=timeout_s,
+            max_bytes=MAX_OUTPUT_BYTES,
+            descendants=self._descendants,
+        )
+
+    async def put_tests(self, source: Path) -> None:
+        await asyncio.to_thread(shutil.copytree, source, self.tests, dirs_exist_ok=True)
+
+    async def get_logs(self, target: Path) -> None:
+        await asyncio.to_thread(shutil.copytree, self.logs, target, dirs_exist_ok=True)
+
+
+class Docker:
+    """The engine, by its command line; asked once whether it is there, and for each image once."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._is_there = False
+        self._images: dict[str, str] = {}
+
+    @asynccontextmanager
+    async def sandbox(self, task: Task) -> AsyncIterator[Sandbox]:
+        """Start a container of the task's image; it is removed afterwards, with whatever still runs in it.
+
+        Raises:
+            ProviderError: there is no engine, or the image cannot be had.
+        """
+        image = await self._image(task)
+        name = f"ci-evals-{uuid4().hex}"
+        remove = ("rm", "--force", "--volumes")
+        limits: list[str] = []
+        if task.cpus is not None:
+            limits += ["--cpus", f"{task.cpus:g}"]
+        if task.memory_mb is not None:
+            limits += ["--memory", f"{task.memory_mb}m"]
+        # The label is for whoever ended this process with SIGKILL, to find what it left.
+        options = ["--detach", "--init", "--name", name, "--label", "ci-evals", *limits, "--entrypoint", "sleep"]
+        with running_elsewhere(name, ended_by=("docker", *remove)):
+            try:
+                await _docker("run", *options, image, "infinity", timeout_s=task.build_timeout_s or _BUILD_S)
+                container = _Container(name)
+                await _docker("exec", name, "mkdir", "-p", f"{container.logs}/verifier")
+                yield container
+            finally:
+                await asyncio.shield(_run_docker([*remove, name], timeout_s=_QUICK_S))
+
+    async def _image(self, task: Task) -> str:
+        async with self._turn:
+            if not self._is_there:
+                await _check_engine(task)
+                self._is_there = True
+            if task.image:
+                return task.image
+            if not task.has_dockerfile:
+                text = (
+                    f"{task.folder.name} has no image: give its task.toml a docker_image, or an environment/Dockerfile"
+                )
+                raise ProviderError("environment", text)
+            if task.digest not in self._images:
+                tag = f"ci-evals-task:{task.digest}"
+                folder = str(task.folder / "environment")
+                await _docker("build", "--quiet", "--tag", tag, folder, timeout_s=task.build_timeout_s or _BUILD_S)
+                self._images[task.digest] = tag
+            return self._images[task.digest]
+
+
+class _Container:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.tests = "/tests"
+        self.logs = "/logs"
+
+    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> Ended:
+        names = [word for name in env for word in ("--env", name)]  # the values stay out of the list of processes
+        command = ["exec", "--interactive", *names, self._name, *argv]
+        return await _run_docker(command, stdin=stdin, env=env, timeout_s=timeout_s)
+
+    async def put_tests(self, source: Path) -> None:
+        await _docker("cp", f"{source}/.", f"{self._name}:{self.tests}")
+
+    async def get_logs(self, target: Path) -> None:
+        await _docker("cp", f"{self._name}:{self.logs}/.", str(target))
+
+
+async def _check_engine(task: Task) -> None:
+    image = f"the image {task.image}" if task.image else "an image of its own"
+    wanted = f"the task {task.folder.name} asks for {image}"
+    advice = "start a Docker engine, or give the provider another `sandbox`: folder, or module:function"
+    if shutil.which("docker") is None:
+        raise ProviderError("environment", f"{wanted}, and there is no `docker` on the PATH: {advice}")
+    ended = await _run_docker(["version", "--format", "{{.Server.Version}}"], timeout_s=_QUICK_S)
+    if ended.why != "exit" or ended.status:
+        raise ProviderError("environment", f"{wanted}, and no Docker engine answers ({_complaint(ended)}): {advice}")
+
+
+async def _docker(*arguments: str, timeout_s: float = _QUICK_S) -> None:
+    ended = await _run_docker(arguments, timeout_s=timeout_s)
+    if ended.why != "exit" or ended.status:
+        raise ProviderError("environment", f"docker {arguments[0]}: {_complaint(ended)}", status=ended.status)
+
+
+async def _run_docker(
+    arguments: Sequence[str], *, timeout_s: float, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> Ended:
+    return await run_program(
+        ["docker", *arguments],
+        stdin,
+        cwd=Path.cwd(),
+        env={**os.environ, **env} if env else None,
+        timeout_s=timeout_s,
+        max_bytes=MAX_OUTPUT_BYTES,
+    )
+
+
+def _complaint(ended: Ended) -> str:
+    if ended.why == "timeout":
+        return "no answer in time"
+    lines = ended.stderr_tail.decode(errors="replace").strip().splitlines()
+    return one_line(lines[-1]) if lines else f"exit status {ended.status}"

@@ -1,0 +1,427 @@
+"""Saved reports, read back as a baseline, as the side that is compared, or as the summary that they were made from."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from ci_evals.errors import StorageError
+from ci_evals.format import one_line, shorten
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, joined
+from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, usual
+from ci_evals.model.plan import CellKey, RunPlan, plan_runs
+from ci_evals.model.report import Report, RunRecord, SuiteInfo
+from ci_evals.model.result import Case, Result, Variant
+from ci_evals.model.rules import Gate
+from ci_evals.redaction import Redactor
+from ci_evals.reports.cells import bar_of
+from ci_evals.reports.report_json import (
+    MOST_RUNS,
+    REPORT,
+    SCHEMA_VERSION,
+    ComparisonEntry,
+    ReportDocument,
+    SavedCellEntry,
+    encode,
+)
+from ci_evals.reports.runs import answer_text
+from ci_evals.reports.summary import Summary
+
+MAX_REPORT_BYTES: Final = 1 << 30
+MAX_ANSWERS: Final = 100
+ANSWER_CHARACTERS: Final = 2000
+
+_MAX_AMOUNT: Final = 1e12  # seconds, USD or score of one run: sums of such amounts stay numbers
+_DOCUMENT: Final = TypeAdapter(ReportDocument)
+
+
+@dataclass(frozen=True)
+class SavedReport:
+    """A report.json that was read back, checked for what no run leaves behind."""
+
+    path: Path
+    document: ReportDocument
+
+    @property
+    def suite(self) -> SuiteInfo:
+        return self.document.suite
+
+    @property
+    def interrupted(self) -> str | None:
+        """The reason that the run ended early, or None."""
+        return self.document.interrupted
+
+    @property
+    def confirm_runs(self) -> int:
+        """The number of further runs that its suspects were given."""
+        return self.document.comparison.confirm_runs if self.document.comparison else 0
+
+    @property
+    def head(self) -> list[HeadCell]:
+        """Its cells, to be compared with a baseline."""
+        return [
+            HeadCell(
+                key=cell.key,
+                fingerprint=cell.fingerprint,
+                planned=cell.evidence,
+                confirming=cell.confirming,
+                confirmed=cell.confirmed,
+                critical=cell.critical,
+                per_run=cell.per_run,
+            )
+            for cell in self.document.cells
+        ]
+
+    @property
+    def baseline(self) -> Baseline:
+        """Itself and the reports before it, as a side to compare with."""
+        document = self.document
+        own = ReportRef(document.id, document.started_at, document.suite.revision)
+
+        def history(cell: SavedCellEntry) -> History:
+            return History((Evidence(own.id, *cell.evidence), *_evidence(document, cell)))
+
+        return Baseline(
+            suite=document.suite.name,
+            reports=(own, *document.history.reports),
+            cells={cell.key: BaseCell(cell.fingerprint, history(cell), cell.per_run) for cell in document.cells},
+            trend=(document.trend_point, *document.history.trend),
+            source=str(self.path),
+        )
+
+    @property
+    def summary(self) -> Summary:
+        """The summary that the report was made from. Of its cases it has what a report shows, not what was asked.
+
+        Raises:
+            StorageError: the report claims more runs than are believed.
+        """
+        try:
+            return summary_of(self.document)
+        except ValueError as error:
+            raise StorageError(f"{self.path}: is no report of ci-evals ({error}): name another") from error
+
+
+def read_report(path: Path) -> SavedReport:
+    """Read one report.json, or the one in a folder.
+
+    Raises:
+        StorageError: there is none, it is damaged or contradicts itself, or another version of ci-evals wrote it.
+    """
+    path = path / REPORT if path.is_dir() else path
+    try:
+        if path.stat().st_size > MAX_REPORT_BYTES:
+            raise StorageError(f"{path}: is larger than {MAX_REPORT_BYTES >> 20:,} MiB: no report of ci-evals is")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise StorageError(f"{path}: there is no report: name one that `ci-evals run` wrote, or its folder") from None
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        return SavedReport(path, decode_report(content))
+    except ValueError as error:
+        if writer := _other_version(content):
+            raise StorageError(f"{path}: {writer}") from error
+        why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
+        raise StorageError(
+            f"{path}: is no complete report of ci-evals ({why}): download it again, or name another"
+        ) from error
+
+
+def read_summary(path: Path) -> Summary:
+    """Read one report.json, or the one in a folder, back as the summary that it was made from.
+
+    Raises:
+        StorageError: see `read_report`.
+    """
+    return read_report(path).summary
+
+
+def read_baseline(
+    paths: Sequence[Path],
+    suite: str,
+    name: str | None = None,
+    *,
+    but: SavedReport | None = None,
+    redactor: Redactor | None = None,
+) -> Baseline | NoComparison:
+    """Read the reports that a run is compared with, the newest of them being the baseline and the others its history.
+
+    Args:
+        paths: report.json files, folders with one in them, or folders of such folders.
+        suite: the name of the suite that is compared with them.
+        name: what sentences call the base side.
+        but: a report that is no part of its own baseline, wherever it lies.
+        redactor: takes secrets out of the names of cases, as it does out of those that they are compared with.
+
+    Returns:
+        The baseline, or why there is none: nothing is there, or it is of another suite.
+
+    Raises:
+        StorageError: see `read_report`.
+    """
+    found = [read_report(file) for path in paths for file in _report_files(path)]
+    if not found:
+        return NoComparison(f"no baseline: there is no report at {' or '.join(path.as_posix() for path in paths)}")
+    return baseline_of(found, suite, name, but=but, redactor=redactor)
+
+
+def _report_files(path: Path) -> Sequence[Path]:
+    if path.is_file() or (path / REPORT).is_file():
+        return [path]
+    return [*sorted(path.glob(f"*/{REPORT}")), *sorted(path.glob("*.json"))] if path.is_dir() else []
+
+
+def baseline_of(
+    found: Sequence[SavedReport],
+    suite: str,
+    name: str | None = None,
+    *,
+    but: SavedReport | None = None,
+    redactor: Redactor | None = None,
+) -> Baseline | NoComparison:
+    """As `read_baseline`, of reports that were read already; there is at least one."""
+    same = [report for report in found if report.suite.name == suite]
+    if not same:
+        other = found[0]
+        return NoComparison(f"no baseline: {other.path.as_posix()} is of another suite, {other.suite.name!r}")
+    others = [report for report in same if but is None or report.document.id != but.document.id]
+    if not others:
+        return NoComparison(f"no baseline: {same[0].path.as_posix()} is the very report that is to be compared")
+    baseline = joined([report.baseline for report in others])
+    if not baseline.cells:
+        return NoComparison(f"no baseline: {same[0].path.as_posix()} has no cells")
+    if redactor is not None and redactor.finds(encode(list(baseline.cells))):
+        cells = {redactor.clean(key): cell for key, cell in baseline.cells.items()}
+        baseline = replace(baseline, cells=cells)
+    return replace(baseline, name=name) if name else baseline
+
+
+def with_answers(summary: Summary) -> Summary:
+    """Return the summary with what the baseline answered to regressed cells, where its file is still at hand."""
+    comparison = summary.compared
+    if comparison is None or comparison.baseline.source is None:
+        return summary
+    regressed = islice(comparison.of("regressed"), MAX_ANSWERS)
+    wanted = {comparison.base_key(cell.key): cell.key for cell in regressed}
+    answers: dict[CellKey, str] = {}
+    if wanted:
+        try:
+            results = read_report(Path(comparison.baseline.source)).document.results
+        except StorageError:  # an answer less is no reason to lose the verdict
+            results = ()
+        for result in results:
+            key = wanted.get((result.case, result.provider, result.prompt))
+            if result.status == "passed" and key is not None and key not in answers:
+                answers[key] = shorten(answer_text(result) or "", ANSWER_CHARACTERS)
+    return summary._replace(before=answers)
+
+
+def decode_report(content: bytes) -> ReportDocument:
+    """Decode a report.json, whoever wrote it.
+
+    Raises:
+        ValueError: it is none, or of another version, or has numbers that no report has.
+    """
+    try:
+        document = _DOCUMENT.validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(one_line(f"{place}: {first['msg']}" if place else first["msg"], 200)) from error
+    _check(document)
+    return document
+
+
+def _other_version(content: bytes) -> str | None:
+    """Return advice about a file that a newer ci-evals wrote; None if it is no such file."""
+    try:
+        document = from_json(content)
+    except ValueError:
+        return None
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if not isinstance(version, int) or version <= SCHEMA_VERSION:
+        return None
+    suite = document.get("suite")
+    writer = one_line(str(suite.get("version", "?") if isinstance(suite, dict) else "?"), 40)
+    return (
+        f"is of schema version {version}, written by ci-evals {writer}; this one reads up to {SCHEMA_VERSION}: upgrade"
+        " ci-evals here"
+    )
+
+
+def _check(document: ReportDocument) -> None:
+    """Refuse what the types let pass and mathematics and layout would stumble over."""
+    looks = document.looks
+    if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
+        raise ValueError("more looks were taken than agreed on, or none was agreed on")
+    shares = [share for scope in document.verdict.scopes for share in (scope.bar, scope.rate, scope.lower, scope.upper)]
+    shares += [variant.pass_rate for point in document.history.trend for variant in point.variants]
+    if any(share is not None and not 0 <= share <= 1 for share in shares):
+        raise ValueError("a fraction is not between 0 and 1")
+    _check_references(document)
+    for result in document.results:
+        judging_usd = result.judging.cost_usd if result.judging else None
+        scores = [result.score, *(grade.score for grade in result.grades)]
+        amounts = (result.latency_s, result.cost_usd, judging_usd, *scores)
+        if any(amount is not None and abs(amount) > _MAX_AMOUNT for amount in amounts):
+            raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")
+
+
+def _check_references(document: ReportDocument) -> None:
+    """Refuse parts that name others which are not there."""
+    earlier, comparison = document.history.reports, document.comparison
+    if any(not 0 <= place < len(earlier) for cell in document.cells for place, _, _ in cell.history):
+        raise ValueError("a cell's history names a report that `history.reports` does not have")
+    known = {ref.id for ref in comparison.baseline} if comparison else set()
+    if unknown := {ref.id for ref in earlier} - known:
+        raise ValueError(f"its history has a report that it was not compared with: {min(unknown)!r}")
+    if comparison and comparison.missing is None and not (comparison.baseline and comparison.alpha):
+        raise ValueError("its comparison is with no report")
+
+    cells = {cell.key for cell in document.cells}
+    variants = {(variant.provider, variant.prompt) for variant in document.variants}
+    if strange := {key for key in cells if key[1:] not in variants}:
+        raise ValueError(f"a cell is of no variant: {min(map(str, strange))}")
+    if any(cell.comparison and cell.comparison.key != cell.key for cell in document.cells):
+        raise ValueError("the comparison of a cell is that of another one")
+    for result in document.results:
+        if (result.case, result.provider, result.prompt) not in cells or not 1 <= result.run <= MOST_RUNS:
+            raise ValueError(f"run {result.run} of {result.case!r} is of no cell of the report")
+
+
+def summary_of(document: ReportDocument) -> Summary:
+    """Return the summary that a document was made from.
+
+    Raises:
+        ValueError: it has more runs than are believed.
+    """
+    plan = _plan(document)
+    numbers = {plan.key(cell): cell for cell in range(len(plan))}
+    planned: dict[int, Result] = {}
+    further: dict[int, list[Result]] = defaultdict(list)
+    for result in document.results:
+        cell = numbers[result.case, result.provider, result.prompt]
+        if result.run <= plan.runs(cell):
+            planned[plan.slot(cell, result.run)] = result
+        else:
+            further[cell].append(result)
+    report = _report(
+        document,
+        plan,
+        planned,
+        interrupted=document.interrupted,
+        resumption=document.resumption,
+        looks=document.looks,
+        settled=document.settled,
+        confirmation=_confirmation(document, plan, further) if further else None,
+    )
+    compared = ((cell.key, cell.comparison) for cell in document.cells)
+    before = {key: found.before for key, found in compared if found and found.before is not None}
+    return Summary(report, document.verdict, document.gate, _comparison(document), before)
+
+
+def _plan(document: ReportDocument) -> RunPlan:
+    by_case: dict[str, list[SavedCellEntry]] = defaultdict(list)
+    for cell in document.cells:
+        by_case[cell.case].append(cell)
+    variants = [Variant(variant.provider, variant.prompt) for variant in document.variants]
+    if len(by_case) * len(variants) > MOST_RUNS:
+        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
+    cases = [_case(cells, document.gate) for cells in by_case.values()]
+    runs = {cell.key: cell.planned for cell in document.cells}
+    keys = [(case.id, variant.provider, variant.prompt) for case in cases for variant in variants]
+    plan = plan_runs(cases, variants, 1, only={number for number, key in enumerate(keys) if runs.get(key)})
+    if plan.total > MOST_RUNS:
+        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
+    return plan
+
+
+def _case(cells: Sequence[SavedCellEntry], gate: Gate | None) -> Case:
+    """Return a case as its cells describe it; a bar that the gate does not explain is the case's own."""
+    entry = cells[0]
+    case = Case(
+        id=entry.case,
+        tags=entry.tags,
+        runs=max(cell.planned for cell in cells) or None,
+        critical=any(cell.critical for cell in cells),
+        file=entry.file,
+        line=entry.line,
+    )
+    bar = bar_of(case, Variant(entry.provider, entry.prompt), gate)
+    return case if bar == entry.bar else replace(case, min_pass_rate=entry.bar)
+
+
+def _confirmation(document: ReportDocument, after: RunPlan, further: Mapping[int, Sequence[Result]]) -> Report:
+    """Return the report of the runs that suspects got beyond the planned ones."""
+    most = max(result.run - after.runs(cell) for cell, results in further.items() for result in results)
+    if most * len(further) > MOST_RUNS:
+        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
+    plan = plan_runs(after.cases, after.variants, most, only=further.keys(), after=after)
+    slots = {plan.slot(cell, result.run): result for cell, results in further.items() for result in results}
+    return _report(document, plan, slots)
+
+
+def _report(document: ReportDocument, plan: RunPlan, results: Mapping[int, Result], **more: Any) -> Report:
+    fingerprints = list({cell.case: cell.fingerprint for cell in document.cells}.values())
+
+    return Report(
+        document.suite,
+        plan,
+        {slot: RunRecord.of(result, offset=slot) for slot, result in results.items()},
+        read=lambda slots: (results[slot] for slot in slots),
+        started_at=document.started_at,
+        duration_s=document.duration_s,
+        fingerprints=fingerprints,
+        **more,
+    )
+
+
+def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
+    entry = document.comparison
+    if entry is None:
+        return None
+    if entry.missing is not None or entry.alpha is None:
+        return NoComparison(entry.missing or "no baseline")
+    cells = (*(cell.comparison for cell in document.cells if cell.comparison), *entry.removed)
+    tested = [cell for cell in document.cells if cell.comparison and cell.comparison.p is not None]
+    return Comparison(
+        baseline=Baseline(
+            suite=document.suite.name,
+            name=entry.name or "the baseline",
+            reports=entry.baseline,
+            cells=_base_cells(document, entry, cells),
+            trend=document.history.trend,
+        ),
+        confirm_runs=entry.confirm_runs,
+        usual_runs=usual(cell.evidence.graded for cell in tested),
+        alpha=entry.alpha,
+        variants=entry.variants,
+        cells=cells,
+    )
+
+
+def _base_cells(
+    document: ReportDocument, entry: ComparisonEntry, cells: Iterable[CellComparison]
+) -> Mapping[CellKey, BaseCell]:
+    """The baseline's cells, as far as the report tells: their names, and the runs that it carries or has pooled."""
+    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in entry.variants}
+    carrying = {cell.key: cell for cell in document.cells if cell.history}
+
+    def base_cell(cell: CellComparison) -> BaseCell:
+        if (saved := carrying.get(cell.key)) is None:
+            return BaseCell(None, History((Evidence(entry.baseline[0].id, *cell.base),)))
+        return BaseCell(saved.fingerprint, History(_evidence(document, saved)))
+
+    return {cell.base_key(base): base_cell(cell) for cell in cells if cell.kind != "new"}
+
+
+def _evidence(document: ReportDocument, cell: SavedCellEntry) -> tuple[Evidence, ...]:
+    """Return the evidence that earlier reports have of a cell, newest first."""
+    reports = document.history.reports
+    return tuple(Evidence(reports[place].id, passed, graded) for place, passed, graded in cell.history)

@@ -1,0 +1,599 @@
+"""report.json, `--format json` and `compare --format json`: the types of the document, which are written and read."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
+from ci_evals.engine import journal
+from ci_evals.gate.baseline import TREND_POINTS, PerRun, ReportRef, Tally, TrendPoint, carried, head_cells, trend_point
+from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.verdict import Verdict
+from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
+from ci_evals.model.report import Looks, Report, Resumption, SuiteInfo
+from ci_evals.model.result import Result
+from ci_evals.model.rules import Gate
+from ci_evals.reports.cells import CellOutcome, JudgedCell, error_groups, judged_cells, troubled_cells
+from ci_evals.reports.notes import new_runs
+from ci_evals.reports.runs import reasons, results_of
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.variants import LabelReport, TaskReport, VariantReport, task_reports, variant_reports
+
+REPORT = "report.json"
+SCHEMA_VERSION: Final = 1
+
+MOST_RUNS: Final = 2_000_000
+"""A report that claims more runs than this is not believed: a few digits must not take all memory."""
+
+
+def _possible(tally: Tally) -> Tally:
+    if not 0 <= tally.passed <= tally.graded <= MOST_RUNS:
+        raise ValueError("a count of runs makes no sense")
+    return tally
+
+
+Count = Annotated[int, Field(ge=0, le=MOST_RUNS)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Runs = Annotated[Tally, AfterValidator(_possible)]
+
+
+# The parts of a document.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellComparisonEntry(CellComparison):
+    """A cell beside its base, in numbers and in words.
+
+    `before` is what the baseline answered to a regressed cell, if its file was at hand.
+    """
+
+    head: Runs
+    base: Runs
+    p: Share | None
+    adjusted_p: Share | None
+    sentence: str
+    before: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a p-value without runs on both sides."""
+        if self.p is not None and not (self.head.graded and self.base.graded):
+            raise ValueError("a cell was tested without graded runs on both sides")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantComparisonEntry(VariantComparison):
+    """A variant beside its base, in numbers and in words."""
+
+    head_rate: Share
+    base_rate: Share
+    p: Share
+    adjusted_p: Share
+    adjusted_p_of_rest: Share
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonEntry:
+    """The report beside its baseline, or in `missing` why there is none. `removed` are cells that only the base has.
+
+    `name` is what sentences call the baseline.
+    """
+
+    missing: str | None
+    sentence: str | None = None
+    name: str | None = None
+    baseline: tuple[ReportRef, ...] = ()
+    confirm_runs: int = 0
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] | None = None
+    counts: Mapping[CellKind, int]
+    variants: tuple[VariantComparisonEntry, ...] = ()
+    removed: tuple[CellComparisonEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """The earlier reports that cells carry counts of, and what they came to; newest first."""
+
+    reports: tuple[ReportRef, ...]
+    trend: tuple[TrendPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountsEntry:
+    """Runs by their ending. `planned` includes those that never took place."""
+
+    passed: int
+    failed: int
+    errored: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingEntry:
+    """Calls of models that judge. `cost_usd` is that of the calls whose price is known; None if there are none."""
+
+    calls: int
+    cost_usd: float | None
+    priced_calls: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsEntry(CountsEntry):
+    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
+
+    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
+    than `budget.per_run` allows. `judging` is None if no judge was asked. `cost_usd` is what all calls of known price
+    cost together, those of confirm runs and of judges included; None if there are none.
+    """
+
+    pass_rate: float | None
+    match_rate: float | None
+    recorded: int
+    budget_violations: int
+    judging: JudgingEntry | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumptionEntry(Resumption):
+    """The results that a resumed run took over, and how many runs were `new`."""
+
+    new: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiguresEntry:
+    """Latencies over runs that took place, cost over the `priced_runs` whose price is known, tokens as reported."""
+
+    latency_mean_s: float | None
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    cost_usd: float | None
+    priced_runs: int
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationEntry:
+    """The figures of `classify` for one task. `confusion` has true labels as rows, predicted ones as columns."""
+
+    task: str
+    accuracy: float | None
+    macro_f1: float | None
+    labels: tuple[LabelReport, ...]
+    confusion: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantEntry:
+    """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence.
+
+    `pass_at_k` is the chance that of `k` runs of a case one passes, `pass_hat_k` that all do; null for single runs.
+    """
+
+    provider: str
+    prompt: str | None
+    counts: CountsEntry
+    pass_rate: float | None
+    lower: float | None
+    upper: float | None
+    match_rate: float | None
+    figures: FiguresEntry
+    grader_means: Mapping[str, float]
+    k: int | None
+    pass_at_k: float | None
+    pass_hat_k: float | None
+    classifications: tuple[ClassificationEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellEntry:
+    """One case on one variant. `bar` is the share of its runs that must pass for it not to be a failed cell."""
+
+    case: str
+    provider: str
+    prompt: str | None
+    outcome: CellOutcome
+    bar: Share
+    passed: Count
+    failed: Count
+    errored: Count
+    planned: Count
+    tags: tuple[str, ...]
+    file: str
+    line: int | None
+    comparison: CellComparisonEntry | None
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """The name of the cell, the same in every report."""
+        return self.case, self.provider, self.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedCellEntry(CellEntry):
+    """A cell with what later reports compare themselves with.
+
+    `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and graded runs without
+    those that repeat a record, `confirming` the further ones that it got as a suspect, `confirmed` whether these are
+    all there, `history` the counts of earlier reports: the place of the report in `history.reports`, passed, graded.
+    """
+
+    fingerprint: str
+    critical: bool
+    evidence: Runs
+    confirming: Runs
+    confirmed: bool
+    per_run: PerRun
+    history: tuple[tuple[int, int, int], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what no run leaves behind: a decision is made of it."""
+        for _, passed, graded in self.history:
+            _possible(Tally(passed, graded))
+        (runs, total, squares), *amounts = self.per_run
+        rounding = 1e-6
+        if runs <= 0:
+            possible = runs == total == squares == 0
+        else:
+            possible = 0 <= total <= runs * (1 + rounding) and squares >= total * total / runs * (1 - rounding)
+        if not possible or any(amount is not None and amount < 0 for amount in amounts):
+            raise ValueError(f"what a run of the case {self.case!r} came to is impossible")
+
+
+# The documents.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportDocument:
+    """report.json as a whole. `results` are the lines of the journal in plan order, those of confirm runs last.
+
+    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
+    not have changed. `history` is what the baseline handed on, `trend_point` what this report adds to it.
+    """
+
+    schema_version: Literal[1]
+    id: str
+    suite: SuiteInfo
+    started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
+    duration_s: float
+    interrupted: str | None
+    resumption: ResumptionEntry | None
+    looks: Looks | None
+    settled: Literal["pass", "borderline", "fail"] | None
+    verdict: Verdict
+    gate: Gate | None
+    comparison: ComparisonEntry | None
+    trend_point: TrendPoint
+    history: HistoryEntry
+    totals: TotalsEntry
+    variants: tuple[VariantEntry, ...]
+    cells: tuple[SavedCellEntry, ...]
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingEntry(CellEntry):
+    """A cell that did not simply pass, with the reasons of its runs, the most frequent first."""
+
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorEntry:
+    """Errored runs of one variant with the same reason."""
+
+    provider: str
+    prompt: str | None
+    runs: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BriefDocument:
+    """The output of `--format json`: the verdict, and all that a script needs to act on it."""
+
+    schema_version: Literal[1]
+    suite: SuiteInfo
+    started_at: float
+    duration_s: float
+    interrupted: str | None
+    resumption: ResumptionEntry | None
+    verdict: Verdict
+    comparison: ComparisonEntry | None
+    totals: TotalsEntry
+    variants: tuple[VariantEntry, ...]
+    failing: tuple[FailingEntry, ...]
+    errors: tuple[ErrorEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonDocument:
+    """The output of `compare --format json`; `cells` has every cell that either side has."""
+
+    schema_version: Literal[1]
+    suite: SuiteInfo
+    started_at: float
+    verdict: Verdict
+    comparison: ComparisonEntry | None
+    cells: tuple[CellComparisonEntry, ...]
+
+
+# Writing.
+
+
+def render(summary: Summary) -> Iterator[bytes]:
+    """Yield report.json, one variant, one cell and one result to the line, results as the journal has them."""
+    report = summary.report
+    document = _document(summary)
+    lines = {field.name: getattr(document, field.name) for field in fields(document) if field.name != "results"}
+    for name, value in lines.items():
+        yield b"{" if name == "schema_version" else b",\n"
+        yield encode(name) + b": "
+        yield from _one_to_the_line(map(encode, value)) if isinstance(value, tuple) else [encode(value)]
+    yield b',\n"results": '
+    results = (result for part in (report, report.confirmation) if part for result in part.results())
+    yield from _one_to_the_line(map(journal.encode, results))
+    yield b"}\n"
+
+
+def _one_to_the_line(items: Iterable[bytes]) -> Iterator[bytes]:
+    separator = b"[\n"
+    for item in items:
+        yield separator + item
+        separator = b",\n"
+    yield b"[\n\n]" if separator == b"[\n" else b"\n]"
+
+
+def render_brief(summary: Summary) -> str:
+    """Return one line of JSON for scripts that read stdout; see `BriefDocument`."""
+    report = summary.report
+    failing = []
+    for cell in troubled_cells(summary):
+        results = results_of(report, cell.cell, "errored" if cell.outcome == "errored" else "failed")
+        why = tuple(reason for reason, _ in reasons(results))
+        failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
+    return printed(
+        BriefDocument(
+            schema_version=SCHEMA_VERSION,
+            suite=report.suite,
+            started_at=report.started_at,
+            duration_s=report.duration_s,
+            interrupted=report.interrupted,
+            resumption=_resumption(report),
+            verdict=summary.verdict,
+            comparison=_comparison(summary),
+            totals=_totals(report),
+            variants=_variants(summary),
+            failing=tuple(failing),
+            errors=tuple(
+                ErrorEntry(
+                    provider=group.variant.provider,
+                    prompt=group.variant.prompt,
+                    runs=group.runs,
+                    message=group.message,
+                )
+                for group in error_groups(report)
+            ),
+        )
+    )
+
+
+def render_comparison(summary: Summary) -> str:
+    """Return one line of JSON; see `ComparisonDocument`."""
+    compared = summary.compared
+    return printed(
+        ComparisonDocument(
+            schema_version=SCHEMA_VERSION,
+            suite=summary.report.suite,
+            started_at=summary.report.started_at,
+            verdict=summary.verdict,
+            comparison=_comparison(summary),
+            cells=tuple(_cell_comparison(compared, cell) for cell in compared.cells) if compared else (),
+        )
+    )
+
+
+def schema() -> bytes:
+    """Return the JSON Schema of report.json."""
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ci-evals report, schema version 1"}
+    generated = TypeAdapter(ReportDocument).json_schema()
+    return (
+        json.dumps(title | {key: value for key, value in generated.items() if key != "title"}, indent=2).encode()
+        + b"\n"
+    )
+
+
+def encode(value: Any) -> bytes:
+    """Return one line of JSON in UTF-8. A lone surrogate, which no encoding has, becomes a question mark."""
+    try:
+        return to_json(value, inf_nan_mode="null")
+    except PydanticSerializationError:
+        plain = to_jsonable_python(value, inf_nan_mode="null")
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def printed(value: Any, *, indent: int | None = None) -> str:
+    """Return JSON for stdout: one line, or indented.
+
+    A CI runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
+    """
+    text = encode(value).decode()
+    if indent is not None:
+        text = json.dumps(json.loads(text), indent=indent, ensure_ascii=False)
+    return text.replace("#", "\\u0023") + "\n"
+
+
+def _document(summary: Summary) -> ReportDocument:
+    """Return the document without its results, which are written one by one."""
+    report = summary.report
+    history = _history(summary)
+    return ReportDocument(
+        schema_version=SCHEMA_VERSION,
+        id=report.id,
+        suite=report.suite,
+        started_at=report.started_at,
+        duration_s=report.duration_s,
+        interrupted=report.interrupted,
+        resumption=_resumption(report),
+        looks=report.looks,
+        settled=report.settled,
+        verdict=summary.verdict,
+        gate=summary.gate,
+        comparison=_comparison(summary),
+        trend_point=trend_point(report),
+        history=history,
+        totals=_totals(report),
+        variants=_variants(summary),
+        cells=tuple(_saved_cells(summary, history)),
+        results=(),
+    )
+
+
+def _history(summary: Summary) -> HistoryEntry:
+    """Return the earlier reports that this one hands on from its baseline."""
+    if (comparison := summary.compared) is None:
+        return HistoryEntry((), ())
+    own = summary.report.id
+    reports = tuple(ref for ref in comparison.baseline.reports if ref.id != own)
+    trend = [point for point in comparison.baseline.trend if point.report.id != own]
+    return HistoryEntry(reports, tuple(trend[: TREND_POINTS - 1]))
+
+
+def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellEntry]:
+    comparison = summary.compared
+    places = {ref.id: place for place, ref in enumerate(history.reports)}
+    heads = head_cells(summary.report, summary.gate)
+    for cell, head in zip(judged_cells(summary), heads, strict=True):
+        handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()
+        yield SavedCellEntry(
+            **_cell_fields(summary, cell),
+            fingerprint=head.fingerprint or "",
+            critical=head.critical,
+            evidence=head.planned,
+            confirming=head.confirming,
+            confirmed=head.confirmed,
+            per_run=head.per_run,
+            history=tuple(
+                (places[each.report], each.passed, each.graded) for each in handed_on if each.report in places
+            ),
+        )
+
+
+def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
+    """Return the fields of a `CellEntry`."""
+    comparison = summary.compared
+    found = comparison.by_key.get(cell.key) if comparison else None
+    return {
+        "case": cell.case.id,
+        "provider": cell.variant.provider,
+        "prompt": cell.variant.prompt,
+        "outcome": cell.outcome,
+        "bar": cell.bar,
+        "tags": cell.case.tags,
+        "file": cell.case.file,
+        "line": cell.case.line,
+        "comparison": _cell_comparison(comparison, found, summary.before.get(cell.key))
+        if comparison and found
+        else None,
+        **cell.counts._asdict(),
+    }
+
+
+def _cell_comparison(comparison: Comparison, cell: CellComparison, before: str | None = None) -> CellComparisonEntry:
+    more = {"sentence": cell_sentence(comparison, cell), "before": before}
+    return CellComparisonEntry(**_values(cell) | more)
+
+
+def _comparison(summary: Summary) -> ComparisonEntry | None:
+    """Return the comparison but for the cells of the report; None if nobody asked for one."""
+    comparison = summary.comparison
+    if comparison is None:
+        return None
+    if isinstance(comparison, NoComparison):
+        return ComparisonEntry(missing=comparison.reason, counts={})
+    return ComparisonEntry(
+        missing=None,
+        sentence=baseline_sentence(comparison, summary.report.started_at),
+        name=comparison.baseline.name,
+        baseline=comparison.baseline.reports,
+        confirm_runs=comparison.confirm_runs,
+        alpha=comparison.alpha,
+        counts={kind: count for kind in KINDS if (count := comparison.counts.get(kind, 0))},
+        variants=tuple(
+            VariantComparisonEntry(**_values(each) | {"sentence": variant_sentence(comparison, each)})
+            for each in comparison.variants
+        ),
+        removed=tuple(_cell_comparison(comparison, cell) for cell in comparison.of("removed")),
+    )
+
+
+def _values(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, to make an entry of them."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _totals(report: Report) -> TotalsEntry:
+    judging = report.judging
+    return TotalsEntry(
+        **report.totals._asdict(),
+        pass_rate=report.pass_rate,
+        match_rate=report.match_rate,
+        recorded=report.recorded,
+        budget_violations=report.budget_violations,
+        judging=JudgingEntry(
+            calls=judging.calls,
+            cost_usd=judging.known_cost_usd,
+            priced_calls=judging.priced,
+            input_tokens=judging.input_tokens,
+            output_tokens=judging.output_tokens,
+        )
+        if judging.calls
+        else None,
+        cost_usd=report.spent.total_usd,
+    )
+
+
+def _resumption(report: Report) -> ResumptionEntry | None:
+    found = report.resumption
+    return ResumptionEntry(**_values(found) | {"new": new_runs(report)}) if found else None
+
+
+def _variants(summary: Summary) -> tuple[VariantEntry, ...]:
+    tasks = list(task_reports(summary.report))
+    return tuple(
+        _variant(of, [task for task in tasks if task.variant == of.variant]) for of in variant_reports(summary)
+    )
+
+
+def _variant(of: VariantReport, tasks: Iterable[TaskReport]) -> VariantEntry:
+    return VariantEntry(
+        provider=of.variant.provider,
+        prompt=of.variant.prompt,
+        counts=CountsEntry(**of.counts._asdict()),
+        pass_rate=of.pass_rate,
+        lower=of.lower,
+        upper=of.upper,
+        match_rate=of.mean_score,
+        figures=FiguresEntry(**(of.figures._asdict() | {"cost_usd": of.cost_usd})),
+        grader_means=of.grader_means,
+        k=of.draws,
+        pass_at_k=of.pass_at_k,
+        pass_hat_k=of.pass_hat_k,
+        classifications=tuple(
+            ClassificationEntry(
+                task=task.task,
+                accuracy=task.accuracy,
+                macro_f1=task.macro_f1,
+                labels=task.labels,
+                confusion=task.table.counts,
+            )
+            for task in tasks
+        ),
+    )

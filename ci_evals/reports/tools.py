@@ -1,0 +1,233 @@
+"""The outputs of `power`, `pairwise` and `judge check`: text for a terminal, Markdown and JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.text import Text
+
+from ci_evals.engine.judge_check import BAR, FEWEST_LABELS, JudgeCheck
+from ci_evals.format import name_of, number_of, one_line, percent, rate_with_interval, usd
+from ci_evals.gate.power import Detectable, Power, size_sentence
+from ci_evals.gate.preference import MOST_UNJUDGED, CasePreference, Preference
+from ci_evals.reports.markdown import code, plain
+from ci_evals.reports.report_json import printed
+from ci_evals.reports.terminal import UNBOUNDED, columns, draw
+from ci_evals.stats.classification import accuracy
+
+PowerFormat = Literal["text", "markdown", "json"]
+PairwiseFormat = Literal["table", "markdown", "json"]
+
+MAX_CASES = 50
+_NAME_CHARACTERS = 100
+_REASON_CHARACTERS = 200
+
+
+def render_power(power: Power, output: PowerFormat) -> str:
+    """Return the drops that a suite detects: a sentence, a table of sizes, and what it rests on."""
+    if output == "json":
+        return printed(power, indent=2)
+    head = ("cases × runs", "calls", "against one report", "against pooled history", "below its bar")
+    rows = [_power_row(size) for size in power.sizes]
+    sentences = [f"{size_sentence(power.now.cases, power.now.runs, power.now.pooled)}."]
+    if power.runs_for_half is not None and power.now.pooled is not None:
+        runs, half = number_of(power.runs_for_half, "run"), _points(power.now.pooled / 2)
+        times = f"{power.runs_for_half / power.now.runs:.1f}".removesuffix(".0")
+        sentences.append(f"{runs} of each case would detect half of that ({half}), at {times} times the calls.")
+    if output == "markdown":
+        table = _markdown_table(head, rows, flush_right=True)
+        return "\n\n".join([f"{code(power.suite)}: {sentences[0]}", *sentences[1:], table, plain(_basis(power))]) + "\n"
+    sentences[0] = f"{name_of(power.suite)}: {sentences[0]}"
+    table = draw(iter([columns([head, *rows], flush_right=True)]), width=UNBOUNDED)
+    return "\n\n".join([*sentences, table + "\n" + _basis(power)]) + "\n"
+
+
+def _power_row(size: Detectable) -> tuple[str, ...]:
+    drops = map(_points, (size.one_report, size.pooled, size.gate))
+    return f"{size.cases:,} × {size.runs}", f"{size.calls:,}", *drops
+
+
+def _points(drop: float | None) -> str:
+    return "-" if drop is None or drop >= 1 else f"{100 * drop:.1f} points"
+
+
+def _basis(power: Power) -> str:
+    source = f"as {power.known_from} shows" if power.known_from else "as is usual; --history takes them from a report"
+    return (
+        "Drops of the pass rate of a variant that are detected with a chance of 80 %, at 5 % false alarms. They are for"
+        f" a pass rate of {percent(round(power.rate, 3))}, and {percent(round(power.correlation, 2))} of the variance"
+        f" between cases, {source}. A case that breaks wholly is named by its confirm runs, however small its share."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseReport:
+    """A preference with the names of the two variants."""
+
+    a: str
+    b: str
+    preference: Preference
+
+    @property
+    def sentence(self) -> str:
+        """The finding in a line."""
+        found, a, b = self.preference, name_of(self.a), name_of(self.b)
+        if not found.has_verdict:
+            pairs, judged = number_of(found.pairs, "pair"), found.pairs - found.unjudged
+            if not judged:
+                return f"NO VERDICT: none of {pairs} was judged"
+            return f"NO VERDICT: only {judged:,} of {pairs} were judged, {percent(MOST_UNJUDGED)} may go without"
+        if found.share is None or found.interval is None:
+            return f"no case prefers {a} or {b}: every one is a tie"
+        share = rate_with_interval(found.share, found.interval.lower, found.interval.upper)
+        told = f"{b} is preferred in {share} of the cases that prefer one"
+        if found.side == "tie":
+            return f"{told}: these cases cannot tell the two apart"
+        return f"{told}: {a if found.side == 'a' else b} is better"
+
+    @property
+    def rows(self) -> Sequence[tuple[str, str]]:
+        """The outcomes of cases and pairs, as labels and counts."""
+        found = self.preference
+        judged = number_of(found.pairs - found.unjudged, "pair")
+        rows = [
+            (f"prefer {name_of(self.a)}", number_of(found.a, "case")),
+            (f"prefer {name_of(self.b)}", number_of(found.b, "case")),
+            ("prefer neither", number_of(found.ties, "case")),
+            ("flipped with the order", f"{found.flips:,} of {judged}"),
+        ]
+        return [*rows, ("not judged", number_of(found.unjudged, "pair"))] if found.unjudged else rows
+
+    @property
+    def decided(self) -> Sequence[CasePreference]:
+        """The cases that prefer one."""
+        return [case for case in self.preference.cases if case.side != "tie"]
+
+    def preferred(self, case: CasePreference) -> str:
+        """The name of the variant that a case prefers."""
+        return self.a if case.side == "a" else self.b
+
+
+def render_pairwise(report: PairwiseReport, output: PairwiseFormat) -> str:
+    """Return the preference in one of the formats. No name and no reason acts in any of them."""
+    if output == "json":
+        return _pairwise_json(report)
+    return _pairwise_markdown(report) if output == "markdown" else _pairwise_text(report)
+
+
+def _pairwise_text(report: PairwiseReport) -> str:
+    lines = []
+    for case in report.decided[:MAX_CASES]:
+        name = name_of(report.preferred(case), _NAME_CHARACTERS)
+        reason = next((pair.reason for pair in case.pairs if pair.side == case.side and pair.reason), "")
+        because = f" ({one_line(reason, _REASON_CHARACTERS)})" if reason else ""
+        lines.append(f"  {name_of(case.case, _NAME_CHARACTERS)}: {name}{because}")
+    if (left_out := len(report.decided) - MAX_CASES) > 0:
+        lines.append(f"  … and {number_of(left_out, 'more case')}")
+    if (pair := report.preference.first_unjudged) is not None:
+        lines.append(f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}")
+    lines.append(one_line(report.sentence, 1000))
+    table = columns([(one_line(label, 2 * _NAME_CHARACTERS), count) for label, count in report.rows])
+    return draw(iter([table, *map(Text, lines)]), width=UNBOUNDED)
+
+
+def _pairwise_markdown(report: PairwiseReport) -> str:
+    counts = [(plain(label), plain(value)) for label, value in report.rows]
+    parts = [f"## {plain(report.sentence)}", _markdown_table(("outcome", "count"), counts, flush_right=True)]
+    if report.decided:
+        cases = [(code(case.case), code(report.preferred(case))) for case in report.decided[:MAX_CASES]]
+        parts.append(_markdown_table(("case", "preferred"), cases))
+    if (left_out := len(report.decided) - MAX_CASES) > 0:
+        parts.append(f"… and {number_of(left_out, 'more case')}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _pairwise_json(report: PairwiseReport) -> str:
+    found = report.preference
+    return printed(
+        {
+            "a": report.a,
+            "b": report.b,
+            "preferred": found.side if found.has_verdict else None,
+            "sentence": report.sentence,
+            "cases": {"a": found.a, "b": found.b, "ties": found.ties},
+            "pairs": found.pairs,
+            "flips": found.flips,
+            "unjudged": found.unjudged,
+            "share_of_b": found.share,
+            "interval": found.interval,
+            "results": [
+                {
+                    "case": case.case,
+                    "preferred": case.side,
+                    "pairs": [
+                        {
+                            "run": pair.run,
+                            "preferred": pair.side,
+                            "a_first": pair.a_first,
+                            "b_first": pair.b_first,
+                            "flipped": pair.is_flip,
+                            "reason": pair.reason,
+                        }
+                        for pair in case.pairs
+                    ],
+                }
+                for case in found.cases
+            ],
+        }
+    )
+
+
+def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> str:
+    """Return a judge's agreement with people: the confusion table, Cohen's kappa and the conclusion."""
+    table, kappa, judging = check.table, check.kappa, check.judging
+    interval = kappa.interval if kappa else None
+    if output == "json":
+        return printed(
+            {
+                "labels": table.labels,
+                "confusion": table.counts,
+                "agreement": accuracy(table),
+                "kappa": kappa.value if kappa else None,
+                "kappa_lower": interval.lower if interval else None,
+                "kappa_upper": interval.upper if interval else None,
+                "unanswered": len(check.unanswered),
+                "calls": judging.calls,
+                "cost_usd": judging.known_cost_usd,
+                "fit": check.fit,
+            }
+        )
+    agreement = "Cohen's kappa is not defined: people or judge know one verdict only"
+    if kappa is not None:
+        agreement = f"Cohen's kappa {kappa.value:.2f}"
+        agreement += f" ({interval.lower:.2f} to {interval.upper:.2f})" if interval else ""
+    rows = [("", *(f"judge: {label}" for label in table.labels))]
+    for label, counts in zip(table.labels, table.counts, strict=True):
+        rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
+    ending = [f"{number_of(judging.calls, 'call')} of the judge, {usd(judging.known_cost_usd, 'cost unknown')}"]
+    if check.unanswered:
+        ending.insert(0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing")
+    ending.append(_fitness(check))
+    title = f"{number_of(table.size, 'labelled answer')}, agreement {percent(accuracy(table))}, {agreement}"
+    return f"{title}\n\n{draw(iter([columns(rows, flush_right=True)]), width=UNBOUNDED)}\n" + "\n".join(ending) + "\n"
+
+
+def _fitness(check: JudgeCheck) -> str:
+    """Conclude whether the judge is fit to gate, with the reason."""
+    table = check.table
+    missing = [label for label, count in zip(table.labels, table.true_counts, strict=True) if not count]
+    if check.fit:
+        return f"fit to gate: kappa is at least {BAR:g}, beyond doubt"
+    if check.fit is None and table.size and missing:
+        return f"too little to tell: people labelled no answer `{missing[0]}`; label some of these too"
+    if check.fit is None:
+        return f"too little to tell: label more answers, at least {FEWEST_LABELS}, passing and failing ones"
+    if table.is_one_sided:
+        return "not fit to gate: it gave one verdict to everything"
+    return f"not fit to gate: kappa is below {BAR:g}, beyond doubt"
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, flush_right: bool = False) -> str:
+    """Return a table of cells that are Markdown already."""
+    rule = "|---" + ("|---:" if flush_right else "|---") * (len(head) - 1) + "|"
+    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -1,0 +1,156 @@
+"""The beta, Student's t and hypergeometric distributions."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, fsum, lgamma, log, log1p, sqrt
+from statistics import NormalDist
+
+_STANDARD_NORMAL = NormalDist()
+_EPSILON = 1e-15
+_TOLERANCE = 1e-12
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), for a, b > 0 and any x.
+
+    Source: DiDonato and Morris, "Algorithm 708", ACM TOMS 18 (1992), section 2, the continued fraction for BFRAC.
+    """
+    if x <= 0:
+        return 0.0
+    if x >= 1:
+        return 1.0
+    front = exp(a * log(x) + b * log1p(-x) - _log_beta(a, b))
+    if x <= (a + 1) / (a + b + 2):
+        return front / _fraction(x, a, b)
+    return 1 - front / _fraction(1 - x, b, a)
+
+
+def beta_quantile(q: float, a: float, b: float) -> float:
+    """The x with I_x(a, b) = q, for 0 < q < 1 and a, b > 0.
+
+    Halley's method, kept inside a bracket: a step that would leave it is replaced by bisection.
+    """
+    low, high = 0.0, 1.0
+    log_beta = _log_beta(a, b)
+    x = _first_guess(q, a, b)
+    while True:
+        excess = beta_cdf(x, a, b) - q
+        if excess > 0:
+            high = x
+        else:
+            low = x
+        density = exp((a - 1) * log(x) + (b - 1) * log1p(-x) - log_beta)
+        guess = x - _halley_step(excess, density, (a - 1) / x - (b - 1) / (1 - x))
+        if guess != x and not low < guess < high:
+            guess = (low + high) / 2
+        if abs(guess - x) <= _TOLERANCE:
+            return guess
+        x = guess
+
+
+def _log_beta(a: float, b: float) -> float:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """x^a (1-x)^b / (B(a, b) I_x(a, b)) as a continued fraction, evaluated by Lentz's method.
+
+    Converges fast for x at or below (a + 1) / (a + b + 2), in about sqrt(max(a, b)) steps.
+    """
+    value = c = a * (a + 1 - (a + b) * x) / (a + 1)
+    d = 0.0
+    m = 0
+    change = 0.0
+    while abs(change - 1) > _EPSILON:
+        m += 1
+        shared = m * (b - m) * x / (a + 2 * m - 1)
+        numerator = (a + m - 1) * (a + b + m - 1) * x * shared / (a + 2 * m - 1)
+        denominator = m + shared + (a + m) * (a + 1 - (a + b) * x + m * (2 - x)) / (a + 2 * m + 1)
+        d = 1 / (denominator + numerator * d)
+        c = denominator + numerator / c
+        change = c * d
+        value *= change
+    return value
+
+
+def _first_guess(q: float, a: float, b: float) -> float:
+    """A normal approximation: Abramowitz and Stegun 26.5.22, or the mean where that does not apply."""
+    if a < 1 or b < 1:
+        return a / (a + b)
+    z = -_STANDARD_NORMAL.inv_cdf(q)
+    inverse_a, inverse_b = 1 / (2 * a - 1), 1 / (2 * b - 1)
+    k = (z * z - 3) / 6
+    h = 2 / (inverse_a + inverse_b)
+    w = z * sqrt(h + k) / h - (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h)) if h + k > 0 else 0.0
+    return a / (a + b * exp(2 * w))
+
+
+def _halley_step(excess: float, density: float, slope: float) -> float:
+    """Return the step to take; `slope` is the derivative of the density's logarithm."""
+    if density == 0:
+        return float("inf")
+    newton = excess / density
+    return newton / (1 - 0.5 * min(1.0, newton * slope))
+
+
+def t_quantile(q: float, degrees: float) -> float:
+    """The t with P(T <= t) = q for Student's distribution, for 0 < q < 1 and `degrees` > 0.
+
+    T²/(degrees + T²) is beta-distributed: Abramowitz and Stegun 26.7.1 with 26.5.27.
+    """
+    if q < 0.5:
+        return -t_quantile(1 - q, degrees)
+    if q == 0.5:
+        return 0.0
+    if degrees < 2:  # the share of T² is near one: ask for what is left of it
+        rest = beta_quantile(2 * (1 - q), degrees / 2, 0.5)
+        return sqrt(degrees * (1 - rest) / rest)
+    share = beta_quantile(2 * q - 1, 0.5, degrees / 2)
+    return sqrt(degrees * share / (1 - share))
+
+
+@dataclass(frozen=True, slots=True)
+class Hypergeometric:
+    """The probabilities that the head has `least`, `least + 1`, … of the passes; those below 1e-308 are left out."""
+
+    least: int
+    probabilities: tuple[float, ...]
+
+    def at_most(self, k: int) -> float:
+        """The chance of k passes or fewer."""
+        return min(1.0, fsum(self.probabilities[: max(0, k - self.least + 1)]))
+
+    def at_least(self, k: int) -> float:
+        """The chance of k passes or more."""
+        return min(1.0, fsum(self.probabilities[max(0, k - self.least) :]))
+
+    def exactly(self, k: int) -> float:
+        """The chance of k passes."""
+        return self.probabilities[k - self.least] if 0 <= k - self.least < len(self.probabilities) else 0.0
+
+
+@lru_cache(maxsize=4096)
+def hypergeometric(n_head: int, n_base: int, passed: int) -> Hypergeometric:
+    """The passes among the head's `n_head` runs, when `passed` of all `n_head + n_base` runs passed.
+
+    Source: the ratio of neighbouring terms, Johnson, Kemp and Kotz, Univariate Discrete Distributions, section 6.2.1.
+    It is followed outwards from the mode, so that nothing overflows and the error stays at one rounding per term.
+    """
+    least, most = max(0, passed - n_base), min(n_head, passed)
+    mode = min(most, max(least, (n_head + 1) * (passed + 1) // (n_head + n_base + 2)))
+    below, above = [], []
+    weight = 1.0
+    for k in range(mode, least, -1):
+        weight *= k * (n_base - passed + k) / ((n_head - k + 1) * (passed - k + 1))
+        if not weight:
+            break
+        below.append(weight)
+    weight = 1.0
+    for k in range(mode, most):
+        weight *= (n_head - k) * (passed - k) / ((k + 1) * (n_base - passed + k + 1))
+        if not weight:
+            break
+        above.append(weight)
+    weights = [*reversed(below), 1.0, *above]
+    total = fsum(weights)
+    return Hypergeometric(mode - len(below), tuple(weight / total for weight in weights))

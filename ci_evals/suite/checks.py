@@ -1,0 +1,142 @@
+"""Checks of settings against each other: each of them may be right, and together they are not."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ci_evals.errors import Problem
+from ci_evals.graders.classify import Classify
+from ci_evals.graders.scoring import judging
+from ci_evals.model.fields import Bool
+from ci_evals.model.result import NO_OVERRIDES, Case
+from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.pricing import has_price
+from ci_evals.suite.cases import CaseReader
+from ci_evals.suite.fingerprint import overridden_options
+from ci_evals.suite.problems import Written, keys_of, quietly, unknown
+from ci_evals.suite.providers import ProviderReader
+from ci_evals.suite.types import Suite
+
+
+def gate_problems(
+    gate: Written, providers: ProviderReader, reader: CaseReader, cases: Sequence[Case]
+) -> Iterator[Problem]:
+    """A bar for a tag or provider that does not exist would never be missed."""
+    if quietly(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
+        yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
+    yield from _metric_problems(gate["metrics"], _labels(cases) if reader.knows_tags else {})
+    if providers.knows_names:
+        yield from _bar_problems("provider", gate["providers"], providers.names)
+    if reader.knows_tags:
+        yield from _bar_problems("tag", gate["tags"], sorted(reader.tags))
+
+
+def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
+    """All labels of each classification whose graders list them."""
+    expected = (judging(each.grader) for case in cases for each in case.expect)
+    graders = [grader for grader in expected if isinstance(grader, Classify)]
+    open_ended = {grader.task for grader in graders if not grader.labels}
+    found: dict[str, dict[str, None]] = {}
+    for grader in graders:
+        if grader.task not in open_ended:
+            found.setdefault(grader.task, {}).update(dict.fromkeys(grader.labels))
+    return {task: tuple(labels) for task, labels in found.items()}
+
+
+def _metric_problems(bars: Written, labels: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    for name in bars.value if isinstance(bars.value, Mapping) else ():
+        metric = read_metric(name)
+        if metric is None:
+            text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
+            yield bars[name].problem(text)._replace(path=bars.path)
+        elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
+            yield bars[name].problem(unknown("label", metric.label, labels[metric.task]))
+
+
+def _bar_problems(noun: str, bars: Written, known: Sequence[str]) -> Iterator[Problem]:
+    for name in bars.value if isinstance(bars.value, Mapping) else ():
+        if name not in known:
+            yield bars[name].problem(unknown(noun, name, known))._replace(path=bars.path)
+
+
+def tag_problems(selected: Sequence[str] | None, reader: CaseReader, cases: Written) -> Iterator[Problem]:
+    """A tag that no case has would select nothing."""
+    if selected is not None and not selected:
+        text = f"none is named; known: {', '.join(sorted(reader.tags)) or 'none'}"
+        yield cases.problem(text)._replace(path="--tags")
+    for tag in selected or ():
+        if reader.knows_tags and tag not in reader.tags:
+            yield cases.problem(unknown("tag", tag, sorted(reader.tags)))._replace(path="--tags")
+
+
+def price_problems(
+    budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], others: Iterable[ProviderOptions]
+) -> Iterator[Problem]:
+    """A budget in USD is worth nothing if what answers cost is not known: those of `providers` and of whoever else."""
+    limits = quietly(Budget, budget)
+    counts = limits is not None and limits.counts_cost
+    if not counts and not any(case.budget and case.budget.max_cost_usd for case in cases):
+        return
+    asked = (*((provider, None) for provider in (*providers, *others)), *_asked_by(cases, providers))
+    names = {
+        f"{provider.name or provider.default_name}{f' with {model}' if model else ''}": None
+        for provider, model in asked
+        if not provider.own_code and not has_price(provider)
+    }
+    for name in names:
+        yield budget.problem(f"counts USD, and the price of {name} is not known: give the provider a `price`")
+
+
+def _asked_by(
+    cases: Sequence[Case], providers: Sequence[ProviderOptions]
+) -> Iterator[tuple[ProviderOptions, str | None]]:
+    """What single cases ask: their users, and providers with a model of their own, which is given beside."""
+    for case in cases:
+        if case.user is not None:
+            yield case.user.provider, None
+        if case.overrides.model is not None:
+            for provider in providers:
+                if "model" in keys_of(type(provider)):
+                    yield overridden_options(provider, case.overrides), case.overrides.model
+
+
+def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem]:
+    """A suite never runs a cell less often than it says."""
+    if settings is not None and settings.max_runs is not None and settings.max_runs < settings.runs:
+        text = f"{settings.max_runs} is less than `runs: {settings.runs}`: it says how far to go on after these"
+        yield max_runs.problem(text)
+
+
+def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
+    """Tasks whose provider cannot work on them, and cases that are none for a provider that needs one."""
+    for case in cases:
+        for options in providers:
+            if case.task and not case.cassette and not options.works_on_tasks:
+                text = f"is a task, which {options.name} cannot work on: use a provider of `type: task`"
+            elif case.task is None and not case.cassette and options.works_on_tasks:
+                text = (
+                    f"is no task folder, and {options.name} works on nothing else: name it under `cases: {{tasks: …}}`"
+                )
+            else:
+                continue
+            yield Problem(case.file, case.line, f"case {case.id!r}", text)
+
+
+def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
+    """What no provider takes of the settings of a case, or what a provider with them would refuse."""
+    changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
+    known = [(options, options.problems(folder)) for options in providers] if changing else []
+    for case in changing:
+        overrides = case.overrides
+        for name in ("model", "params"):
+            taken = any(each.own_code or name in keys_of(type(each)) for each in providers)
+            if getattr(overrides, name) and providers and not taken:
+                kinds = ", ".join(sorted({each.kind for each in providers}))
+                text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
+                yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
+        for options, told in known:
+            changed = overridden_options(options, overrides)
+            for message in changed.problems(folder) if changed is not options else ():
+                if message not in told:
+                    text = f"{message} (with provider {options.name})"
+                    yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)

@@ -1,0 +1,170 @@
+"""Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris}`, or Python objects."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ci_evals.errors import Place, Problem
+from ci_evals.graders import GRADERS
+from ci_evals.graders.base import AskingOptions, GraderOptions
+from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
+from ci_evals.model.result import Expectation
+from ci_evals.suite.problems import Written, check, is_object, keys_of, quietly, unknown
+from ci_evals.suite.yaml import Lines
+
+NEGATION = "not_"
+_LONGEST_BRIEF = 60
+
+
+def read_expect(written: Written, problems: list[Problem], folder: Path) -> tuple[Expectation, ...]:
+    """Check a list of expectations; what is wrong goes to `problems` and is left out.
+
+    Args:
+        written: the list.
+        problems: gets every problem.
+        folder: the config's, where the team's own modules are looked for.
+    """
+    if written.value is None:
+        return ()
+    if not isinstance(written.value, list | tuple):
+        problems.append(written.problem("expected a list of graders, as in `- contains: Paris`"))
+        return ()
+    read = (read_expectation(entry, problems, folder) for entry in written.items())
+    return tuple(expectation for expectation in read if expectation is not None)
+
+
+def read_expectation(written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
+    """Check one entry; None if it is wrong."""
+    entry = written.value
+    if is_object(entry):
+        return _read_object(written, problems)
+    if isinstance(entry, str) and (cls := _grader_called(entry)):
+        value = "true" if cls.__dataclass_fields__[cls.short].default is True else "…"
+        problems.append(written.problem(f"{entry!r} needs a value, as in `{entry}: {value}`"))
+        return None
+    if not isinstance(entry, Mapping) or len(entry) != 1:
+        hint = _slip(entry) or "expected one grader with its value, as in `contains: Paris`"
+        problems.append(written.problem(hint))
+        return None
+    (name,) = entry
+    cls = _grader_called(name)
+    if cls is None:
+        known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
+        problems.append(written.problem(unknown("grader", name, known if _is_close(name, known) else GRADERS)))
+        return None
+    options = written[name]
+    grader = _read_options(cls, options, problems)
+    if grader is None:
+        return None
+    told = grader.problems()
+    if not told and (lack := grader.lacks(folder)):
+        told = [lack]
+    problems += map(options.problem, told)
+    negated = name.startswith(NEGATION) and name not in GRADERS
+    place = options.place if grader.needs_more else None
+    if isinstance(grader, AskingOptions) and grader.provider is not None:
+        place = options["provider"].place
+    return Expectation(name, grader.opposed() if negated else grader, negated, grader.weight, place)
+
+
+def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
+    if is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
+        return check(cls, written, problems)
+    told: list[Problem] = []
+    grader = check(cls, Written({cls.short: written.value}, written.lines, written.file, written.path), told)
+    inner = f"{written.path}.{cls.short}"  # which nobody wrote
+    problems += [each._replace(path=written.path + each.path.removeprefix(inner)) for each in told]
+    return grader
+
+
+def is_long_form(cls: type[GraderOptions], options: Any) -> bool:
+    """Return True if a mapping has the grader's options rather than being its value (`json_schema: {type: object}`)."""
+    if not isinstance(options, Mapping) or not options:
+        return False
+    if not _takes_mapping(cls):
+        return True
+    return cls.short in options and all(key in keys_of(cls) for key in options)
+
+
+def _slip(entry: Any) -> str | None:
+    """Say what is amiss where several keys stand side by side: several graders, or options beside their grader."""
+    graders = [(key, cls) for key in entry if (cls := _grader_called(key))] if isinstance(entry, Mapping) else []
+    if len(graders) > 1:
+        names = ", ".join(name for name, _ in graders)
+        options = [key for key in entry if any(key in keys_of(cls) for _, cls in graders)]
+        verb = "belongs" if len(options) == 1 else "belong"
+        inside = f"; {' and '.join(options)} {verb} inside one of them" if options else ""
+        return f"{len(graders)} graders in one entry: write `- ` before each of {names}{inside}"
+    if len(graders) != 1:
+        return None
+    ((name, cls),) = graders
+    beside = {key: value for key, value in entry.items() if key != name}
+    if strangers := beside.keys() - set(keys_of(cls)):
+        stranger, known = min(strangers), (*keys_of(cls), *GRADERS)
+        return f"beside `{name}`: {unknown('key', stranger, known if _is_close(stranger, known) else keys_of(cls))}"
+    value = entry[name]
+    right = {**(value if is_long_form(cls, value) else {cls.short: value}), **beside}
+    inside = ", ".join(f"{key}: {_brief(item)}" for key, item in right.items())
+    verb = "stands" if len(beside) == 1 else "stand"
+    return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
+
+
+def _brief(value: Any) -> str:
+    """A value as YAML would have it on one line, or dots for a long one."""
+    text = value if isinstance(value, str) and value.isalpha() else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_BRIEF else "…"
+
+
+def _grader_called(name: str) -> type[GraderOptions] | None:
+    """The grader of a name, negated or not."""
+    return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
+
+
+def _takes_mapping(cls: type[GraderOptions]) -> bool:
+    """Return True if the value that the short form sets may itself be a mapping."""
+    return quietly(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None
+
+
+def _is_close(name: str, known: Iterable[str]) -> bool:
+    return "did you mean" in unknown("grader", name, known)
+
+
+# Graders that are written in Python.
+
+
+def _read_object(written: Written, problems: list[Problem]) -> Expectation | None:
+    entry = written.value
+    if isinstance(entry, Not):
+        of = read_expectation(written.having(entry.grader), problems, Path())
+        if of is None:
+            return None
+        grader = of.grader.opposed() if isinstance(of.grader, GraderOptions) else of.grader
+        return dataclasses.replace(of, name=NEGATION + of.name, grader=grader, negated=not of.negated)
+    if isinstance(entry, GraderOptions):
+        options = check(type(entry), written, problems)
+        if options is None:
+            return None
+        problems += map(written.problem, options.problems())
+        name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
+        place = Place(*written.place) if options.needs_more else None
+        return Expectation(name, options, weight=options.weight, place=place)
+    judge: FunctionGrader | ObjectGrader
+    if isinstance(entry, FunctionGrader):
+        judge = entry
+    elif not isinstance(entry, type) and callable(getattr(entry, "grade", None)):
+        judge = ObjectGrader(entry)
+    elif callable(entry) and not isinstance(entry, type):
+        judge = FunctionGrader(entry)
+    else:
+        what = f"the class {entry.__name__}" if isinstance(entry, type) else f"a {type(entry).__name__}"
+        text = f"expected a grader, a function, or an object with a method `grade`, got {what}"
+        problems.append(written.problem(text))
+        return None
+    if isinstance(judge, FunctionGrader) and judge.threshold is not None and not 0 <= judge.threshold <= 1:
+        text = f"the threshold of {judge.name} is {judge.threshold}, and a score is from 0 to 1"
+        problems.append(written.problem(text))
+    if judge.weight < 0:
+        problems.append(written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0"))
+    return Expectation(judge.name, judge, weight=judge.weight)

@@ -1,0 +1,345 @@
+"""From a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ci_evals.errors import ConfigError, Problem, UsageError
+from ci_evals.model.result import Case
+from ci_evals.model.rules import Gate
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.mock import Mock
+from ci_evals.redaction import secret_values
+from ci_evals.suite import checks
+from ci_evals.suite.cases import CaseReader, with_ids
+from ci_evals.suite.environment import Interpolation, read_dotenv
+from ci_evals.suite.problems import Written, check, keys_of, quietly, settle, unknown
+from ci_evals.suite.prompts import misfits, read_prompts
+from ci_evals.suite.providers import ProviderReader, Sweeps, askers, stage_options, stage_problems, unanswerable
+from ci_evals.suite.types import CheckedSuite, Suite, Sweep
+from ci_evals.suite.yaml import Lines, parse, read_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What the command line or the environment puts in place of the file's values; None leaves them."""
+
+    runs: int | None = None
+    max_runs: int | None = None
+    confirm_runs: int | None = None
+    max_concurrency: int | None = None
+    timeout_s: float | None = None
+    retries: int | None = None
+    seed: int | None = None
+    out: Path | None = None
+    providers: tuple[str, ...] | None = None
+    label: str | None = None
+    tags: tuple[str, ...] | None = None
+    cases: tuple[str, ...] | None = None
+
+
+_SELECTING = ("providers", "tags", "cases")
+
+
+def overridden(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
+    """A suite with some values replaced, and with what is selected of it: bars for anything else are left out too.
+
+    Raises:
+        UsageError: a provider, a tag or the id of a case is named that the suite does not have.
+    """
+    values = {name: value for name, value in asdict(overrides).items() if value is not None and name not in _SELECTING}
+    providers, cases = _providers(suite.providers, overrides), _cases(suite.cases, overrides)
+    gate = suite.gate and _without_bars_of_absent(suite.gate, providers, cases)
+    if overrides.out is not None:
+        values["report"] = replace(suite.report, out=values.pop("out").as_posix())
+    return replace(suite, **values, providers=providers, cases=cases, gate=gate)
+
+
+def _providers(known: tuple[ProviderOptions, ...], overrides: Overrides) -> tuple[ProviderOptions, ...]:
+    if overrides.providers is None:
+        return known
+    _check("provider", overrides.providers, [str(each.name) for each in known])
+    return tuple(each for each in known if each.name in overrides.providers)
+
+
+def _cases(known: Sequence[Case], overrides: Overrides) -> Sequence[Case]:
+    if overrides.tags is not None:
+        _check("tag", overrides.tags, sorted({tag for case in known for tag in case.tags}))
+        tags = frozenset(overrides.tags)
+        known = tuple(case for case in known if not tags.isdisjoint(case.tags))
+    if overrides.cases is not None:
+        _check("case", overrides.cases, {case.id: case for case in known})
+        ids = frozenset(overrides.cases)
+        known = tuple(case for case in known if case.id in ids)
+    return known
+
+
+def _check(noun: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(unknown(noun, name, known))
+
+
+def _without_bars_of_absent(gate: Gate, providers: Sequence[ProviderOptions], cases: Sequence[Case]) -> Gate:
+    if not gate.providers and not gate.tags:
+        return gate
+    names, tags = {each.name for each in providers}, {tag for case in cases for tag in case.tags}
+    return replace(
+        gate,
+        providers={name: bar for name, bar in gate.providers.items() if name in names},
+        tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
+    )
+
+
+UNLIMITED = 2**31 - 1  # calls at once
+
+DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
+
+
+def find_config(folder: Path) -> Path:
+    """The config of a project: `evals.yaml` in the folder or its `.github/`.
+
+    Raises:
+        UsageError: there is none, or more than one in the same folder.
+    """
+    for place in (folder, folder / ".github"):
+        found = [name for name in DEFAULT_NAMES if (place / name).is_file()]
+        if len(found) > 1:
+            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name one with --config")
+        if found:
+            return place / found[0]
+    raise UsageError(
+        f"no evals.yaml in {folder} or its .github folder: name one with --config, or start with `ci-evals init`"
+    )
+
+
+def load_suite(
+    path: Path,
+    environ: Mapping[str, str],
+    overrides: Overrides | None = None,
+    *,
+    offline: bool = False,
+    judging: bool = False,
+) -> CheckedSuite:
+    """Read, decode and check a config.
+
+    Args:
+        path: the config file.
+        environ: the environment; a `.env` file beside the config adds to it.
+        overrides: values that win over the file's.
+        offline: nothing will be called, so keys and variables may be missing.
+        judging: but judges will be, so theirs may not.
+
+    Raises:
+        ConfigError: with every problem of the file, its datasets and its environment.
+    """
+    loader = _Loader(*_read(path), path.resolve().parent, environ, offline=offline, judging=judging)
+    return loader.load(overrides or Overrides())
+
+
+def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = False) -> CheckedSuite:
+    """Check a suite that was written in Python, by the rules of a file.
+
+    Args:
+        suite: the suite; one that was checked already is returned as it is.
+        environ: where keys are looked up; a `.env` file in the suite's folder adds to it.
+        offline: nothing will be called, so keys may be missing.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    if isinstance(suite, CheckedSuite):
+        return suite
+    values = {
+        each.name: value
+        for each in fields(suite)
+        if each.name in keys_of(Suite) and (value := getattr(suite, each.name)) is not each.default
+    }
+    values["cases"] = _listed_cases(suite)
+    values |= {key: _listed(values[key]) for key in ("providers", "judges") if key in values}
+    if suite.max_concurrency == math.inf:
+        values["max_concurrency"] = UNLIMITED
+    written = Written(values, Lines(suite.line), suite.file)
+    return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _listed_cases(suite: Suite) -> Any:
+    cases = suite.cases
+    if isinstance(cases, Path):
+        return {"file": cases.as_posix()}
+    if isinstance(cases, str):
+        text = f"{cases!r:.100} is a text: expected a list of cases, or Path(…) of a dataset"
+        raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
+    return cases if isinstance(cases, Mapping) else with_ids(cases, (suite.file, suite.line))
+
+
+def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
+    """Return the first `mock` provider of a config; the rest of the file need not be complete.
+
+    Raises:
+        ConfigError: there is none, or it is wrong.
+    """
+    return _Loader(*_read(path), path.resolve().parent, environ).mock()
+
+
+def _read(path: Path) -> tuple[Written, list[Problem]]:
+    file = path.as_posix()
+    problems: list[Problem] = []
+    value, lines = parse(read_text(path, file), file, problems)
+    if not isinstance(value, dict):
+        text = "expected a mapping with the keys `providers` and `cases`"
+        raise ConfigError([*problems, Problem(file, 1, "", text)])
+    return Written(value, lines, file), problems
+
+
+class _Loader:
+    """One pass over one suite.
+
+    Args:
+        written: all of it.
+        problems: those that reading it brought up; more come.
+        folder: where relative paths start.
+        environ: the environment; `.env` in the folder adds to it.
+        offline: nothing will be called, so keys and variables may be missing.
+        judging: but judges will be, so theirs may not.
+        verbatim: `${NAME}` is text.
+    """
+
+    def __init__(  # noqa: PLR0913  each is told apart by name
+        self,
+        written: Written,
+        problems: list[Problem],
+        folder: Path,
+        environ: Mapping[str, str],
+        *,
+        offline: bool = False,
+        judging: bool = False,
+        verbatim: bool = False,
+    ) -> None:
+        self.written, self.problems, self.folder = written, problems, folder
+        self.dotenv = read_dotenv(folder)
+        environ = {**self.dotenv, **environ}
+        self.interpolation = Interpolation(environ, problems, offline=offline, verbatim=verbatim)
+        self.providers = ProviderReader(folder, problems, self.interpolation)
+        asking = Interpolation(environ, problems, offline=offline and not judging, verbatim=verbatim)
+        asking.named = self.interpolation.named
+        self.judges = ProviderReader(folder, problems, asking)
+
+    def load(self, overrides: Overrides) -> CheckedSuite:
+        written, problems = self.written, self.problems
+        filled = written.having(
+            {key: None if key in _READ_APART else self.interpolation.fill(written[key]).value for key in written.value}
+        )
+        found: dict[str, Any] = {"file": written.file, "line": written.line, "folder": self.folder}
+        settings = settle(check(Suite, filled, problems, found=found))
+        sweeps = Sweeps(quietly(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems)
+        providers: tuple[ProviderOptions, ...] = ()
+        if "providers" in written:
+            providers = self.providers.read(written["providers"], overrides.providers, sweeps)
+        judges = self.judges.read(written["judges"]) if written["judges"].value else ()
+        prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
+        reader = CaseReader(self.folder, written["expect"], problems, self.providers)
+        cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
+        problems += misfits(cases, prompts, () if written["prompts"].value else providers)
+        problems += checks.task_problems(cases, providers)
+        problems += checks.override_problems(cases, providers, self.folder)
+        stages = stage_options(providers, self.providers.by_name)
+        problems += stage_problems(stages, self.providers.names, self.providers.places, self.folder)
+        judges = self.judging(cases, providers, judges)
+        problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
+        problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
+        problems += checks.runs_problems(settings, written["max_runs"])
+        problems += checks.tag_problems(overrides.tags, reader, written["cases"])
+        if problems or settings is None:
+            raise ConfigError(_in_file_order(problems))
+        visible = (settings.name or "", *_visible((*providers, *judges)))
+        found = {
+            "name": settings.name or self.folder.name,
+            "providers": providers,
+            "judges": judges,
+            "stages": stages,
+            "prompts": prompts,
+            "cases": cases,
+            "expect": (),
+            "secrets": secret_values(self.interpolation.named, self.dotenv, visible),
+            "places": {**self.judges.places, **self.providers.places},
+        }
+        suite = CheckedSuite(**{each.name: getattr(settings, each.name) for each in fields(settings)} | found)
+        return overridden(suite, replace(overrides, providers=None))  # which are selected, by names of sweeps too
+
+    def mock(self) -> Mock:
+        entries = self.written["providers"]
+        for entry in entries.items() if isinstance(entries.value, list) else ():
+            if isinstance(entry.value, dict) and entry.value.get("type") == "mock":
+                provider = self.providers.entry(entry)
+                if isinstance(provider, Mock) and not self.problems:
+                    return provider
+        raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
+
+    def judging(
+        self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
+    ) -> tuple[ProviderOptions, ...]:
+        """The judges, with those of the providers that are asked by graders and were not selected to run."""
+        for name in sorted({*self.judges.names} & {*self.providers.names}):
+            text = f"{name!r} is the name of a provider too: give the judge another"
+            self.problems.append(self.written["judges"].problem(text))
+        if not self.providers.knows_names or (self.written["judges"].value and not self.judges.knows_names):
+            return judges
+        asked = askers(cases)
+        selected = {provider.name for provider in (*providers, *judges)}
+        named = {grader.provider for grader, _ in asked}
+        idle = [
+            self.providers.entry(entry)
+            for name, entry in self.providers.entries.items()
+            if name in named and name not in selected
+        ]
+        models = (*judges, *(options for options in idle if options is not None))
+        for grader, place in asked:
+            if problem := unanswerable(grader, models, (*models, *providers)):
+                self.problems.append(Problem(*place, problem))
+        return models
+
+
+_READ_APART = ("providers", "judges", "prompts", "cases", "expect")
+
+
+def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
+    """Values that reports show anyway: taking them out would make the reports unreadable."""
+    for provider in providers:
+        for value in (provider.name, getattr(provider, "model", None), getattr(provider, "base_url", None)):
+            if value:
+                yield value
+
+
+def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
+    files = list(dict.fromkeys(problem.file for problem in problems))
+    return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
+
+
+def load_asked(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
+    """Return a suite, and the judge or else the provider of that name, with its key; other providers need none.
+
+    Raises:
+        ConfigError: with every problem of the file.
+        UsageError: there is no such model, or it answers with embeddings.
+    """
+    known = load_suite(path, environ, offline=True)
+    judges = [str(options.name) for options in known.judges]
+    names = [*judges, *(str(options.name) for options in known.providers)]
+    if name not in names:
+        raise UsageError(unknown("judge", name, names))
+    if name in judges:
+        suite = load_suite(path, environ, offline=True, judging=True)
+        found = next(options for options in suite.judges if options.name == name)
+    else:
+        suite = load_suite(path, environ, Overrides(providers=(name,)))
+        found = suite.providers[0]
+    if found.embeds:
+        raise UsageError(f"{name} answers with embeddings: name a model that answers with text")
+    return suite, found

@@ -1,0 +1,383 @@
+"""Checks what is written against the types of options, and says of every problem where it is and what to try."""
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from ci_evals.errors import Place, Problem
+from ci_evals.model.fields import Interpolated
+from ci_evals.model.result import Case
+from ci_evals.suite.types import Suite
+from ci_evals.suite.yaml import Lines, resolve
+
+T = TypeVar("T")
+Loc = tuple[int | str, ...]
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "sequence_str": "a list",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "is_instance_of": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "dataclass_type": "a mapping",
+    "none_required": "nothing",
+}
+_BOUNDS = {
+    "greater_than": (">", "gt"),
+    "greater_than_equal": (">=", "ge"),
+    "less_than": ("<", "lt"),
+    "less_than_equal": ("<=", "le"),
+}
+_TEXTS = {
+    "literal_error": "{expected}",
+    "string_too_short": "text of length >= {min_length}",
+    "string_too_long": "text of length <= {max_length}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value as it is written, with its place: in a file, or in the Python code that made it."""
+
+    value: Any
+    lines: Lines
+    file: str
+    path: str = ""
+
+    @property
+    def line(self) -> int | None:
+        return self.lines.line
+
+    @property
+    def place(self) -> Place:
+        return Place(self.file, self.line, self.path)
+
+    def __getitem__(self, key: str | int) -> "Written":
+        """What is under a key or at an index; None with the place of the whole where there is nothing."""
+        value = None
+        if isinstance(self.value, Mapping):
+            value = self.value.get(key)
+        elif isinstance(key, str):
+            value = getattr(self.value, key, None)
+        elif isinstance(self.value, Sequence):
+            value = self.value[key]
+        path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}" if self.path else key
+        return Written(value, self.lines.at(key), self.file, path)
+
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, Mapping) and key in self.value
+
+    def items(self) -> Iterator["Written"]:
+        """The items of a list."""
+        return (self[index] for index in range(len(self.value)))
+
+    def having(self, value: Any) -> "Written":
+        """Another value in the same place."""
+        return Written(value, self.lines, self.file, self.path)
+
+    def problem(self, message: str) -> Problem:
+        return Problem(self.file, self.line, self.path, message)
+
+
+MAX_KNOWN = 50
+
+
+def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
+    """`unknown key 'promts', did you mean 'prompts'?`, or the list of what is known.
+
+    Args:
+        noun: what it is.
+        name: what it was called.
+        known: what may stand there.
+        places: where it may stand instead, under the very same name.
+    """
+    known = tuple(known)
+    meant = list(places) or [repr(close) for close in difflib.get_close_matches(name, known, n=1)]
+    names = sorted(known)
+    shown = ", ".join(names[:MAX_KNOWN]) + (", …" if len(names) > MAX_KNOWN else "")
+    hint = f"did you mean {' or '.join(meant)}?" if meant else f"known: {shown or 'none'}"
+    return f"unknown {noun} {name!r}, {hint}"
+
+
+def is_object(value: Any) -> bool:
+    """Return True for what only Python code can put into a suite: a grader, a function, a case."""
+    return value is not None and not isinstance(value, str | int | float | dict | list | tuple)
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what checks a type."""
+    return TypeAdapter(kind)
+
+
+def keys_of(cls: type[Any]) -> tuple[str, ...]:
+    """Return the keys that may be written for a type; a `found` field is filled in by the loader."""
+    return tuple(field.name for field in dataclasses.fields(cls) if not field.metadata.get("found"))
+
+
+def check(
+    kind: type[T],
+    written: Written,
+    problems: list[Problem],
+    *,
+    found: Mapping[str, Any] | None = None,
+    unread: Collection[str] = (),
+) -> T | None:
+    """Make a value of a type out of what is written; None if it is wrong, and then `problems` says why.
+
+    Args:
+        kind: a dataclass whose fields are the keys, or any other type.
+        written: a mapping of plain values, or an object that was made in Python.
+        problems: gets every problem.
+        found: values for fields that are not written.
+        unread: keys that are allowed and skipped.
+    """
+    before, value = len(problems), written.value
+    checks: TypeAdapter[T] = adapter(cast("Any", kind))
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        keys = keys_of(kind)
+        for key in value:
+            if key not in keys and key not in unread:
+                text = unknown("key", str(key), keys, places_of(str(key), written.path, kind))
+                problems.append(Problem(written.file, written[key].line, written.path, text))
+        value = {key: item for key, item in value.items() if key in keys} | dict(found or {})
+    checked = None
+    try:
+        checked = checks.validate_python(value)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        try:  # text of the environment may stand for a number or a boolean
+            checked = checks.validate_python(_typed(value, errors))
+        except ValidationError as second:
+            problems += _problems(kind, written, value, second.errors(include_url=False))
+    return checked if len(problems) == before else None
+
+
+def quietly(kind: type[T], written: Written) -> T | None:
+    """Check a value whose problems are told elsewhere; None if it has any."""
+    return check(kind, written, [])
+
+
+def _typed(value: Any, errors: Iterable[ErrorDetails]) -> Any:
+    """The value with numbers and booleans in place of the text from the environment that was refused."""
+    for error in errors:
+        loc, raw = _found(value, error["loc"])
+        if isinstance(raw, Interpolated):
+            value = _with(value, loc, resolve(str(raw)))
+    return value
+
+
+def _with(value: Any, loc: Loc, item: Any) -> Any:
+    if not loc:
+        return item
+    if isinstance(value, Mapping):
+        return {**value, loc[0]: _with(value[str(loc[0])], loc[1:], item)}
+    if isinstance(value, list) and isinstance(loc[0], int):
+        return [*value[: loc[0]], _with(value[loc[0]], loc[1:], item), *value[loc[0] + 1 :]]
+    return value
+
+
+def settle(value: Any) -> Any:
+    """Return a checked value with plain text in place of text of the environment.
+
+    Inside a free mapping or list, where no type says what it is, text that reads like a number becomes one.
+    """
+    if isinstance(value, Interpolated):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        changes = {name: new for name, old in given.items() if (new := settle(old)) is not old}
+        return dataclasses.replace(value, **changes) if changes else value
+    if not isinstance(value, dict | list | tuple):
+        return value
+    items = list(value.values() if isinstance(value, dict) else value)
+    new = [resolve(str(item)) if isinstance(item, Interpolated) else settle(item) for item in items]
+    if all(one is other for one, other in zip(new, items, strict=True)):
+        return value
+    return dict(zip(value, new, strict=True)) if isinstance(value, dict) else type(value)(new)
+
+
+# Pydantic's errors as problems. They never show a value that comes from the environment.
+
+
+def _found(value: Any, loc: Loc) -> tuple[Loc, Any]:
+    """The part of an error's location that is in the value, without the tags of unions, and what is there."""
+    path: list[int | str] = []
+    for part in loc:
+        if isinstance(value, Mapping) and part in value:
+            inner = value.get(part)
+        elif isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+            inner = value[part]
+        elif dataclasses.is_dataclass(value) and isinstance(part, str) and hasattr(value, part):
+            inner = getattr(value, part)
+        else:
+            continue
+        value = inner
+        path.append(part)
+    return tuple(path), value
+
+
+def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDetails]) -> Iterator[Problem]:
+    """One problem for each place, and none for what holds a wrong part."""
+    by_place: dict[Loc, list[ErrorDetails]] = {}
+    for error in sorted(errors, key=lambda each: each["type"] == "missing"):
+        loc, _ = _found(value, error["loc"])
+        if error["type"] == "missing":
+            loc = (*loc, error["loc"][-1])
+        by_place.setdefault(loc, []).append(error)
+    for loc, found in by_place.items():
+        outer = written
+        for part in loc[:-1]:
+            outer = outer[part]
+        place = outer[loc[-1]] if loc else written
+        holds_problem = any(other[: len(loc)] == loc != other for other in by_place)
+        if found[0]["type"] == "missing":
+            yield outer.problem(f"the key {loc[-1]!r} is missing")
+        elif found[0]["type"] == "unexpected_keyword_argument":
+            cls = _class_at(kind, loc[:-1])
+            keys, key = keys_of(cls) if cls else (), str(loc[-1])
+            text = unknown("key", key, keys, places_of(key, outer.path, cls) if cls else ())
+            yield place.problem(text)._replace(path=outer.path)
+        elif not (holds_problem and all(error["type"] in (*_KINDS, "too_short", "too_long") for error in found)):
+            yield place.problem(_told(kind, loc, _found(value, loc)[1], found))
+
+
+def _told(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> str:
+    """What the errors of one place say; of a union's, those of the member that fits the kind of what is written."""
+    errors = [error for error in errors if error["type"] not in _KINDS] or errors
+    first = errors[0]
+    if first["type"] in ("problem", "value_error", "assertion_error"):
+        return first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    kinds = list(dict.fromkeys(_KINDS[error["type"]] for error in errors if error["type"] in _KINDS))
+    got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _shown(raw)
+    if kinds == ["a mapping"] and (cls := _class_at(kind, loc)):
+        expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
+    else:
+        expected = " or ".join(each for each in kinds if each != "nothing") or _bound(first)
+    return f"expected {expected}, got {got}{_hint(expected, raw)}"
+
+
+def _bound(error: ErrorDetails) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in _BOUNDS:
+        sign, name = _BOUNDS[kind]
+        return f"{'a number' if isinstance(context[name], float) else 'a whole number'} {sign} {context[name]:g}"
+    if kind in _TEXTS:
+        return _TEXTS[kind].format(**context).replace("'", "")
+    if kind in ("too_short", "too_long"):
+        bound = context["min_length" if kind == "too_short" else "max_length"]
+        least = "at least" if kind == "too_short" else "at most"
+        return f"{least} {bound} {'entry' if bound == 1 else 'entries'}"
+    return str(error["msg"])
+
+
+def _shown(value: Any) -> str:
+    """A value as a person would name it in an error."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    text = repr(value) if not isinstance(value, Interpolated) else f"the value of ${{{value.names[0]}}}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _hint(expected: str, value: Any) -> str:
+    """What to write instead, for the usual slips."""
+    if isinstance(value, Interpolated) or value is None:
+        return ""
+    if expected == "a list":
+        return ": write `- ` before each item, or put [ ] round them"
+    if isinstance(value, Mapping | list | tuple):
+        return ""
+    if "text" in expected and not isinstance(value, str):
+        return f': put quotes round it, as in "{_shown(value)}"'
+    if expected.endswith("<= 1") and isinstance(value, int | float) and 1 < value <= 100:
+        return f": {value:g} % is written {value / 100:g}"
+    return ""
+
+
+# The types behind the keys.
+
+
+@cache
+def _hints(cls: type) -> Mapping[str, Any]:
+    return get_type_hints(cls)
+
+
+def _options(kind: Any) -> Iterator[Any]:
+    """The members of a union, or the one type that it is."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _options(get_args(kind)[0])
+    elif origin in (Union, types.UnionType):
+        for member in get_args(kind):
+            yield from _options(member)
+    else:
+        yield kind
+
+
+def _class_at(kind: Any, loc: Loc) -> type | None:
+    """The dataclass that a location leads to, if it is one."""
+    kinds = list(_options(kind))
+    for part in loc:
+        inner: list[Any] = []
+        for each in kinds:
+            arguments = get_args(each)
+            if dataclasses.is_dataclass(each) and isinstance(each, type) and part in _hints(each):
+                inner += _options(_hints(each)[str(part)])
+            elif arguments and (isinstance(part, int) or len(arguments) > 1):
+                inner += _options(arguments[0] if isinstance(part, int) else arguments[1])
+        kinds = inner
+    return next((each for each in kinds if dataclasses.is_dataclass(each) and isinstance(each, type)), None)
+
+
+_SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anything but what they stand in
+
+
+def places_of(key: str, path: str, cls: type) -> list[str]:
+    """Places that may be meant, as they stand in a message: `'report.formats'`; none if nothing here is called so.
+
+    Args:
+        key: what was written.
+        path: where it stands.
+        cls: whose keys may stand there; its `settings`, if it has any, are keys that belong deeper into it.
+    """
+    if key in _SAY_LITTLE:
+        return []
+    settings: Mapping[str, str] = getattr(cls, "settings", {})
+    meant = [repr(settings[key])] if key in settings else []
+    if place := _places().get(key):
+        meant.append(place)
+    elif "[" not in path and key in keys_of(Case):  # what stands in an entry is seldom another's
+        meant.append(repr(f"cases[].{key}"))
+    return meant
+
+
+@cache
+def _places() -> Mapping[str, str]:
+    """For each key outside of the entries of lists the place that it has, the uppermost where it has several."""
+    found: dict[str, str] = {}
+    levels: list[tuple[str, type]] = [("", Suite)]
+    for path, cls in levels:  # which grows
+        for name in keys_of(cls):
+            found.setdefault(name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite")
+            inner = [each for each in _options(_hints(cls)[name]) if dataclasses.is_dataclass(each)]
+            levels += [(f"{path}{name}.", each) for each in inner if isinstance(each, type)]
+    return found

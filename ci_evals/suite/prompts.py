@@ -1,0 +1,106 @@
+"""Entries of `prompts` into templates, and whether these fit the cases."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jinja2 import TemplateSyntaxError
+
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.model.response import Role
+from ci_evals.model.result import Case, Prompt
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.environment import Interpolation
+from ci_evals.suite.fingerprint import Templates
+from ci_evals.suite.problems import Written, check
+from ci_evals.suite.types import PromptTemplate
+from ci_evals.suite.yaml import read_text
+
+
+def read_prompts(
+    written: Written, problems: list[Problem], folder: Path, interpolation: Interpolation
+) -> tuple[Prompt, ...]:
+    """Read every prompt, in the order of the file; those that are wrong are left out."""
+    if written.value is None:
+        return ()
+    if not isinstance(written.value, list | tuple):
+        problems.append(written.problem('expected a list of templates, as in `- "{{ question }}"`'))
+        return ()
+    prompts: dict[str, Prompt] = {}
+    for number, entry in enumerate(written.items(), 1):
+        prompt = _read_prompt(interpolation.fill(entry), problems, folder, f"prompt {number}")
+        if prompt is None:
+            continue
+        if prompt.name in prompts:
+            problems.append(entry.problem(f"a second prompt called {prompt.name!r}: give it another `name`"))
+        if _is_template(prompt, entry, problems):
+            prompts[prompt.name] = prompt
+    return tuple(prompts.values())
+
+
+def _read_prompt(written: Written, problems: list[Problem], folder: Path, default_name: str) -> Prompt | None:
+    if isinstance(written.value, str):
+        return Prompt(default_name, (("user", str(written.value)),))
+    if not isinstance(written.value, dict):
+        problems.append(written.problem("expected text, or a mapping with `user`, `file` or `messages`"))
+        return None
+    template = check(PromptTemplate, written, problems)
+    if template is None:
+        return None
+    if sum((template.user is not None, template.file is not None, bool(template.messages))) != 1:
+        problems.append(written.problem("a prompt has one of `user`, `file` and `messages`"))
+        return None
+    if any(message.tool_calls or message.tool_call_id for message in template.messages):
+        problems.append(written["messages"].problem("tool calls belong to the `messages` of a case"))
+    turns: list[tuple[Role, str]] = [(message.role, message.content) for message in template.messages]
+    if template.user is not None:
+        turns.append(("user", template.user))
+    if template.file is not None:
+        try:
+            turns.append(("user", read_text(folder / template.file, template.file)))
+        except ConfigError as error:
+            problems += [written["file"].problem(f"{each} (looked in {folder})") for each in error.problems]
+            return None
+        default_name = Path(template.file).stem
+    if template.system is not None:
+        turns.insert(0, ("system", template.system))
+    return Prompt(template.name or default_name, tuple(turns))
+
+
+def _is_template(prompt: Prompt, written: Written, problems: list[Problem]) -> bool:
+    before = len(problems)
+    for _, source in prompt.turns:
+        try:
+            Templates().compile(source)
+        except TemplateSyntaxError as error:
+            problems.append(written.problem(f"not a valid template: {error.message} (line {error.lineno} of it)"))
+        except Exception as error:  # noqa: BLE001  too deep for the parser, too long for Python's compiler
+            problems.append(written.problem(f"not a valid template: {type(error).__name__}: {error}"))
+    return len(problems) == before
+
+
+def misfits(
+    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions]
+) -> Iterator[Problem]:
+    """Render every case with every prompt, so that nothing is paid for before all of them are known to work.
+
+    Providers that are `unprompted` are sent a case as it is.
+    """
+    templates = Templates()
+    chat = next((provider for provider in unprompted if not provider.own_code), None)
+    for case in cases:
+        if case.is_conversation:
+            if unprompted and case.input is not None:
+                text = "has an `input`, which nobody says in its conversation: make it one of its `turns` or `messages`"
+                yield _misfit(case, text)
+        elif chat and case.input is None and not case.messages:
+            text = f"has only `vars`: add `prompts` that make a question for {chat.name} of them, or give it `input`"
+            yield _misfit(case, text)
+        for prompt in prompts:
+            try:
+                templates.render(prompt, case)
+            except Exception as error:  # noqa: BLE001  a user's template can raise anything
+                yield _misfit(case, f"the prompt {prompt.name!r} does not fit this case: {error}")
+
+
+def _misfit(case: Case, message: str) -> Problem:
+    return Problem(case.file, case.line, f"case {case.id!r}", message)

@@ -1,0 +1,140 @@
+"""The JSON Schema of `evals.yaml`, made of the types that check it."""
+
+import json
+from collections.abc import Iterable
+from inspect import cleandoc
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ci_evals.graders import GRADERS
+from ci_evals.model.fields import UNSET
+from ci_evals.model.result import Case
+from ci_evals.providers import PROVIDERS
+from ci_evals.suite.expectations import NEGATION
+from ci_evals.suite.problems import keys_of
+from ci_evals.suite.types import CaseFiles, PromptTemplate, Suite, TaskFolders
+
+_REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
+_EXPECT = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Expectation"}}, {"type": "null"}]}
+_NAMED = [{"$ref": "#/$defs/CaseFiles"}, {"$ref": "#/$defs/TaskFolders"}]
+_SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
+    "Suite.providers": {"type": "array", "items": {"$ref": "#/$defs/Provider"}},
+    "Suite.judges": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Provider"}}, {"type": "null"}]},
+    "Suite.prompts": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Prompt"}}, {"type": "null"}]},
+    "Suite.cases": {"anyOf": [*_NAMED, {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, *_NAMED]}}]},
+    "Suite.expect": _EXPECT,
+    "Case.expect": _EXPECT,
+    "UserTurn.expect": _EXPECT,
+    "SimulatedUser.provider": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Provider"}]},
+}
+
+
+def suite_schema_text() -> str:
+    """Return the schema of a suite as indented JSON."""
+    return schema_text(suite_schema())
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    """Return a schema as indented JSON with a final newline."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def suite_schema() -> dict[str, Any]:
+    """Return the schema, draft 2020-12, with one definition for each provider and grader."""
+    shared: dict[str, Any] = {}
+    suite = _define(Suite, "Suite", shared)
+    definitions = {cls.__name__: _define(cls, cls.__name__, shared) for cls in (CaseFiles, TaskFolders, PromptTemplate)}
+    case = definitions["Case"] = _define(Case, "Case", shared)
+    case["required"] = ["id"]
+    del case["properties"]["id"]["default"]
+    del shared["Cassette"], shared["Task"]  # which the loader finds
+    for kind, cls in PROVIDERS.items():
+        provider = definitions[f"provider.{cls.__name__}"] = _define(cls, cls.__name__, shared, "provider.")
+        provider["properties"] = {"type": {"enum": [kind]}, **provider["properties"]}
+        provider["required"] = ["type", *provider.get("required", ())]
+    for grader in GRADERS.values():
+        definitions[f"grader.{grader.__name__}"] = _define(grader, grader.__name__, shared, "grader.")
+    in_cases = {"CaseOverrides", "Message", "ToolCall", "UserTurn", "SimulatedUser"}
+    for name, definition in (*definitions.items(), *shared.items(), ("", suite)):
+        if name.startswith("provider.") or (name not in in_cases | {"Case"} and not name.startswith("grader.")):
+            _accept_references(definition)
+    definitions |= shared
+    definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for cls in PROVIDERS.values())
+    definitions["Prompt"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/PromptTemplate"}]}
+    definitions["Expectation"] = _expectation(definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **suite,
+        "title": "ci-evals suite",
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _define(cls: type, name: str, shared: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The definition of a type; those of the types that it is made of go to `shared`, with a prefix to their names."""
+    schema = TypeAdapter(cls).json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
+    for inner, definition in schema.pop("$defs", {}).items():
+        shared[prefix + inner] = _tidied(definition, inner)
+    tidied = _tidied(schema, name)
+    keys = keys_of(cls)
+    tidied["properties"] = {key: value for key, value in tidied["properties"].items() if key in keys}
+    return tidied
+
+
+def _tidied(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object's definition without titles, with clean descriptions, and with the spellings of its keys."""
+    properties = {}
+    for key, value in schema["properties"].items():
+        kept = {part: item for part, item in value.items() if part != "title"}
+        if kept.get("default") in (UNSET.value, "") and kept.get("type") != "string":
+            kept.pop("default")
+        properties[key] = {**_SPELLINGS.get(f"{name}.{key}", {}), **kept}
+    schema = {key: value for key, value in schema.items() if key != "title"}
+    if "description" in schema:
+        schema["description"] = cleandoc(schema["description"])
+    if name == "Case":
+        schema["description"] = schema["description"].partition("\n")[0]
+    return {"title": name, **schema, "properties": properties}
+
+
+def _any_of(names: Iterable[str]) -> dict[str, Any]:
+    return {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+
+
+def _accept_references(definition: dict[str, Any]) -> None:
+    """Let `${NAME}` stand wherever a number, a boolean or one of some words is expected."""
+    for name, schema in definition["properties"].items():
+        if name != "type":
+            definition["properties"][name] = _or_reference(schema)
+
+
+def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    inner = {
+        key: _or_reference(schema[key])
+        for key in ("items", "additionalProperties")
+        if isinstance(schema.get(key), dict)
+    }
+    described: dict[str, Any] = {key: schema[key] for key in ("description", "default") if key in schema}
+    bare = {key: value for key, value in (schema | inner).items() if key not in described}
+    options = bare.get("anyOf", [bare])
+    if not any(option.get("type") in ("integer", "number", "boolean") or "enum" in option for option in options):
+        return bare | described
+    return {**described, "anyOf": [*options, _REFERENCE]}
+
+
+def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:
+    """One grader by name, or its negation, with a value or with options."""
+    properties = {}
+    for name, cls in GRADERS.items():
+        reference = f"grader.{cls.__name__}"
+        short = definitions[reference]["properties"][cls.short]
+        value = {key: item for key, item in short.items() if key != "default"}
+        properties[name] = properties[NEGATION + name] = {"anyOf": [value, {"$ref": f"#/$defs/{reference}"}]}
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }

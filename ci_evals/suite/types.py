@@ -1,0 +1,218 @@
+"""A suite: the top-level keys of `evals.yaml`, which are the arguments in Python, and what they are once checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le, MinLen
+from pydantic import Field, GetPydanticSchema, Strict
+
+from ci_evals.errors import Place
+from ci_evals.format import number_of
+from ci_evals.graders.scoring import asker
+from ci_evals.model.fields import (
+    Bool,
+    Int,
+    Many,
+    Name,
+    OneOrMore,
+    Options,
+    OrMapping,
+    Positive,
+    Retries,
+    Seconds,
+    Share,
+)
+from ci_evals.model.response import Message
+from ci_evals.model.result import Case, Prompt, Variant, written_at
+from ci_evals.model.rules import Budget, Gate
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.fingerprint import Fingerprints, identify
+
+_NO_BUDGET = Budget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTemplate(Options):
+    """A template: `user` (and `system`) text, or a `file`, or the `messages` of a conversation."""
+
+    name: Name | None = None
+    user: str | None = None
+    system: str | None = None
+    file: str | None = None
+    messages: Many[Message] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions(Options):
+    """Which files are written, and where."""
+
+    out: Annotated[str, Field(description="Folder for the results; --out wins.")] = "ci-evals-results"
+    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(Options):
+    """A provider of the suite, compared with itself under other settings: every combination of the grid's values."""
+
+    provider: Annotated[Name, Field(description="The name of an entry of `providers`.")]
+    grid: Annotated[
+        Mapping[Name, OneOrMore[Any]],
+        MinLen(1),
+        Field(description="Settings or params by name (`params.a.b` goes deeper), each with its values."),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFiles(Options):
+    """Cases from files: paths or globs of .yaml, .json, .jsonl and .csv, relative to the suite."""
+
+    file: str | Many[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFolders(Options):
+    """Cases from task folders: paths or globs of task.toml files, relative to the suite."""
+
+    tasks: str | Many[str]
+
+
+_FOUND = {"found": True}  # no key of a file
+
+_PositiveOrInf = Annotated[float, GetPydanticSchema(lambda _, handler: handler(Positive))]  # `math.inf` in Python only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite(Options):
+    """A suite: what is asked, of whom, how often, and when its answers are good enough to merge.
+
+    The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their inputs), `Case`s, what
+    `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset; `providers` and `judges` may be functions,
+    objects with `answer(request)`, and those of `ci_evals.providers`, one or a list; `expect` takes graders of
+    `ci_evals.graders`, functions, and objects with `grade(answer)`. Relative paths start in `folder`, where `.env` is
+    looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`.
+
+    Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the place where the suite
+    is written, which is `file` and `line` if these are given.
+    """
+
+    # Entries of providers, judges, prompts, cases and expect have several spellings: each is checked by itself.
+
+    name: Annotated[Name | None, Field(description="How the suite is called in reports; default: its folder.")] = None
+    description: str | None = None
+    label: Annotated[Name | None, Field(description="Kept in reports, to group them by; --label wins.")] = None
+    runs: Annotated[Positive, Field(description="Executions of every cell: answers vary, so ask more than once.")] = 1
+    max_runs: Annotated[
+        Positive | None,
+        Field(description="Go on up to so many runs of a cell while the verdict is open; cases with own `runs` don't."),
+    ] = None
+    stop_early: Annotated[Bool, Field(description="Stop as soon as no outcome of the rest can change the verdict.")] = (
+        False
+    )
+    confirm_runs: Annotated[
+        int,
+        Strict(),
+        Ge(0),
+        Le(1000),
+        Field(description="Further runs of a case that looks worse than the baseline; 0: none."),
+    ] = 7
+    max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16
+    timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
+    retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
+    seed: Annotated[Int, Field(description="Seed of the order in which cells run.")] = 0
+    providers: Annotated[Any, Field(description="What answers.")]
+    judges: Annotated[Any, Field(description="Models that only graders ask; they are no columns of the matrix.")] = ()
+    variants: Annotated[
+        Many[OrMapping[Sweep]], Field(description="Providers to compare under several settings of theirs.")
+    ] = ()
+    prompts: Annotated[Any, Field(description="Templates to compare; none: a case's input is sent as it is.")] = ()
+    cases: Annotated[Any, Field(description="Cases, inline or from files.")]
+    expect: Annotated[Any, Field(description="Expected of every case; texts may be templates over its vars.")] = ()
+    threshold: Share | None = None
+    gate: OrMapping[Gate] | None = None
+    budget: OrMapping[Budget] = _NO_BUDGET
+    report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
+    folder: Path | str = field(default=Path(), metadata=_FOUND)
+    file: str = field(default="", metadata=_FOUND)
+    line: int | None = field(default=None, metadata=_FOUND)
+
+    def __post_init__(self) -> None:
+        if not self.file:
+            file, line = written_at(2)
+            object.__setattr__(self, "file", file)
+            object.__setattr__(self, "line", line)
+        object.__setattr__(self, "folder", Path(self.folder).resolve())
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CheckedSuite(Suite):
+    """A suite that was checked, as the engine reads it, with every default filled in.
+
+    `file` is the config as the user named it, `secrets` values that must not be written anywhere, `stages` what answers
+    for each stage that a provider names, `places` where the file names what each provider and stage opens. Sweeps are
+    `providers` by now, and what the suite expects of all cases is part of what each expects.
+    """
+
+    name: str
+    folder: Path
+    max_concurrency: int
+    providers: tuple[ProviderOptions, ...]
+    judges: tuple[ProviderOptions, ...] = ()
+    stages: Mapping[str, ProviderOptions] = field(default_factory=dict)
+    prompts: tuple[Prompt, ...] = ()
+    cases: Sequence[Case]
+    gate: Gate | None = None
+    budget: Budget = _NO_BUDGET
+    report: ReportOptions
+    secrets: tuple[str, ...] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        sizes = (len(self.cases), "case"), (len(self.columns), "variant"), (self.runs, "run")
+        return f"<CheckedSuite {self.name!r}: {' × '.join(number_of(*size) for size in sizes)}>"
+
+    @property
+    def out(self) -> Path:
+        """The folder for results."""
+        return Path(self.report.out)
+
+    @property
+    def formats(self) -> Sequence[str]:
+        """The reports to write."""
+        return self.report.formats
+
+    @cached_property
+    def asked_models(self) -> tuple[ProviderOptions, ...]:
+        """What graders ask: the judges, and the providers that graders name."""
+        askers = (asker(each.grader) for case in self.cases for each in case.expect)
+        named = {grader.provider for grader in askers if grader is not None}
+        return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
+
+    @cached_property
+    def columns(self) -> tuple[Variant, ...]:
+        """The columns of the matrix: every provider with the first prompt, then with the second."""
+        prompts: tuple[str | None, ...] = tuple(prompt.name for prompt in self.prompts) or (None,)
+        return tuple(Variant(str(provider.name), prompt) for prompt in prompts for provider in self.providers)
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
+        return self._fingerprints.suite
+
+    def judged_fingerprint(self, row: int) -> str:
+        """Return what identifies how answers to a case, by its number, are judged, and by which models."""
+        return self._fingerprints.judgements[row]
+
+    def case_fingerprint(self, row: int) -> str:
+        """Return what identifies a case, by its number: what it asks, and how and by which models it is judged.
+
+        Its name and who is asked take no part in it.
+        """
+        return self._fingerprints.cases[row]
+
+    @cached_property
+    def _fingerprints(self) -> Fingerprints:
+        settings = (self.runs, self.max_runs, self.prompts)
+        return identify(settings, self.providers, self.judges, self.asked_models, self.cases)

@@ -1,0 +1,258 @@
+"""YAML and JSON text into plain values, with a tree of their lines beside them. Bounds nesting and aliases."""
+
+import math
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from ci_evals.errors import ConfigError, Problem
+
+MAX_BYTES = 50_000_000
+MAX_DEPTH = 100
+MAX_ALIASED_VALUES = 1_000_000
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# YAML 1.2 core schema: `yes`, `on` and dates are text, as in JSON Schema and in every editor.
+_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+_HINTS = {
+    "found character that cannot start any token": ": indent with spaces, and quote text that starts with @, ` or %",
+    "mapping values are not allowed in this context": ": check the indentation, and quote text that has `: ` in it",
+    "could not find expected ':'": ": write `key: value`, and check the indentation",
+}
+_SURROGATE_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})"
+
+
+@dataclass(slots=True)
+class Lines:
+    """The line of a value, and the lines of what is in it: by key (where the key stands) or by index."""
+
+    line: int | None
+    inside: "dict[str | int, Lines | int]" = field(default_factory=dict)
+
+    def at(self, key: str | int) -> "Lines":
+        """The lines of one entry; those of the whole where the entry is not there."""
+        found = self.inside.get(key, self.line)
+        return found if isinstance(found, Lines) else Lines(found)
+
+
+def read_text(path: Path, shown: str) -> str:
+    """Read a UTF-8 file of at most 50 MB.
+
+    Raises:
+        ConfigError: it is missing, unreadable, too large or not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        _refuse(shown, None, "no such file")
+    except OSError as error:
+        _refuse(shown, None, f"cannot be read: {error.strerror}")
+    except ValueError as error:  # a NUL in the name
+        _refuse(shown, None, f"cannot be read: {error}")
+    if len(content) > MAX_BYTES:
+        _refuse(shown, None, "larger than 50 MB: keep many cases in a .jsonl file, which is read line by line")
+    try:
+        return content.removeprefix(BOM_UTF8).decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        _refuse(shown, content[: error.start].count(b"\n") + 1, "not UTF-8: save the file as UTF-8")
+
+
+def parse(text: str, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
+    """Parse one YAML (or JSON) document into plain values and their lines.
+
+    Args:
+        text: the document.
+        file: its name in error messages.
+        problems: gets what is wrong but does not stop the reading: duplicate keys, numbers that are none.
+
+    Raises:
+        ConfigError: a syntax error, more than one document, or nesting or aliases out of bounds.
+    """
+    if file.endswith(".json"):
+        text = re.sub(_SURROGATE_PAIR, _join_surrogates, text.replace("\t", " "))  # YAML knows neither
+    try:
+        return _Builder(file, problems).build(yaml.parse(text, Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        in_key = error.context == "while scanning a simple key"  # noticed only on the next line
+        mark = error.context_mark if in_key else error.problem_mark or error.context_mark
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        hint = _HINTS.get(str(error.problem), "")
+        _refuse(file, mark.line + 1 if mark else None, f"not valid YAML: {what}{hint}")
+    except yaml.reader.ReaderError as error:
+        line = text.encode()[: error.position].count(b"\n") + 1
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        _refuse(file, line, f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes")
+
+
+def resolve(text: str) -> Any:
+    """A bare scalar by the YAML 1.2 core schema: null, a boolean, a number, or the text itself."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789" or len(text) > 400:
+        return text
+    if re.fullmatch(_INT, text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if re.fullmatch(_FLOAT, text):
+        return float(text)
+    return math.nan if re.fullmatch(_NOT_FINITE, text) else text
+
+
+@dataclass(slots=True)
+class _Node:
+    """A value that is being built, of how many values it is made and how deep it is nested."""
+
+    value: Any
+    lines: Lines
+    size: int = 1
+    height: int = 0
+    anchor: str | None = None
+    key: tuple[str, int] | None = None  # of a mapping: the key whose value comes next, and its line
+    merged: set[str] = field(default_factory=set)  # keys that came by `<<`: those of the mapping itself win
+
+    @property
+    def awaits_key(self) -> bool:
+        return isinstance(self.value, dict) and self.key is None
+
+
+class _Builder:
+    """Builds values from parser events with a stack of its own, so that depth cannot exhaust Python's."""
+
+    def __init__(self, file: str, problems: list[Problem]) -> None:
+        self.file = file
+        self.problems = problems
+        self.open: list[_Node] = []
+        self.anchors: dict[str, _Node] = {}
+        self.aliased = 0
+        self.root: tuple[Any, Lines] = (None, Lines(1))
+
+    def build(self, events: Iterator[yaml.Event]) -> tuple[Any, Lines]:  # noqa: C901  one branch per kind of event
+        documents = 0
+        for event in events:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            if isinstance(event, yaml.ScalarEvent):
+                self.scalar(event, line)
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                if event.tag is not None:
+                    _refuse(self.file, line, f"the tag {event.tag} is not supported")
+                if self.open and self.open[-1].awaits_key:
+                    text = 'a key must be text, not a list or mapping: quote a template, as in "{{ question }}"'
+                    _refuse(self.file, line, text)
+                value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+                self.open.append(_Node(value, Lines(line), anchor=event.anchor))
+                self.check_depth(0, line)
+            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                node = self.open.pop()
+                node.height += 1
+                if node.anchor:
+                    self.anchors[node.anchor] = node
+                self.add(node)
+            elif isinstance(event, yaml.AliasEvent):
+                self.alias(str(event.anchor), line)
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    _refuse(self.file, line, "a second YAML document (`---`): one file is one suite")
+        return self.root
+
+    def scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+        if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
+            _refuse(self.file, line, f"the tag {event.tag} is not supported: quote text, write anything else bare")
+        is_key = bool(self.open) and self.open[-1].awaits_key
+        value = resolve(event.value) if event.implicit[0] and not is_key else event.value
+        if isinstance(value, float) and not math.isfinite(value):
+            self.problem(line, f"{event.value} is no number that JSON can hold: quote it if it is text")
+        node = _Node(value, Lines(line))
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        if is_key:
+            self.open[-1].key = (value, line)
+        else:
+            self.add(node)
+
+    def alias(self, anchor: str, line: int) -> None:
+        if anchor not in self.anchors:
+            _refuse(self.file, line, f"the alias *{anchor} points to nothing before it, or into itself")
+        if self.open and self.open[-1].awaits_key:
+            _refuse(self.file, line, f"a key must be text, not the alias *{anchor}")
+        found = self.anchors[anchor]
+        self.check_depth(found.height, line)
+        self.aliased += found.size
+        if self.aliased > MAX_ALIASED_VALUES:
+            _refuse(self.file, line, f"aliases expand to more than {MAX_ALIASED_VALUES:,} values")
+        self.add(_Node(found.value, Lines(line, found.lines.inside), found.size, found.height))
+
+    def add(self, node: _Node) -> None:
+        """Put a finished value into the one that is open."""
+        if not self.open:
+            self.root = (node.value, node.lines)
+            return
+        parent = self.open[-1]
+        parent.size += node.size
+        parent.height = max(parent.height, node.height)
+        if isinstance(parent.value, list):
+            self.place(parent, len(parent.value), node, node.lines.line)
+            return
+        key, line = parent.key or ("", 0)
+        if key == "<<" and isinstance(node.value, dict | list):
+            self.merge(parent, node, line)
+        elif key in parent.value and key not in parent.merged:
+            self.problem(line, f"the key {key!r} is already there, in line {parent.lines.at(key).line}")
+        else:
+            parent.merged.discard(key)
+            self.place(parent, key, node, line)
+        parent.key = None
+
+    def place(self, parent: _Node, key: Any, node: _Node, line: int | None) -> None:
+        if isinstance(parent.value, list):
+            parent.value.append(node.value)
+        else:
+            parent.value[key] = node.value
+        inside = node.lines.inside
+        parent.lines.inside[key] = Lines(line, inside) if inside else line or 0
+
+    def merge(self, parent: _Node, node: _Node, line: int) -> None:
+        """`<<: *defaults`: keys of the mapping itself win, whether they come before or after."""
+        for source in node.value if isinstance(node.value, list) else (node.value,):
+            if not isinstance(source, dict):
+                _refuse(self.file, line, "`<<` takes a mapping or a list of mappings")
+            for key, item in source.items():
+                if key not in parent.value:
+                    parent.value[key] = item
+                    parent.merged.add(key)
+                    parent.lines.inside[key] = line
+
+    def check_depth(self, height: int, line: int) -> None:
+        if len(self.open) + height > MAX_DEPTH:
+            _refuse(self.file, line, f"nested more than {MAX_DEPTH} levels deep")
+
+    def problem(self, line: int, message: str) -> None:
+        """Note a problem with what comes next; its path is that of the keys and items that are open."""
+        path = ""
+        for node in self.open:
+            if isinstance(node.value, list):
+                path += f"[{len(node.value)}]"
+            elif node.key:
+                path += f".{node.key[0]}" if path else node.key[0]
+        self.problems.append(Problem(self.file, line, path, message))
+
+
+def _join_surrogates(match: re.Match[str]) -> str:
+    return match[1] + bytes.fromhex(match[2] + match[3]).decode("utf-16-be")
+
+
+def _refuse(file: str, line: int | None, message: str) -> NoReturn:
+    raise ConfigError([Problem(file, line, "", message)])

@@ -1,0 +1,225 @@
+"""The action as the runner has it: what is declared is used, and its shell steps do what they should."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from fakes.github import FakeGitHub
+from fakes.http_server import never, serving
+from jobs import Repository, outputs_in
+from processes import ci_evals, environment, finished, start
+from suites import write_suite
+
+from ci_evals.cli.main import group
+
+ROOT = Path(__file__).parents[3]
+ACTION = ROOT / "action.yml"
+WORKFLOWS = sorted([
+    *ROOT.glob("examples/workflows/*.yml"), *ROOT.glob(".github/workflows/*.yml"), ROOT / "templates/init/workflow.yml",
+])  # fmt: skip
+INPUT = re.compile(r"\binputs\.([\w-]+)")
+posix = pytest.mark.skipif(os.name == "nt", reason="the runner's bash")
+
+
+@cache
+def action() -> Any:
+    return yaml.safe_load(ACTION.read_text(encoding="utf-8"))
+
+
+def steps() -> Iterator[Any]:
+    yield from action()["runs"]["steps"]
+
+
+def step(which: str) -> Any:
+    return next(each for each in steps() if each.get("id") == which)
+
+
+def test_every_input_is_used_and_no_other() -> None:
+    used = {name for each in steps() for name in INPUT.findall(json.dumps(each))}
+    assert used == set(action()["inputs"])
+
+
+def test_every_variable_is_one_of_an_option_or_of_the_script() -> None:
+    options = (*group.commands["run"].params, *group.commands["merge"].params)
+    variables = {f"CI_EVALS_{each.name.upper()}" for each in options if each.name}
+    for each in steps():
+        for name in each.get("env", {}):
+            script = each["run"] + (ROOT / ".ci/install").read_text(encoding="utf-8")
+            assert name in variables or name == "GITHUB_TOKEN" or f"${name}" in script or f"${{{name}" in script, name
+
+
+@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_script_has_an_expression_in_it(path: Path) -> None:
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    jobs = [document["runs"]] if "runs" in document else document["jobs"].values()
+    scripts = [each["run"] for job in jobs for each in job["steps"] if "run" in each]
+    assert [script for script in scripts if "${{" in script] == []
+
+
+def test_every_output_is_one_that_is_handed_on() -> None:
+    known = {"verdict", "pass-rate", "regressions", "cost-usd", "report-path"}
+    values = {name: each["value"] for name, each in action()["outputs"].items()}
+    assert values == {name: f"${{{{ steps.run.outputs.{name} }}}}" for name in known | {"comment-url"}}
+
+
+def test_every_command_of_the_run_replaces_the_shell() -> None:
+    lines = [line.strip() for line in step("run")["run"].splitlines() if "ci_evals" in line]
+    assert len(lines) == 2
+    assert all(line.startswith("exec ") for line in lines)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_workflows_give_the_action_are_inputs_of_it(path: Path) -> None:
+    for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+        for each in job["steps"]:
+            uses = each.get("uses", "").partition("@")[0]
+            if uses in ("$/", "OWNER/ci-evals"):
+                assert set(each.get("with", {})) <= set(action()["inputs"])
+            else:
+                assert not uses.startswith(("$/", "OWNER/"))
+
+
+def test_no_workflow_runs_on_pull_request_target() -> None:
+    assert [path for path in WORKFLOWS if "pull_request_target" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_docs_have_every_input_and_every_output_of_the_action_and_no_other() -> None:
+    text = (ROOT / "docs/ci/github.md").read_text(encoding="utf-8")
+    for title, key in (("Inputs", "inputs"), ("Outputs", "outputs")):
+        part = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^\| `([\w-]+)` \|", part, re.MULTILINE) == list(action()[key])
+
+
+# The shell steps.
+
+
+def as_runner(script: str, folder: Path) -> tuple[str, ...]:
+    """How the runner starts a bash step: the script in a file."""
+    path = folder / "step.sh"
+    path.write_text(script, encoding="utf-8")
+    return "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(path)
+
+
+def inputs_of(**given: str) -> dict[str, str]:
+    """The environment of the run step, with the defaults of inputs that are not given."""
+    values = {name: each.get("default", "") for name, each in action()["inputs"].items()} | given
+    env: Mapping[str, str] = step("run")["env"]
+    found = {name: INPUT.search(value) for name, value in env.items()}
+    texts = {name: values[match[1]] for name, match in found.items() if match}
+    return {name: "" if "${{" in text else text for name, text in texts.items()} | {"PYTHON": sys.executable}
+
+
+@posix
+async def test_the_run_step_does_what_its_inputs_say(repository: Repository, fake: FakeGitHub, tmp_path: Path) -> None:
+    repository.suite()
+    run = fake.state.add_run("a" * 40)
+    environ = repository.environment("push", {"before": "b" * 40}, run, tmp_path)
+    given = inputs_of(runs="2", **{"extra-args": "--quiet\n  --out  'x'*"})
+    command = as_runner(step("run")["run"], tmp_path)
+    ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
+    assert ended.code == 0, ended.err
+    handed_on = outputs_in(tmp_path / "output")
+    assert handed_on["verdict"] == "pass"
+    assert handed_on["report-path"] == str(tmp_path / "'x'*" / "report.json")  # split at blanks, and nothing else
+    assert json.loads((tmp_path / "'x'*" / "report.json").read_bytes())["totals"]["passed"] == 8
+
+
+@posix
+@pytest.mark.parametrize(("there", "said"), [((1, 2), ""), ((1,), "missing: shard 2/2: its runs are run now\n")])
+async def test_the_merge_step_puts_together_what_shards_have_left(
+    there: tuple[int, ...], said: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    repository.suite()
+    run, event = fake.state.add_run("a" * 40), {"before": "b" * 40}
+    temporary = tmp_path / "runner's temp"
+    downloaded = temporary / "ci-evals-shards"
+    downloaded.mkdir(parents=True)
+    for number in there:
+        shard = await repository.job("push", event, run, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}")
+        shard.results.rename(downloaded / f"ci-evals-shard-{number}")
+    environ = repository.environment("push", event, run, tmp_path) | {"RUNNER_TEMP": str(temporary)}
+    given = inputs_of(merge="ci-evals-shard-*", **{"extra-args": "--quiet --out merged"})
+    command = as_runner(step("run")["run"], tmp_path)
+    ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
+    assert (ended.code, ended.err) == (0, said)
+    handed_on = outputs_in(tmp_path / "output")
+    assert (handed_on["verdict"], handed_on["report-path"]) == ("pass", str(tmp_path / "merged" / "report.json"))
+    assert json.loads((tmp_path / "merged" / "report.json").read_bytes())["totals"]["passed"] == 20
+
+
+@posix
+async def test_an_interrupt_of_the_steps_process_leaves_a_report(
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    stuck = asyncio.Event()
+    asked = count(1)
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if next(asked) == 1:
+            return web.Response(text="hello")
+        stuck.set()
+        return await never(request)
+
+    async with serving() as server:
+        server.answers(respond)
+        provider = {"name": "agent", "type": "http", "url": server.url}
+        write_suite(tmp_path, providers=[provider], runs=2, max_concurrency=1)
+        run = fake.state.add_run("a" * 40)
+        environ = repository.environment("push", {"before": "b" * 40}, run, tmp_path)
+        command = as_runner(step("run")["run"], tmp_path)
+        process = await start(tmp_path, command=command, environ={**environ, **inputs_of(baseline="none")})
+        await stuck.wait()
+        process.send_signal(signal.SIGINT)
+        ended = await finished(process)
+    assert ended.code == 130
+    handed_on = outputs_in(tmp_path / "output")
+    out = tmp_path / "ci-evals-results"
+    assert (handed_on["results-path"], handed_on["report-path"]) == (str(out), str(out / "report.json"))
+    report = json.loads((out / "report.json").read_bytes())
+    assert (report["interrupted"], report["totals"]["passed"]) == ("SIGINT", 1)
+
+
+@posix
+@pytest.mark.parametrize("python", ["relative", "active"])
+def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_path: Path) -> None:
+    """A stub stands in for the environment's pip: what is installed, and with what, is all that is looked at."""
+    stub = tmp_path / "venv" / "bin" / "python"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')
+    stub.chmod(0o755)
+    given = {"PYTHON": "venv"} if python == "relative" else {"PYTHON": "", "VIRTUAL_ENV": str(tmp_path / "venv")}
+    done = install(tmp_path, VERSION="1.2.3", **given)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "output").read_text() == f"python={stub}\n"
+    assert (tmp_path / "asked").read_text().splitlines()[-1].endswith(" ci-evals==1.2.3")
+
+
+@posix
+def test_an_interpreter_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+    done = install(tmp_path, PYTHON="nowhere", VERSION="")
+    assert done.returncode == 1
+    assert "there is no interpreter at 'nowhere'" in done.stderr
+
+
+def install(folder: Path, **given: str) -> "subprocess.CompletedProcess[str]":
+    environ = environment({"SOURCE": str(ROOT), "GITHUB_OUTPUT": str(folder / "output"), "RUNNER_TEMP": str(folder)})
+    return subprocess.run(
+        as_runner(step("install")["run"], folder),
+        cwd=folder,
+        env={**environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

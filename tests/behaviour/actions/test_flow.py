@@ -1,0 +1,401 @@
+"""A repository's life with the gate, through the real command line: main, pull requests, forks, queues, attempts."""
+
+import asyncio
+import json
+import re
+
+import pytest
+from aiohttp import web
+from fakes.github import FakeGitHub, Fault
+from fakes.github_state import FORK, Token
+from fakes.http_server import serving
+from jobs import Job, Repository
+from processes import ci_evals
+from pulls import comments, open_pull
+
+BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
+
+
+async def main_run(repository: Repository) -> Job:
+    repository.fake.state.add_history(OLDER, BASE, RED, GREEN)
+    repository.suite()
+    job = await repository.push(BASE, before=OLDER)
+    assert job.ended.code == 0, job.ended.err
+    return job
+
+
+async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is_fixed(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    pull = open_pull(fake, head_sha=RED, base_sha=BASE)
+
+    repository.suite(wrong=("river",))
+    red = await repository.pull_request(RED)
+    assert red.ended.code == 1
+    assert (red.outputs["verdict"], red.outputs["regressions"]) == ("fail", "1")
+    assert red.report["suite"]["revision"] == RED, "the merge commit that was checked out is on no branch"
+    lines = red.ended.out.splitlines()
+    assert lines[-1].startswith("FAIL: ")
+    assert "river" in lines[-1]
+    said = next(line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base), "))
+    assert said.endswith("old: 1 report, up to 5 runs a case")
+    (error,) = (line for line in lines if line.startswith("::error "))
+    assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
+    assert "river" in red.summary
+    (comment,) = comments(fake)
+    assert red.outputs["comment-url"].endswith(f"#issuecomment-{comment.id}")
+    assert "river" in comment.body
+    assert "❌" in comment.body
+
+    pull.head_sha = GREEN
+    repository.suite()
+    green = await repository.pull_request(GREEN)
+    assert (green.ended.code, green.outputs["verdict"]) == (0, "pass")
+    (edited,) = comments(fake)
+    assert edited.id == comment.id
+    assert "✅" in edited.body
+    assert "❌" not in edited.body
+
+
+async def test_a_push_to_main_carries_the_history_of_the_reports_before(repository: Repository) -> None:
+    await main_run(repository)
+    second = await repository.push(RED, before=BASE)
+    assert second.ended.out.count("compared with main at bbbbbbb (its base)") == 1
+    assert len(second.report["history"]["reports"]) == 1
+    third = await repository.push(GREEN, before=RED)
+    assert len(third.report["history"]["reports"]) == 2
+    assert "2 reports, up to 10 runs a case" in third.ended.out
+
+
+async def test_a_report_of_another_commit_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
+    await main_run(repository)
+    (own,) = fake.state.artifacts.values()
+    fake.state.add_artifact(fake.state.add_run(RED), own.content, own.name)
+    job = await repository.push(GREEN, before=RED)
+    assert "compared with main at bbbbbbb (1 commit before the one it is based on)" in job.ended.out
+
+
+async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    names = ("ci-evals-search", "ci-evals-support")
+    jobs = await asyncio.gather(*(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names))
+    assert [job.ended.code for job in jobs] == [0, 0]
+    (comment,) = comments(fake)
+    assert {job.outputs["comment-url"].rpartition("-")[2] for job in jobs} == {str(comment.id)}
+    assert comment.body.count("✅") >= 2
+
+
+async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository, fake: FakeGitHub) -> None:
+    pull = open_pull(fake, head_sha=GREEN, base_sha=BASE)
+    repository.suite()
+    await repository.pull_request(GREEN)
+    (before,) = comments(fake)
+    body = before.body
+    repository.suite(wrong=("river",))
+    stale = await repository.pull_request(RED)
+    assert stale.ended.code == 1
+    assert f"comment: pull request 7 has moved on to {GREEN[:7]}; the comment is left to the run" in stale.ended.out
+    assert "comment-url" not in stale.outputs
+    assert [each.body for each in comments(fake)] == [body]
+    assert pull.head_sha == GREEN
+
+
+async def test_a_merge_group_gates_against_its_base_and_does_not_comment(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    repository.suite(wrong=("river",))
+    run = fake.state.add_run(RED, head_branch="gh-readonly-queue/main/pr-7", event="merge_group")
+    event = {"merge_group": {"head_sha": RED, "base_sha": BASE, "base_ref": "refs/heads/main"}}
+    job = await repository.job("merge_group", event, run)
+    assert (job.ended.code, job.outputs["regressions"]) == (1, "1")
+    assert fake.asked("POST") == []
+    assert "comment-url" not in job.outputs
+
+
+async def test_a_second_attempt_goes_on_with_what_the_first_one_finished(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong=("river",))
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    first = await repository.pull_request(RED, "--comment", "off", run=run)
+    repository.upload(first, run)
+    again = await repository.pull_request(RED, "--comment", "off", run=run, GITHUB_RUN_ATTEMPT="2")
+    assert again.ended.code == 1
+    assert again.report["resumption"]["kept"] == 20
+    assert again.report["results"] == first.report["results"]  # confirm runs, too
+
+
+async def test_a_second_attempt_that_finds_nothing_starts_anew_and_says_why(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    job = await repository.pull_request(RED, "--comment", "off", "--artifact", "evals [gpt]", GITHUB_RUN_ATTEMPT="2")
+    assert job.ended.code == 0
+    assert "::warning title=ci-evals::attempt 2 starts anew: the artifact 'evals [gpt]' of run" in job.ended.out
+
+
+async def test_the_comment_can_say_that_a_run_is_under_way(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    job = await repository.pull_request(RED, "--comment-progress")
+    assert job.ended.code == 0
+    (comment,) = comments(fake)
+    assert len(comment.versions) > 1
+    assert "✅" in comment.body
+
+
+# Forks.
+
+READ_ONLY = "ghs_readonly0123456789abcdefghijklmnop"
+
+
+def needs_a_key(repository: Repository, url: str = "http://127.0.0.1:9", *more: str) -> None:
+    """A suite that cannot be run without a secret, with further cases."""
+    key = {"name": "agent", "type": "http", "url": url, "headers": {"X-Key": "${AGENT_KEY}"}}
+    repository.suite(cases=("capital", "river", *more), providers=[key])
+
+
+async def answer(request: web.Request) -> web.StreamResponse:
+    return web.json_response({"output": f"the {(await request.json())['input']}"})
+
+
+async def fork_run(repository: Repository, *arguments: str, **changes: str) -> Job:
+    repository.fake.state.tokens[READ_ONLY] = Token(may_comment=False)
+    open_pull(repository.fake, head_sha=RED, base_sha=BASE, head_repository=FORK, head_ref="feature")
+    run = repository.fake.state.add_run(RED, head_branch="feature", head_repository=FORK, event="pull_request")
+    environ = {"GITHUB_TOKEN": READ_ONLY, "AGENT_KEY": "", **changes}
+    job = await repository.pull_request(RED, *arguments, run=run, **environ)
+    repository.upload(job, run)
+    return job
+
+
+async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its_artifact(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    async with serving() as server:
+        server.answers(answer)
+        needs_a_key(repository, server.url)
+        recorded = await repository.push(BASE, AGENT_KEY="a-key-of-the-agent")
+        assert recorded.ended.code == 0, recorded.ended.out
+        asked = len(server.seen)
+        needs_a_key(repository, server.url, "poem")
+        job = await fork_run(repository)
+        assert len(server.seen) == asked
+    totals = job.report["totals"]
+    assert (totals["passed"], totals["errored"]) == (10, 5)  # the new case could not be checked
+    assert job.ended.code == 3
+    assert "not in the recording" in job.summary
+    assert "::warning title=ci-evals::no comment was posted" in job.ended.out
+    assert (job.results / "comment.md").read_text()
+    assert comments(fake) == []
+
+    run = max(fake.state.runs)
+    environ = repository.environment("workflow_run", {}, fake.state.runs[run], repository.folder)
+    posted = await ci_evals(repository.folder, "comment", "--from-run", str(run), environ=environ)
+    assert posted.code == 0, posted.err
+    (comment,) = comments(fake)
+    assert "No verdict" in comment.body
+
+
+async def test_a_forks_shard_is_answered_from_what_the_base_branchs_merge_has_uploaded(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    async with serving() as server:
+        server.answers(answer)
+        needs_a_key(repository, server.url)
+        await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+        asked = len(server.seen)
+        job = await fork_run(repository, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
+        assert len(server.seen) == asked
+    assert job.ended.code == 0
+    assert "recorded: 5 of 5 runs were recorded" in job.ended.err
+    assert "::warning" not in job.ended.out
+
+
+async def test_a_fork_without_any_recording_gets_no_verdict(repository: Repository) -> None:
+    needs_a_key(repository)
+    job = await fork_run(repository, "--comment", "off")
+    assert job.ended.code == 3
+    assert job.outputs["verdict"] == "error"
+    assert "::warning title=ci-evals::no recording: " in job.ended.out
+    assert "nothing is recorded that could answer" in job.summary
+    assert "is new or has changed" not in job.summary
+
+
+async def test_a_named_recording_that_is_not_there_is_a_warning(repository: Repository) -> None:
+    needs_a_key(repository)
+    job = await fork_run(repository, "--comment", "off", "--record", "gone.jsonl")
+    assert "::warning title=ci-evals::no recording is at gone.jsonl, which --record names; nothing" in job.ended.out
+
+
+async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Repository, fake: FakeGitHub) -> None:
+    needs_a_key(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 2
+    assert "AGENT_KEY is not set" in job.ended.err
+    assert re.search(r"^::error title=ci-evals::.*AGENT_KEY is not set", job.ended.err, re.MULTILINE)
+    assert job.outputs["verdict"] == "error"
+
+
+async def test_an_error_that_ends_the_job_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    (repository.folder / "evals.baseline.json").write_text("{")
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 3
+    (error,) = re.findall(r"^::error title=ci-evals::(.*)$", job.ended.err, re.MULTILINE)
+    assert "is no complete report of ci-evals" in error
+    assert job.outputs["verdict"] == "error"
+
+
+async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED, "--fail-on", "100%")
+    assert job.ended.code == 2
+    assert len(re.findall(r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE)) == 1
+    assert job.outputs["verdict"] == "error"
+
+
+# Shards.
+
+
+async def test_shards_are_merged_into_one_verdict_and_one_comment(repository: Repository, fake: FakeGitHub) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong=("river",))
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    shards = [
+        await repository.pull_request(RED, "--shard", f"{number}/2", run=run, CI_EVALS_ARTIFACT=f"shard-{number}")
+        for number in (1, 2)
+    ]
+    assert [(job.ended.code, job.outputs.get("verdict")) for job in shards] == [(0, None), (0, None)]
+    assert all("compared with main at bbbbbbb (the merge base)" in job.ended.out for job in shards)
+    assert sum("confirming 1 suspect with 7 more runs each: river" in job.ended.err for job in shards) == 1
+    assert fake.asked("POST") == []
+    folders = [str(job.results) for job in shards]
+    merged = await repository.pull_request(RED, "merge", *folders, run=run)
+    assert (merged.ended.code, merged.outputs["regressions"]) == (1, "1")
+    (comment,) = comments(fake)
+    assert "river" in comment.body
+
+
+# Where GitHub is of no help.
+
+
+@pytest.mark.parametrize("wrong", [(), ("river",)])
+async def test_without_a_token_the_evals_decide(
+    wrong: tuple[str, ...], repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong)
+    job = await repository.pull_request(RED, GITHUB_TOKEN="")
+    assert job.ended.code == len(wrong)
+    assert "::warning title=ci-evals::no baseline: GITHUB_TOKEN is not set" in job.ended.out
+    assert "::warning title=ci-evals::no comment was posted: GITHUB_TOKEN is not set" in job.ended.out
+    assert fake.calls == []
+
+
+@pytest.mark.slow  # waits for GitHub to come back, twice
+@pytest.mark.parametrize(
+    ("wrong", "url", "reason"),
+    [
+        ((), "http://127.0.0.1:9", "no answer from 127.0.0.1"),
+        (("river",), "", '127.0.0.1 answered 503: {"message": "Unicorn!"'),
+    ],
+)
+async def test_while_github_is_down_the_evals_decide(
+    wrong: tuple[str, ...], url: str, reason: str, repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong)
+    fake.fails(*[Fault(lambda _method, _path: True, 503, message="Unicorn!")] * 100)
+    job = await repository.pull_request(RED, GITHUB_API_URL=url or fake.api_url)
+    assert job.ended.code == len(wrong)
+    for what in ("no baseline", "no comment was posted"):
+        assert f"::warning title=ci-evals::{what}: {reason}" in job.ended.out
+    assert (job.results / "comment.md").exists()
+
+
+async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    fake.state.tokens[READ_ONLY] = Token(may_read_actions=False)
+    job = await repository.pull_request(RED, "--comment", "off", GITHUB_TOKEN=READ_ONLY)
+    assert job.ended.code == 0
+    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    assert "actions: read" in refused
+
+
+async def test_that_there_is_no_artifact_yet_is_no_warning(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert "the first run on main makes one" in job.ended.out
+    assert "::warning" not in job.ended.out
+
+
+async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong=("river",))
+    job = await repository.pull_request(RED, GITHUB_TOKEN="ghs_wrong0123456789abcdefghijklmnopqr")
+    assert job.ended.code == 1
+    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    assert "Bad credentials" in refused
+    assert "ghs_wrong" not in job.ended.out + job.ended.err
+
+
+# What the gate and the baseline can be told.
+
+
+async def test_a_committed_baseline_is_taken_where_there_is_no_other(repository: Repository, fake: FakeGitHub) -> None:
+    report = await main_run(repository)
+    fake.state.artifacts.clear()
+    (repository.folder / "evals.baseline.json").write_text(json.dumps(report.report))
+    repository.suite(wrong=("river",))
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert job.outputs["regressions"] == "1"
+    assert "compared with evals.baseline.json at bbbbbbb" in job.ended.out
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("--fail-on", "never"), 0), ((), 1)])
+async def test_what_fails_is_up_to_fail_on(arguments: tuple[str, ...], code: int, repository: Repository) -> None:
+    repository.suite(wrong=("river",))
+    job = await repository.push(BASE, *arguments)
+    assert (job.ended.code, job.outputs["verdict"]) == (code, "fail")
+
+
+async def test_a_report_of_another_suite_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
+    await main_run(repository)
+    repository.suite(name="history")
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert "its report is of another suite, 'geography'" in job.ended.out
+    assert job.outputs["regressions"] == ""
+
+
+async def test_a_named_baseline_that_is_not_there_is_a_warning(repository: Repository) -> None:
+    repository.suite()
+    job = await repository.push(BASE, "--baseline", "nowhere.json")
+    assert job.ended.code == 0
+    assert "::warning title=ci-evals::no baseline: there is no report at nowhere.json\n" in job.ended.out
+
+
+async def test_none_of_this_happens_elsewhere(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    job = await repository.pull_request(RED, GITHUB_ACTIONS="")
+    assert job.ended.code == 0
+    assert fake.calls == []
+    assert (job.outputs, job.summary) == ({}, "")
+    assert "::" not in job.ended.out + job.ended.err

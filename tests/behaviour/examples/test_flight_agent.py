@@ -1,0 +1,61 @@
+"""The example shows what its README says: one bug, two flaky cases, and a gate that passes all the same."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+SUITE = REPOSITORY / "examples" / "flight_agent" / "evals.yaml"
+
+RUNS = 5
+PASSED_RUNS_OF_WEAK_CASES = {"book-relative-date": 0, "book-window-seat": 3, "cancel-in-other-words": 4}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of one run of the example, started from a folder that has nothing to do with it."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "ci_evals", "run", "-c", str(SUITE), "--out", "results"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "results"
+
+
+def results(out: Path) -> Iterator[dict[str, Any]]:
+    lines = (out / "results.jsonl").read_bytes().splitlines()
+    return map(json.loads, lines[1:])
+
+
+def test_the_weak_cases_pass_as_often_as_the_readme_says_and_all_others_always(out: Path) -> None:
+    planned = Counter(result["case"] for result in results(out))
+    passed = Counter(result["case"] for result in results(out) if result["status"] == "passed")
+    weak = {case: passed[case] for case in planned if passed[case] < RUNS}
+    assert set(planned.values()) == {RUNS}
+    assert weak == PASSED_RUNS_OF_WEAK_CASES
+
+
+def test_no_run_is_errored(out: Path) -> None:
+    assert {result["status"] for result in results(out)} == {"passed", "failed"}
+
+
+def test_the_failing_case_says_which_argument_was_wrong(out: Path) -> None:
+    grades = [
+        grade
+        for result in results(out)
+        if result["case"] == "book-relative-date"
+        for grade in result["grades"]
+        if not grade["passed"]
+    ]
+    assert len(grades) == RUNS
+    assert all("2026-03-06" in grade["reason"] and "2026-03-02" in grade["reason"] for grade in grades)
+
+
+def test_the_summary_names_the_weak_cases(out: Path) -> None:
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    assert all(case in summary for case in PASSED_RUNS_OF_WEAK_CASES)

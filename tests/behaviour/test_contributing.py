@@ -1,0 +1,85 @@
+"""docs/contributing.md: its examples, added to a copy of the package as they stand there, work."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SUITE = {
+    "providers": [{"type": "shout", "times": 2}],
+    "cases": [{"id": "greeting", "input": "hi", "expect": [{"word_count": 2}, {"equals": "HI HI"}]}],
+    "report": {"formats": ["json", "csv"]},
+}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with everything that the page adds."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for folder in ("ci_evals", "templates"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for language, name, text in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8")):
+        path = copy / name
+        if language == "python":
+            assert not path.exists()
+            path.write_text(text, "utf-8")
+        else:
+            path.write_text(with_lines_added(path.read_text("utf-8"), text), "utf-8")
+    (copy / "evals.yaml").write_text(json.dumps(SUITE), "utf-8")
+    return copy
+
+
+def with_lines_added(source: str, diff: str) -> str:
+    """The source with each `+` line after the line of context above it, and without each `-` line."""
+    lines, at = source.splitlines(), 0
+    for line in diff.splitlines():
+        if line.startswith("+"):
+            lines.insert(at, line[1:])
+            at += 1
+            continue
+        assert lines.count(line[1:]) == 1, f"there is no one line {line[1:]!r}"
+        at = lines.index(line[1:])
+        if line.startswith("-"):
+            del lines[at]
+        else:
+            at += 1
+    return "\n".join(lines) + "\n"
+
+
+def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("CI_EVALS_", "GITHUB_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "ci_evals", *arguments],
+        cwd=checkout,
+        env={**environ, "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def test_a_grader_a_provider_and_a_format_are_added_as_the_page_says(checkout: Path) -> None:
+    ended = run(checkout, "run", "--out", "out")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert (checkout / "out" / "results.csv").read_text("utf-8").splitlines() == [
+        "case,provider,passed,graded",
+        "greeting,shout,1,1",
+    ]
+    assert "has 2 words, at most 2 allowed" in (checkout / "out" / "results.jsonl").read_text("utf-8")
+
+
+def test_a_command_is_added_as_the_page_says(checkout: Path) -> None:
+    assert run(checkout, "cases").stdout == "greeting\n"
+
+
+def test_what_is_added_is_in_the_schema(checkout: Path) -> None:
+    schema = run(checkout, "schema").stdout
+    assert all(f'"{name}"' in schema for name in ("word_count", "shout", "csv"))

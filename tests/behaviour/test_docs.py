@@ -1,0 +1,366 @@
+"""The docs are in step with the code: every key, option and name is there, nothing else is, and the examples load."""
+
+import dataclasses
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ci_evals.cli.main import group
+from ci_evals.engine import interrupt as interruption
+from ci_evals.errors import ErrorKind, Problem
+from ci_evals.graders import GRADERS
+from ci_evals.graders.base import GraderOptions
+from ci_evals.providers import PROVIDERS
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.http_client import ModelOptions
+from ci_evals.suite.load import load_suite
+from ci_evals.suite.schema import suite_schema
+from ci_evals.suite.yaml import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([
+    *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("benchmarks/*.md"),
+])  # fmt: skip
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+VARIABLE = re.compile(r"CI_EVALS_[A-Z_]*[A-Z]")
+
+SECTIONS = {
+    "Top level": "",
+    "Cases": "Case",
+    "Overrides": "CaseOverrides",
+    "Turns": "UserTurn",
+    "Simulated users": "SimulatedUser",
+    "Messages": "Message",
+    "Case files": "CaseFiles",
+    "Task folders": "TaskFolders",
+    "Prompts": "PromptTemplate",
+    "Variants": "Sweep",
+    "Gate": "Gate",
+    "Tag rules": "TagRule",
+    "Budget": "Budget",
+    "Per run": "RunBudget",
+    "Report": "ReportOptions",
+}
+"""Where docs/configuration.md has the keys of each definition of the schema."""
+
+
+class Block(NamedTuple):
+    page: str
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}: {self.text.strip().splitlines()[0][:40]}"
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def without_blocks(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def section(page: str, title: str) -> str:
+    """The text below a heading, up to the next heading of any level."""
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", without_blocks(read(page)), re.MULTILINE | re.DOTALL)
+    assert found, f"{page} has no section {title!r}"
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row but the headings."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rules = [index for index, row in enumerate(cells) if all(set(cell) <= set("-:") for cell in row)]
+    return [row for index, row in enumerate(cells) if index not in rules and index + 1 not in rules]
+
+
+def keys(text: str) -> list[str]:
+    """What the first cells of the rows name."""
+    return [name for row in rows(text) for name in CODE.findall(row[0])]
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [
+        Block(page.relative_to(ROOT).as_posix(), language, text)
+        for page in PAGES
+        for language, text in FENCE.findall(page.read_text(encoding="utf-8"))
+        if language in languages
+    ]
+
+
+def fields(cls: type[Any], *, beyond: type[Any]) -> list[str]:
+    known = names(beyond)
+    return [name for name in names(cls) if name not in known]
+
+
+def names(cls: type[Any]) -> list[str]:
+    return [each.name for each in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else cls.__struct_fields__
+
+
+def options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option)]
+
+
+# Keys of the suite.
+
+
+@pytest.mark.parametrize(("title", "definition"), SECTIONS.items())
+def test_every_key_of_the_schema_is_documented_and_no_other(title: str, definition: str) -> None:
+    schema = suite_schema()
+    properties = (schema["$defs"][definition] if definition else schema)["properties"]
+    assert sorted(keys(section("docs/configuration.md", title))) == sorted(properties)
+
+
+def test_every_definition_of_the_schema_has_a_section() -> None:
+    elsewhere = {"Provider", "Prompt", "Expectation", "ToolCall"}
+    own = {name for name in suite_schema()["$defs"] if not name.startswith(("provider.", "grader."))}
+    assert own - elsewhere == set(SECTIONS.values()) - {""}
+
+
+def test_the_parts_of_a_tool_call_are_documented() -> None:
+    (row,) = (row for row in rows(section("docs/configuration.md", "Messages")) if "`tool_calls`" in row[0])
+    assert set(suite_schema()["$defs"]["ToolCall"]["properties"]) <= set(CODE.findall(row[-1]))
+
+
+# Providers and graders.
+
+
+def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
+    assert sorted(keys(section("docs/providers.md", "Every provider"))) == sorted(names(ProviderOptions))
+    price = suite_schema()["$defs"]["provider.Price"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_the_fields_of_each_provider_type_are_documented_and_no_other(kind: str) -> None:
+    cls = PROVIDERS[kind]
+    if issubclass(cls, ModelOptions):
+        found = keys(section("docs/providers.md", "Model APIs"))
+        assert kind in found
+        documented = [name for name in found if name not in PROVIDERS]
+    else:
+        documented = keys(section("docs/providers.md", kind))
+    assert sorted(documented) == sorted(fields(cls, beyond=ProviderOptions))
+
+
+@pytest.mark.parametrize("kind", [kind for kind, cls in PROVIDERS.items() if issubclass(cls, ModelOptions)])
+def test_the_address_and_key_variable_of_each_model_api_are_documented(kind: str) -> None:
+    cls = PROVIDERS[kind]
+    assert issubclass(cls, ModelOptions)
+    (row,) = (row for row in rows(section("docs/providers.md", "Model APIs")) if row[0] == f"`{kind}`")
+    assert f"`{cls(model='m').base_url}`" in row[1]  # type: ignore[call-arg]
+    assert f"`{cls.default_key_variable}`" in row[2]
+
+
+def test_every_grader_is_documented_with_its_options_the_short_one_first() -> None:
+    documented = {row[0].strip("`"): CODE.findall(row[2]) for row in rows(section("docs/graders.md", "Graders"))}
+    assert list(documented) == list(GRADERS)
+    for name, cls in GRADERS.items():
+        assert documented[name][0] == cls.short, name
+        assert sorted(documented[name]) == sorted(fields(cls, beyond=GraderOptions)), name
+
+
+def test_what_every_grader_may_set_is_documented() -> None:
+    assert all(f"`{name}`" in section("docs/graders.md", "Graders") for name in names(GraderOptions))
+
+
+# The command line.
+
+
+def variable(command: click.Command, option: click.Option) -> str | None:
+    """The environment variable that sets an option."""
+    if option.envvar or not option.allow_from_autoenv or "auto_envvar_prefix" not in command.context_settings:
+        return str(option.envvar) if option.envvar else None
+    return f"CI_EVALS_{option.name}".upper()
+
+
+def test_every_option_is_documented_with_its_variable_and_its_commands_and_no_other() -> None:
+    expected: dict[str, tuple[list[str], str, list[str]]] = {}
+    for name, command in group.commands.items():
+        for option in options(command):
+            long = max(option.opts, key=len)
+            of = expected.setdefault(long, (sorted(option.opts), variable(command, option) or "–", []))[2]
+            of.append(name)
+    documented = {
+        max(CODE.findall(row[0]), key=len): (
+            sorted(CODE.findall(row[0])),
+            row[1].strip("`"),
+            [each.strip() for each in row[2].split(",")],
+        )
+        for row in rows(section("docs/running.md", "Every option"))
+    }
+    assert documented == expected
+
+
+def test_no_page_names_a_variable_that_does_not_exist() -> None:
+    every = (variable(command, option) for command in group.commands.values() for option in options(command))
+    known = set(filter(None, every))
+    named = {name: page.name for page in PAGES for name in VARIABLE.findall(page.read_text(encoding="utf-8"))}
+    assert set(named) == known
+
+
+@pytest.mark.parametrize("name", group.commands)
+def test_the_help_of_each_command_mentions_and_explains_each_option(name: str) -> None:
+    shown = CliRunner().invoke(group, [name, "--help"], catch_exceptions=False).output
+    for option in options(group.commands[name]):
+        assert option.help, option.name
+        assert all(each in shown for each in option.opts), option.name
+
+
+def test_the_readme_has_every_command_and_every_exit_code() -> None:
+    documented = keys(section("README.md", "Commands"))
+    assert sorted(documented) == sorted(f"ci-evals {name}" for name in group.commands)
+    codes = {int(code) for row in rows(section("README.md", "Exit codes")) for code in row[0].split(",")}
+    assert codes == {0, 1, 2, 3, *interruption.EXIT_CODES.values()}
+
+
+def test_every_kind_of_error_is_documented_and_no_other() -> None:
+    assert keys(section("docs/running.md", "Pace")) == list(get_args(ErrorKind))
+
+
+@pytest.mark.parametrize("block", blocks("sh", "console"), ids=str)
+def test_every_command_line_in_the_docs_is_one_that_exists(block: Block) -> None:
+    for line in block.text.splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True) if "ci-evals" in line else []
+        if words[:1] == ["ci-evals"]:
+            command = group.commands[words[1]]
+            known = {name for option in options(command) for name in option.opts}
+            assert {word for word in words if word.startswith("-")} <= known, line
+
+
+# Examples.
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The folder that the examples of the docs live in."""
+    for name, text in {
+        "agent.py": "def answer(question: str) -> str:\n    return 'Paris'\n",
+        "prompts/long.txt": "Think hard: {{ question }}",
+        "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        block for block in blocks("yaml") if "providers:" in block.text and "coming-from" not in block.page
+    ],  # run as files
+    ids=str,
+)
+def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
+    config = project / "evals.yaml"
+    config.write_text(block.text, encoding="utf-8")
+    keys = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"}
+    suite = load_suite(config, dict.fromkeys(keys, "sk-not-a-real-one"))
+    assert len(suite.providers) + len(suite.judges) == len(re.findall(r"\btype:", block.text))
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("yaml") if "providers:" not in block.text], ids=str)
+def test_every_other_yaml_in_the_docs_is_valid(block: Block) -> None:
+    problems: list[Problem] = []
+    data, _ = parse(block.text, block.page, problems)
+    assert data
+    assert not problems
+
+
+def test_the_examples_of_tool_calls_load(project: Path) -> None:
+    (example,) = (block for block in blocks("yaml") if block.text.startswith("expect:\n  - tool_call: book"))
+    case = "cases:\n  - {id: a, input: hi}\nproviders: [{type: mock}]\n"
+    config = project / "evals.yaml"
+    config.write_text(example.text + case, encoding="utf-8")
+    assert len(load_suite(config, {}).cases[0].expect) == 6
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_every_python_in_the_docs_compiles(block: Block) -> None:
+    compile(block.text, block.page, "exec")
+
+
+def test_the_output_in_the_readme_is_what_the_example_prints(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks("console") if block.page == "README.md")
+    command, *lines = block.text.splitlines()
+    away = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI_EVALS_"))}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            *command.removeprefix("$ ").replace("ci-evals", "ci_evals", 1).split(),
+            "--out",
+            tmp_path,
+        ],
+        cwd=ROOT,
+        env=away | {"COLUMNS": "120", "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    printed = without_times(done.stdout).splitlines()
+    assert [line for line in map(without_times, lines) if line.strip() != "…" and line not in printed] == []
+
+
+def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
+    (block,) = (block for block in blocks("text") if block.page == "docs/comparing.md")
+    printed = iter(read("tests/golden/compared/explain.txt").splitlines())
+    assert [line for line in block.text.splitlines() if line != "…" and line not in printed] == []
+
+
+def without_times(text: str) -> str:
+    return re.sub(r" +[\d.]+ m?s\b", " TIME", text)
+
+
+# Links.
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(without_blocks(page.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """What GitHub makes of the headings of a page."""
+    for heading in re.findall(r"^#+ (.+)$", without_blocks(page.read_text(encoding="utf-8")), re.MULTILINE):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+# The house.
+
+
+def test_the_layers_in_the_docs_are_those_that_are_enforced() -> None:
+    contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    (shown,) = (block.text for block in blocks("") if block.text.startswith("cli | pytest_plugin\n"))
+    assert shown.splitlines() == [layer.replace("ci_evals.", "") for layer in layers]
+
+
+def test_the_changelog_has_one_unreleased_section() -> None:
+    assert re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == "[Unreleased]"
+    assert read("CHANGELOG.md").count("[Unreleased]") == 1

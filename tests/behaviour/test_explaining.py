@@ -1,0 +1,176 @@
+"""`ci-evals explain`: every run of a cell, here and on the base, and why the comparison says what it says."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from factories import STARTED_AT, baseline_of, grade_of, report_of
+
+from ci_evals.cli.reports import Wanted, explain_cells
+from ci_evals.cli.reports import render_explanations as shown
+from ci_evals.errors import StorageError, UsageError
+from ci_evals.gate.baseline import Evidence, History
+from ci_evals.gate.wording import step_sentence
+from ci_evals.model.report import Report
+from ci_evals.model.result import Result, Variant
+from ci_evals.reports import report_json as json_report
+from ci_evals.reports.summary import summarize
+
+TWO = (Variant("gpt", "short"), Variant("haiku", "short"))
+DAY_S = 86_400
+
+
+def saved(path: Path, report: Report, *bases: Report) -> Path:
+    summary = summarize(report, None, baseline_of(*bases) if bases else None, confirm_runs=7)
+    path.write_bytes(b"".join(json_report.render(summary)))
+    return path
+
+
+@pytest.fixture
+def history() -> list[Report]:
+    """Two reports that agree, newest first, one of another behaviour before them, and one before that."""
+    outcomes = ("PPP", "PPP", "FFF", "PPP")
+    return [report_of({"refund": each}, started_at=STARTED_AT - days * DAY_S) for days, each in enumerate(outcomes, 1)]
+
+
+@pytest.fixture
+def head(tmp_path: Path, history: list[Report]) -> Path:
+    report = report_of({"refund": "PFF", "other": "P"}, confirming={"refund": "FFFFPFF"})
+    return saved(tmp_path / "report.json", report, *history)
+
+
+@pytest.fixture
+def bases(tmp_path: Path, history: list[Report]) -> list[Path]:
+    return [saved(tmp_path / f"base-{number}.json", report) for number, report in enumerate(history)]
+
+
+def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
+    found = explain_cells(Wanted("refund"), head, bases)
+    assert callable(golden)
+    golden("compared/explain.txt", shown(found, "text"))
+    golden("compared/explain.md", shown(found, "markdown"))
+
+
+def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases: list[Path]) -> None:
+    (alone,) = explain_cells(Wanted("refund"), head)
+    (anew,) = explain_cells(Wanted("refund"), head, bases)
+    assert alone.sentence == anew.sentence.replace("the baseline", "main")
+    assert (alone.p, alone.adjusted_p, alone.head, alone.base) == (anew.p, anew.adjusted_p, anew.head, anew.base)
+    assert [entry.pooled for entry in alone.base_reports] == [True, True, False, False]
+    assert alone.base_runs == ()
+    assert len(anew.base_runs) == 3
+
+
+def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: Path) -> None:
+    def edit(result: Result) -> Result:
+        quick = grade_of(grader="latency", reason=f"took {result.run} s")
+        return replace(result, grades=(quick, grade_of(passed=False, reason="is wrong")))
+
+    head = saved(tmp_path / "report.json", report_of({"refund": "FF"}, edit=edit))
+    text = shown(explain_cells(Wanted("refund"), head), "text")
+    assert "runs 1 and 2 failed alike" in text
+    assert re.findall(r" +[✓✗] (.*)", text) == ["latency", "contains: is wrong"]
+
+
+def test_confirm_runs_come_last_and_are_marked(head: Path) -> None:
+    (found,) = explain_cells(Wanted("refund"), head)
+    assert [run.run for run in found.runs] == list(range(1, 11))
+    assert [run.confirming for run in found.runs] == [False] * 3 + [True] * 7
+
+
+def test_it_says_where_pooling_stopped_and_why(head: Path, bases: list[Path]) -> None:
+    (found,) = explain_cells(Wanted("refund"), head, bases)
+    assert [entry.pooled for entry in found.base_reports] == [True, True, False, False]
+    sentences = [entry.sentence for entry in found.base_reports]
+    assert sentences[:2] == ["3 of 3, pooled"] * 2
+    unlike = "0 of 3 (3 of 6 with all older ones), unlike the newer ones (p = 0."
+    assert sentences[2].startswith(unlike)
+    assert sentences[3] == "3 of 3, left out: older than the change"
+
+
+def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
+    *_, last = History((Evidence("new", 10, 10), Evidence("old", 0, 10))).steps()
+    assert last.outcome == "disagrees"
+    assert step_sentence(last).startswith("0 of 10, unlike the newer ones (p = 1.1e-05): ")
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        [(10, 10)] * 5,
+        [(0, 0), (3, 3), (0, 0), (3, 3)],
+        [(3, 3), (0, 3), (3, 3)],
+        [(1, 3)] * 12,
+        [(9, 10), (10, 10)],
+        [],
+    ],
+)
+def test_the_steps_are_those_of_the_pool(evidence: list[tuple[int, int]]) -> None:
+    history = History(tuple(Evidence(str(number), *each) for number, each in enumerate(evidence)))
+    steps = history.steps()
+    taken = [step.evidence for step in steps if step.outcome == "pooled"]
+    assert history.pool == (sum(e.passed for e in taken), sum(e.graded for e in taken), len(taken))
+    assert len(steps) == len(evidence)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty"),
+        (b'{"schema_version": 1, "su', "damaged or cut off"),
+        (b'{"schema_version": 1}', "damaged or cut off"),
+        (b'{"schema_version": 99}', "upgrade ci-evals"),
+    ],
+)
+def test_what_is_no_report_is_said(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(StorageError, match=words):
+        explain_cells(Wanted("a"), tmp_path)
+
+
+def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None:
+    path = saved(tmp_path / "report.json", report_of({"a": ["PP", "PF"]}, variants=TWO))
+    assert [each.provider for each in explain_cells(Wanted("a"), path)] == ["gpt", "haiku"]
+    (chosen,) = explain_cells(Wanted("a", "haiku", "short"), path)
+    assert chosen.sentence == "1 of 2 here"
+    assert chosen.compared_with == "not compared with a baseline: name one with --baseline"
+
+
+def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:
+    case, provider = "\u05e9\u05dc\u05d5\u05dd 1", "\u05d0\u05d1"
+    path = saved(tmp_path / "report.json", report_of({case: "P"}, variants=[Variant(provider)]))
+    heading = shown(explain_cells(Wanted(case), path), "text").split("\n")[0]
+    assert heading == f"\u200e{case}\u200e on \u200e{provider}\u200e  evals.yaml:10"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (Wanted("refnd"), "unknown case 'refnd', did you mean 'refund'?"),
+        (Wanted("xyz"), "unknown case 'xyz', known: refund"),
+        (Wanted("refund", "gtp"), "unknown provider 'gtp', did you mean 'gpt'?"),
+        (Wanted("refund", "gpt", "long"), "unknown prompt 'long', known: short"),
+    ],
+)
+def test_what_is_misspelt_is_told_with_a_suggestion(wanted: Wanted, words: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "report.json", report_of({"refund": "PP"}, variants=TWO))
+    with pytest.raises(UsageError, match=re.escape(words)):
+        explain_cells(wanted, path)
+
+
+def test_a_renamed_case_is_shown_with_its_base_under_the_old_name(tmp_path: Path) -> None:
+    base = report_of({"old": "PPPPPPPPPP"}, started_at=STARTED_AT - 60)
+    path = saved(tmp_path / "head.json", report_of({"new": "PPP"}, asks={"new": "old"}), base)
+    (found,) = explain_cells(Wanted("new"), path, [saved(tmp_path / "base.json", base)])
+    assert len(found.base_runs) == 10
+    assert "new (was old)" in found.sentence
+
+
+def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
+    (cell,) = json.loads(shown(explain_cells(Wanted("refund"), head, bases), "json"))["cells"]
+    assert cell["kind"] == "regressed"
+    assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
+    assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, False, False]
+    assert "Fisher's exact test for a drop, 2 of 10 against 6 of 6" in cell["test"]

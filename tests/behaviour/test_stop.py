@@ -1,0 +1,271 @@
+"""What is on disk, and what is still running, after somebody ended a run."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from aiohttp import web
+from fakes.chat import completion
+from fakes.http_server import FakeServer, never, serving
+from processes import ci_evals, finished, start, until
+from suites import chat, write_suite
+
+from ci_evals.engine.journal import is_torn, read_results
+from ci_evals.model.result import Result
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+
+CASES = 20
+ANSWERED = 8
+both_signals = pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+
+
+async def echo(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=completion(json.loads(await request.read())["messages"][-1]["content"]))
+
+
+class Holding:
+    """Answers the first so many questions with themselves and holds the others; `stuck` is set when it holds four."""
+
+    def __init__(self) -> None:
+        self.stuck = asyncio.Event()
+        self._asked = 0
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self._asked += 1
+        if self._asked <= ANSWERED:
+            return await echo(request)
+        if self._asked == ANSWERED + 4:
+            self.stuck.set()
+        return await never(request)
+
+
+@asynccontextmanager
+async def holding() -> AsyncIterator[tuple[FakeServer, asyncio.Event]]:
+    """A server that gets stuck, and the event of its being so."""
+    held = Holding()
+    async with serving() as server:
+        server.answers(held.respond)
+        yield server, held.stuck
+
+
+def echoes(folder: Path, url: str) -> None:
+    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+    write_suite(folder, cases, providers=[chat(url)], max_concurrency=4)
+
+
+def journaled(folder: Path) -> list[Result]:
+    """The results in the journal, which must be whole."""
+    path = folder / "ci-evals-results" / "results.jsonl"
+    assert not is_torn(path)
+    return [result for _, result in read_results(path)]
+
+
+@both_signals
+async def test_the_first_signal_ends_the_run_with_everything_on_disk(
+    which: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    async with holding() as (server, stuck):
+        echoes(tmp_path, server.url)
+        process = await start(tmp_path, "run")
+        await stuck.wait()
+        process.send_signal(which)
+        ended = await finished(process)
+    assert ended.code == code
+    assert len(journaled(tmp_path)) == ANSWERED
+    out = tmp_path / "ci-evals-results"
+    report = json.loads((out / "report.json").read_bytes())
+    assert report["interrupted"] == which.name
+    assert len(report["results"]) == ANSWERED
+    left_out = f"{CASES - ANSWERED} not run"
+    summary = (out / "summary.md").read_text()
+    assert f"**Interrupted**: {which.name}" in summary
+    assert left_out in summary
+    assert f"Interrupted: {which.name}" in ended.out
+    assert left_out in ended.out
+    assert ET.parse(out / "junit.xml").getroot().get("skipped") == str(CASES - ANSWERED)
+    assert "Traceback" not in ended.err
+
+
+async def test_an_interrupted_run_is_resumed_where_it_was(tmp_path: Path) -> None:
+    async with holding() as (server, stuck):
+        echoes(tmp_path, server.url)
+        process = await start(tmp_path, "run")
+        await stuck.wait()
+        process.send_signal(signal.SIGINT)
+        await finished(process)
+        server.answers(echo)
+        asked_before = len(server.seen)
+        resumed = await ci_evals(tmp_path, "run", "--resume")
+        assert len(server.seen) - asked_before == CASES - ANSWERED
+    assert resumed.code == 0
+    assert "20 of 20 runs passed" in resumed.out
+
+
+STUBBORN = """
+import os, pathlib, signal, subprocess, sys, time
+asked = pathlib.Path(f"{os.getpid()}.asked")
+signal.signal(signal.SIGTERM, lambda *_: asked.touch())
+lasting = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+started = [os.getpid()]
+for apart in (False, True):
+    child = subprocess.Popen([sys.executable, "-c", lasting], stdout=subprocess.PIPE, start_new_session=apart)
+    child.stdout.readline()
+    started.append(child.pid)
+path = pathlib.Path(f"{os.getpid()}.pids")
+path.with_suffix(".partial").write_text(" ".join(map(str, started)))
+path.with_suffix(".partial").rename(path)
+time.sleep(600)
+"""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie that waits for its parent does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def noted_pids(folder: Path) -> list[int]:
+    return [int(pid) for path in folder.glob("*.pids") for pid in path.read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+@pytest.mark.parametrize("signals", [1, 2])
+async def test_programs_and_what_they_started_are_gone_afterwards(signals: int, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    provider = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
+    cases = [{"id": f"case-{n}", "input": "hi", "expect": [{"equals": "hi"}]} for n in range(3)]
+    write_suite(tmp_path, cases, providers=[provider], max_concurrency=3)
+    process = await start(tmp_path, "run")
+    await until(lambda: len(list(tmp_path.glob("*.pids"))) == 3)
+    pids = noted_pids(tmp_path)
+    assert len(pids) == 9, "the programs, their children, and those in sessions of their own"
+    assert all(map(alive, pids))
+    process.send_signal(signal.SIGTERM)
+    if signals == 2:
+        await until(lambda: len(list(tmp_path.glob("*.asked"))) == 3)
+        process.send_signal(signal.SIGTERM)
+    ended = await finished(process)
+    assert ended.code == 143
+    await until(lambda: not any(map(alive, pids)))
+    assert journaled(tmp_path) == []
+    assert (tmp_path / "ci-evals-results" / "report.json").exists() == (signals == 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+@both_signals
+async def test_programs_that_judge_are_gone_afterwards_too(which: signal.Signals, code: int, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    judge = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
+    write_suite(tmp_path, judges=[judge], expect=[{"judge": {"rubric": "Is it so?", "provider": "program"}}])
+    (tmp_path / "labels.jsonl").write_text('{"input": "a", "output": "b", "label": "pass"}\n')
+    process = await start(tmp_path, "judge", "check", "labels.jsonl")
+    await until(lambda: len(list(tmp_path.glob("*.pids"))) == 1)
+    pids = noted_pids(tmp_path)
+    assert all(map(alive, pids))
+    process.send_signal(which)
+    ended = await finished(process)
+    assert (ended.code, ended.err) == (code, "")
+    await until(lambda: not any(map(alive, pids)))
+
+
+@both_signals
+async def test_the_second_signal_ends_at_once_and_the_journal_is_whole(
+    which: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    """The run cannot end in order: its function catches the cancellation and goes on."""
+    (tmp_path / "agent.py").write_text(STUBBORN_FUNCTION)
+    cases = [{"id": f"case-{n}", "input": n, "expect": [{"equals": "ok"}]} for n in range(3)]
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, cases, providers=[provider], max_concurrency=3, timeout_s=600)
+    process = await start(tmp_path, "run")
+    await until((tmp_path / "started").exists)
+    process.send_signal(which)
+    await until((tmp_path / "cancelled").exists)
+    assert process.returncode is None
+    process.send_signal(which)
+    ended = await finished(process)
+    assert ended.code == code
+    assert [result.status for result in journaled(tmp_path)] == ["passed", "passed"]
+    assert not (tmp_path / "ci-evals-results" / "report.json").exists()
+
+
+async def test_the_report_is_written_though_a_thread_never_ends(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        "import asyncio, pathlib, time\n\n"
+        "async def answer(number):\n"
+        "    pathlib.Path('started').touch()\n"
+        "    await asyncio.to_thread(time.sleep, 600)\n"
+    )
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, [{"id": "a", "input": 1, "expect": [{"equals": "ok"}]}], providers=[provider], timeout_s=600)
+    process = await start(tmp_path, "run")
+    await until((tmp_path / "started").exists)
+    process.send_signal(signal.SIGTERM)
+    ended = await finished(process)
+    assert ended.code == 143
+    report = json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())
+    assert (report["interrupted"], report["results"], journaled(tmp_path)) == ("SIGTERM", [], [])
+    assert "written: ci-evals-results/report.json" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("waits", ["time.sleep(600)", "while True: pass"], ids=["blocked", "busy"])
+async def test_the_second_signal_ends_a_loop_that_the_function_blocks(waits: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        f"import pathlib, time\n\nasync def answer(number):\n    pathlib.Path('started').touch()\n    {waits}\n"
+    )
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, [{"id": "a", "input": 1, "expect": [{"equals": "ok"}]}], providers=[provider], timeout_s=600)
+    process = await start(tmp_path, "run")
+    await until((tmp_path / "started").exists)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    assert (await finished(process)).code in (130, 143)
+    assert journaled(tmp_path) == []
+
+
+STUBBORN_FUNCTION = """
+import asyncio, pathlib
+
+answered = 0
+
+async def answer(number):
+    global answered
+    if number:
+        answered += 1
+        return "ok"
+    while answered < 2:
+        await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    pathlib.Path("started").touch()
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pathlib.Path("cancelled").touch()
+"""
+
+
+async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "evals.yaml")
+    process = await start(tmp_path, "run", "--config", "evals.yaml")
+    writer = await asyncio.to_thread(os.open, tmp_path / "evals.yaml", os.O_WRONLY)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    os.close(writer)
+    assert ended.code == 130
+    assert ended.err.strip() == ""

@@ -1,0 +1,117 @@
+"""What a suite can see: against reference values, and against the tests themselves on simulated suites."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from known import known, suite
+
+from ci_evals.stats.exact_tests import stratified_lower
+from ci_evals.stats.power import (
+    NEWEST_ALONE,
+    Plan,
+    comparison_power,
+    comparison_runs_needed,
+    detectable_drop,
+    detectable_gate_drop,
+    planned_drop,
+    planned_gate_drop,
+)
+
+plans = st.builds(
+    Plan, st.integers(5, 300), st.integers(1, 12), st.floats(0.05, 1), st.sampled_from((0.0, 0.3, 0.5, 0.9))
+)
+
+
+def test_what_a_gate_can_see() -> None:
+    assert detectable_gate_drop(suite("S40")) == pytest.approx(known("mde_40x3"), rel=1e-12)
+    assert detectable_gate_drop([]) is None
+    assert detectable_gate_drop([(0, 0)]) is None
+
+
+def test_what_a_comparison_can_see_takes_both_sides_noise_and_that_of_cases_which_begin_to_fail() -> None:
+    twice = [(passed, runs, passed, runs) for passed, runs in suite("S40")]
+    seen = detectable_drop(twice)
+    assert seen is not None
+    assert 1.1 * 2**0.5 * known("mde_40x3") < seen < 2 * 2**0.5 * known("mde_40x3")
+    assert detectable_drop([*twice, (0, 0, 3, 3), (3, 3, 0, 0)]) == detectable_drop(twice)
+    assert detectable_drop([(0, 0, 3, 3)]) is None
+
+
+def test_single_runs_cannot_show_that_their_noise_is_small() -> None:
+    once, thrice = detectable_gate_drop([(1, 1)] * 34 + [(0, 1)] * 6), detectable_gate_drop(suite("S40"))
+    assert once == pytest.approx(2.4864749 * (0.85 * 0.15 / 40 + 1 / 1600) ** 0.5)
+    assert once is not None
+    assert thrice is not None
+    assert once > 2 * thrice
+
+
+def draw(chance: random.Random, rate: float, runs: int) -> int:
+    return sum(chance.random() < rate for _ in range(runs))
+
+
+def suite_rates(chance: random.Random, plan: Plan) -> list[float]:
+    """Of cases as the plan assumes them."""
+    spread = (1 - plan.correlation) / plan.correlation
+    return [chance.betavariate(plan.rate * spread, (1 - plan.rate) * spread) for _ in range(plan.cases)]
+
+
+@pytest.mark.parametrize(("plan", "base_runs", "drop"), [(Plan(40, 3, 0.9), 3, 0.08), (Plan(40, 3, 0.9), 30, 0.06)])
+def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: float) -> None:
+    chance, rounds = random.Random(5), 300
+    spread_out = broken = 0
+    for _ in range(rounds):
+        rates = suite_rates(chance, plan)
+        newest = [draw(chance, rate, plan.runs) for rate in rates]
+        older = [draw(chance, rate, base_runs - plan.runs) for rate in rates]
+        worse = [rate * (1 - drop / plan.rate) for rate in rates]
+        gone = chance.sample(range(plan.cases), round(plan.cases * drop / plan.rate))
+        without = [0 if i in gone else rate for i, rate in enumerate(rates)]
+        for heads, all_cases in ((worse, True), (without, False)):
+            passed = [draw(chance, rate, plan.runs) for rate in heads]
+            sides = list(zip(passed, newest, older, strict=True))
+            seen = (
+                stratified_lower((head, plan.runs, new + old, base_runs) for head, new, old in sides) <= 0.05
+                and stratified_lower((head, plan.runs, new, plan.runs) for head, new, _ in sides) <= 0.05 * NEWEST_ALONE
+            )
+            spread_out, broken = spread_out + (seen and all_cases), broken + (seen and not all_cases)
+    power = comparison_power(plan, drop, base_runs)
+    assert power == pytest.approx(spread_out / rounds, abs=0.12)
+    assert power <= broken / rounds
+
+
+@given(plans, st.integers(1, 40))
+def test_the_planned_drop_is_seen_with_the_power_asked(plan: Plan, base_runs: int) -> None:
+    drop = planned_drop(plan, base_runs)
+    if drop is None:
+        assert comparison_power(plan, plan.rate, base_runs) < 0.8
+    else:
+        assert comparison_power(plan, drop, base_runs) == pytest.approx(0.8, abs=0.01) or drop < 2e-6
+
+
+@given(plans, st.floats(0.01, 0.5), st.integers(1, 40))
+def test_more_of_anything_sees_more(plan: Plan, drop: float, base_runs: int) -> None:
+    power = comparison_power(plan, drop, base_runs)
+    assert comparison_power(plan._replace(cases=plan.cases + 50), drop, base_runs) >= power
+    assert comparison_power(plan._replace(runs=plan.runs + 1), drop, base_runs) >= power
+    assert comparison_power(plan, drop, base_runs + 1) >= power
+    assert planned_gate_drop(plan._replace(runs=plan.runs + 1)) < planned_gate_drop(plan)
+
+
+def test_the_fewest_runs_that_do() -> None:
+    again = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, None)
+    assert again is not None
+    assert (
+        comparison_power(Plan(40, again, 0.9), 0.08, again)
+        >= 0.8
+        > comparison_power(Plan(40, again - 1, 0.9), 0.08, again - 1)
+    )
+    pooled = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, 30)
+    assert pooled is not None
+    assert pooled < again
+
+
+def test_what_no_number_of_runs_shows() -> None:
+    assert comparison_runs_needed(Plan(5, 1, 0.9), 0.02, 3) is None
+    assert planned_drop(Plan(1, 1, 0.9), 1) is None

@@ -1,0 +1,174 @@
+"""Summaries with everything that a comment on a pull request may have to show, one for each situation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of
+
+from ci_evals.gate.compare import NoComparison
+from ci_evals.github.comment import Section, SectionId, Stamp, compose
+from ci_evals.model.response import Response, ToolCall
+from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.rules import Gate
+from ci_evals.reports.markdown import Links, comment_document
+from ci_evals.reports.summary import Summary, summarize
+
+HOUR_S = 3600.0
+LINKS = Links(
+    run="https://github.com/acme/app/actions/runs/100",
+    artifact="https://github.com/acme/app/actions/runs/100/artifacts/7",
+)
+STEADY = many((34, "PPP"), prefix="faq")
+NO_BASELINE = NoComparison("no baseline: main has no report yet, the first push to it makes one")
+BEFORE = 'I have refunded 100 EUR to your card.\nAnything else?\n→ refund {"amount":100,"currency":"EUR"}'
+
+
+def passing() -> Summary:
+    """Nothing changed."""
+    return _compared({**STEADY, "refund": "PPP"}, [{**STEADY, "refund": "PPP"}] * 4)
+
+
+def regression() -> Summary:
+    """One case surely worse, one possibly; one fixed, one as bad as before; new, edited, removed and flaky ones."""
+    base = {**STEADY, "refund": "PPP", "cancel": "PPP", "upgrade": "FFF", "seat": "FFF", "greet": "PPF", "old": "PPP"}
+    head = {**STEADY, "refund": "FFF", "cancel": "PPF", "upgrade": "PPP", "seat": "FFF", "greet": "PFP", "meal": "PPP"}
+    return _compared(
+        {**head, "luggage": "PPP"},
+        [{**base, "luggage": "PPP"}] * 10,
+        confirming={"refund": "FPFPFPP", "cancel": "PPPPPPP"},
+        asks={"luggage": "How much may I take along?"},
+        cases={"greet": {"min_pass_rate": 0.5}, "refund": {"critical": True}},
+        edit=_refund,
+        gate=Gate(min_pass_rate=0.9),
+        before={("refund", "agent", None): BEFORE},
+    )
+
+
+def many_regressions() -> Summary:
+    """More than a comment has room for, on two variants."""
+    names = many((300, "PPP"), prefix="a rather long name of a case about flights and their passengers")
+    confirming = dict.fromkeys(names, "FFFFFFF")
+    return _compared(
+        dict.fromkeys(names, "FFF"),
+        [names] * 4,
+        confirming=confirming,
+        variants=(Variant("gpt-4o-mini", "polite"), Variant("agent", "polite")),
+        edit=_talkative,
+        before={(name, provider, "polite"): "Yes.\n" * 20 for name in names for provider in ("gpt-4o-mini", "agent")},
+    )
+
+
+def first_run() -> Summary:
+    """There is nothing to compare with."""
+    report = report_of({**STEADY, "refund": "PFP", "cancel": "FFF"}, edit=_refund, suite={"name": "flight agent"})
+    return summarize(report, Gate(min_pass_rate=0.98), NO_BASELINE)
+
+
+def errored_provider() -> Summary:
+    """One of two providers could not be reached."""
+
+    def refuse(result: Result) -> Result:
+        if result.error is None:
+            return result
+        message = "429: You exceeded your current quota (request req_8c1f)"
+        return replace(result, error=RunError("rate_limit", message, status=429))
+
+    head: dict[str, Any] = {name: ["PPP", "EEE"] for name in STEADY}
+    return _compared(head, [STEADY] * 4, variants=(Variant("agent"), Variant("gpt-4o-mini")), edit=refuse)
+
+
+def fork() -> Summary:
+    """Replayed without keys: two cases have no record."""
+
+    def replayed(result: Result) -> Result:
+        if result.error is not None:
+            message = "no recorded answer to this input, and only recorded answers are allowed"
+            return replace(result, error=RunError("not_recorded", message))
+        return replace(result, recorded=True)
+
+    gate = Gate(min_pass_rate=0.9, max_error_rate=0.2)
+    head = {**STEADY, "refund": "EEE", "new question": "EEE"}
+    return _compared(head, [{**STEADY, "refund": "PPP"}] * 4, edit=replayed, gate=gate)
+
+
+def borderline() -> Summary:
+    """Below the bar, but within noise."""
+    head = {**many((28, "PPP"), (4, "PPF"), prefix="faq"), "seat": "FFF"}
+    base = {**many((30, "PPP"), (2, "PPF"), prefix="faq"), "seat": "FFF"}
+    return _compared(head, [base] * 4, gate=Gate(min_pass_rate=0.94))
+
+
+def said(text: str) -> Summary:
+    """A failing case whose answer is a given text."""
+
+    def answer(result: Result) -> Result:
+        return replace(result, response=Response(output=text))
+
+    return summarize(report_of({"capital": "F"}, edit=answer), None)
+
+
+def several_suites() -> str:
+    """What three jobs have to say, in one comment."""
+    named = (("flight agent", regression()), ("hotel agent", passing()), ("support bot", borderline()))
+    stamp = Stamp(100, 1, "a" * 40)
+    texts = {name: text_of(_named(summary, name), 20_000) for name, summary in named}
+    return compose("", "0" * 32, [Section(SectionId(name), stamp, text) for name, text in texts.items()])
+
+
+SITUATIONS: Mapping[str, Callable[[], Summary]] = {
+    "pass": passing,
+    "regression": regression,
+    "many-regressions": many_regressions,
+    "first-run": first_run,
+    "errored-provider": errored_provider,
+    "fork": fork,
+    "borderline": borderline,
+}
+
+
+def text_of(summary: Summary, max_bytes: int = 64_000) -> str:
+    return comment_document(summary, LINKS).render(max_bytes)
+
+
+def _compared(
+    head: Mapping[str, Any],
+    base: list[dict[str, Any]],
+    *,
+    gate: Gate | None = None,
+    confirming: Mapping[str, Any] | None = None,
+    before: Mapping[Any, str] | None = None,
+    **report: Any,
+) -> Summary:
+    """A report beside those of the base branch, the newest three hours older than it."""
+    options = {"suite": {"name": "flight agent"}, **report}
+    variants = {"variants": report["variants"]} if "variants" in report else {}
+    older = [
+        report_of(cells, started_at=STARTED_AT - 3 * HOUR_S * number, suite=options["suite"], **variants)
+        for number, cells in enumerate(base, start=1)
+    ]
+    made = report_of(head, confirming=confirming, **options)
+    summary = summarize(made, gate, baseline_of(*older), confirm_runs=7)
+    return summary._replace(before=before or {})
+
+
+def _named(summary: Summary, name: str) -> Summary:
+    report = summary.report
+    report.suite = replace(report.suite, name=name)
+    return summary
+
+
+def _refund(result: Result) -> Result:
+    if result.case != "refund" or result.status != "failed":
+        return result
+    call = ToolCall("refund", {"amount": 100, "currency": "USD"})
+    reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
+    return replace(
+        result,
+        response=Response(output="I have refunded 100 USD to your card.\nAnything else?", tool_calls=(call,)),
+        grades=(grade_of(grader="tool_call", passed=False, reason=reason),),
+    )
+
+
+def _talkative(result: Result) -> Result:
+    return replace(result, response=Response(output="No.\n" * 20))

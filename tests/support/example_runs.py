@@ -1,0 +1,65 @@
+"""The examples, run the way a reader would run them."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leftovers import report_in
+from processes import environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Ran(NamedTuple):
+    """What became of an example: the exit code, what was printed, and report.json."""
+
+    code: int
+    printed: str
+    report: dict[str, Any]
+
+    def grades(self, case: str) -> dict[str, dict[str, Any]]:
+        """The grades of a case's first run, by grader."""
+        result = next(result for result in self.report["results"] if result["case"] == case)
+        return {grade["grader"]: grade for grade in result["grades"]}
+
+
+def run_command(folder: Path, *words: str, environ: Mapping[str, str] = {}) -> Ran:
+    """`ci-evals` with these words, started in a folder that has nothing to do with the example; results go there."""
+    command = [sys.executable, "-m", "ci_evals", *words, "--out", "results"]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment({"PYTHON": sys.executable, **environ}),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    printed = done.stdout + done.stderr
+    assert (folder / "results" / "report.json").exists(), printed
+    return Ran(done.returncode, printed, report_in(folder / "results"))
+
+
+def run_example(name: str, folder: Path, *arguments: str, environ: Mapping[str, str] = {}) -> dict[str, Any]:
+    """The report of an example that passes."""
+    ran = run_command(folder, "run", "-c", str(EXAMPLES / name / "evals.yaml"), *arguments, environ=environ)
+    assert ran.code == 0, ran.printed
+    return ran.report
+
+
+def run_script(name: str, folder: Path, *arguments: str) -> tuple[str, str]:
+    """What a script of the examples says on stdout and stderr, started in a folder that has nothing to do with it."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment({"PYTHONUTF8": "1"}),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, done.stderr

@@ -1,0 +1,118 @@
+"""A real HTTP server on loopback that remembers what it was sent and answers as it was told."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import ClientSession, web
+
+from ci_evals.model.response import Message
+from ci_evals.model.result import Case, Request
+
+Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Seen(NamedTuple):
+    """One request as it arrived."""
+
+    method: str
+    path: str  # as sent, with its query
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Scripted(NamedTuple):
+    """One answer to give; a `body` that is no bytes or text is sent as JSON."""
+
+    body: Any = b""
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class FakeServer:
+    """Gives the scripted answers in turn, the last one again and again; `seen` has every request in order."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.url = ""
+        self._script: deque[Scripted | Respond] = deque()
+
+    def answers(self, *script: Scripted | Respond) -> None:
+        """Answer with these from now on; a function is called with the request to answer it itself."""
+        self._script = deque(script)
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(Seen(request.method, request.raw_path, request.headers.copy(), await request.read()))
+        scripted = self._script.popleft() if len(self._script) > 1 else self._script[0]
+        if not isinstance(scripted, Scripted):
+            return await scripted(request)
+        return web.Response(body=_encoded(scripted.body), status=scripted.status, headers=_typed(scripted))
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[FakeServer]:
+    """A fake server on a free port of loopback; `server.url` is where."""
+    server = FakeServer()
+    app = web.Application(client_max_size=256 * 1024 * 1024)
+    app.router.add_route("*", "/{path:.*}", server.respond)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+def _encoded(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+
+def _typed(scripted: Scripted) -> Mapping[str, str]:
+    kind = "text/html" if isinstance(scripted.body, str) else "application/json"
+    return {"Content-Type": kind, **scripted.headers}
+
+
+async def never(request: web.Request) -> web.StreamResponse:
+    """Never answers; ends when the client goes."""
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+@dataclass
+class Lent:
+    """What a provider is lent while it runs."""
+
+    session: ClientSession
+    folder: Path
+    max_concurrency: int
+    stack: AsyncExitStack
+    observe: Callable[[Mapping[str, str]], None] = lambda _: None
+    files: Path | None = None
+
+
+@asynccontextmanager
+async def lending() -> AsyncIterator[Lent]:
+    """Resources with a real session."""
+    async with ClientSession() as session, AsyncExitStack() as stack:
+        yield Lent(session, Path.cwd(), 8, stack)
+
+
+def request_of(*messages: Message, case: Case | None = None, **changes: Any) -> Request:
+    """A request that says hello, with five seconds to answer."""
+    turns = messages or (Message("user", "Hello!"),)
+    defaults: dict[str, Any] = {"input": turns[-1].content, "run": 1, "timeout_s": 5.0}
+    return Request(messages=turns, case=case or Case(id="hello"), **(defaults | changes))

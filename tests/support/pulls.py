@@ -1,0 +1,56 @@
+"""A pull request on the fake GitHub, and jobs that have something to say about it."""
+
+from collections.abc import Callable
+
+from fakes.github import TOKEN, FakeGitHub
+from fakes.github_state import REPOSITORY, StoredComment, StoredPull
+
+from ci_evals.github.comment import Contribution, Section, SectionId, Stamp, parse
+from ci_evals.github.context import Context
+from ci_evals.model.fields import Secret
+
+NUMBER = 7
+HEAD = "a" * 40
+BOT = "github-actions[bot]"
+
+
+def context_of(fake: FakeGitHub, token: str = TOKEN) -> Context:
+    """A job of the fake's repository."""
+    return Context(repository=REPOSITORY, api_url=fake.api_url, run_id=100, token=Secret(token, "GITHUB_TOKEN"))
+
+
+def open_pull(fake: FakeGitHub, number: int = NUMBER, head_sha: str = HEAD, **changes: str | None) -> StoredPull:
+    """A pull request from a branch of the repository itself, but for what is given."""
+    pull = StoredPull(number, head_sha, **changes)  # type: ignore[arg-type]  # only texts are changed
+    fake.state.pulls[number] = pull
+    return pull
+
+
+def says(
+    text: str, suite: str = "capitals", *, job: str = "evals", run_id: int = 100, attempt: int = 1, sha: str = HEAD
+) -> Contribution:
+    """A contribution of one text, however little room there is."""
+    return from_renderer(lambda _max_bytes: text, suite, job=job, run_id=run_id, attempt=attempt, sha=sha)
+
+
+def from_renderer(
+    render: Callable[[int], str],
+    suite: str = "capitals",
+    *,
+    job: str = "evals",
+    run_id: int = 100,
+    attempt: int = 1,
+    sha: str = HEAD,
+) -> Contribution:
+    return Contribution(SectionId(suite, job), Stamp(run_id, attempt, sha), render)
+
+
+def comments(fake: FakeGitHub, number: int = NUMBER) -> list[StoredComment]:
+    return fake.state.comments_of(number)
+
+
+def sections(comment: StoredComment) -> dict[str, Section]:
+    """The sections of a comment by their suite."""
+    body = parse(comment.body)
+    assert body is not None
+    return {section.id.suite: section for section in body.sections}

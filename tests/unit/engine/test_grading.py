@@ -1,0 +1,64 @@
+"""How a call's end becomes the outcome of its run."""
+
+from dataclasses import dataclass
+
+import pytest
+from factories import case_of
+
+from ci_evals.engine.grading import grade_answer
+from ci_evals.errors import StorageError
+from ci_evals.graders.code import Python
+from ci_evals.graders.text import Contains
+from ci_evals.model.response import Response
+from ci_evals.model.result import Answer, Expectation, Finding, Grader, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Contains):
+    def grade(self, answer: Answer) -> None:  # type: ignore[override]
+        raise ZeroDivisionError("division by zero")
+
+
+@pytest.mark.parametrize(
+    ("name", "grader", "message"),
+    [
+        ("broken", Broken(value=""), "grader broken crashed: ZeroDivisionError: division by zero"),
+        (
+            "not_python",
+            Python(target="math:sqrt"),
+            "grader not_python math:sqrt crashed: TypeError: must be real number",
+        ),
+    ],
+)
+async def test_a_crash_names_the_grader_and_what_it_calls(name: str, grader: Grader, message: str) -> None:
+    expect = (
+        Expectation("contains", Contains(value="Paris")),
+        Expectation(name, grader),
+        Expectation("python", grader),
+    )
+    request = Request("?", (), case_of(expect=expect), 1, 60)
+    outcome = await grade_answer(Answer(request, Response(output="Paris"), 0.1, None))
+    assert outcome.error is not None
+    assert (outcome.status, outcome.error.kind, outcome.grades) == ("errored", "grader", ())
+    assert outcome.error.message.startswith(message)
+    assert outcome.error.detail is not None
+    assert outcome.error.detail.startswith("Traceback")
+
+
+async def test_grades_come_in_the_order_of_the_expectations() -> None:
+    expect = tuple(Expectation(text, Contains(value=text)) for text in ("c", "a", "b"))
+    outcome = await grade_answer(
+        Answer(Request("?", (), case_of(expect=expect), 1, 60), Response(output="abc"), 0.1, None)
+    )
+    assert [found.grader for found in outcome.grades] == ["c", "a", "b"]
+
+
+async def test_a_disk_that_is_full_is_no_crash_of_a_grader() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Storing(Contains):
+        def grade(self, answer: Answer) -> Finding:
+            raise StorageError("files: cannot be written: No space left on device")
+
+    request = Request("?", (), case_of(expect=(Expectation("storing", Storing(value="")),)), 1, 60)
+    with pytest.raises(StorageError, match="No space left"):
+        await grade_answer(Answer(request, Response(output="Paris"), 0.1, None))

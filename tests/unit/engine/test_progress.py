@@ -1,0 +1,232 @@
+"""What is shown on stderr while a suite runs."""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import pytest
+from factories import AGENT, case_of, result_of
+from processes import environment
+from rich.cells import cell_len
+from suites import write_suite
+from terminals import posix, pseudo_terminal
+
+from ci_evals.engine import progress
+from ci_evals.engine.progress import describe, duration, shown
+from ci_evals.model.plan import RunPlan, plan_runs
+from ci_evals.model.report import RunRecord
+from ci_evals.model.result import Status
+
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Spent(NamedTuple):
+    cost_usd: float
+
+
+@dataclass
+class Watched:
+    """A run phase that stands still but for what a test changes."""
+
+    plan: RunPlan
+    records: dict[int, RunRecord]
+    retrying: int
+    spending: Spent
+    doing: str = ""
+
+
+def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
+    plan = plan_runs([case_of()], [AGENT], total)
+    records = {slot: record_of(status) for slot, status in enumerate(statuses)}
+    return Watched(plan, records, retrying, Spent(cost_usd))
+
+
+def record_of(status: Status = "passed") -> RunRecord:
+    return RunRecord.of(result_of(status=status), offset=0)
+
+
+class Screen(NamedTuple):
+    """A terminal, and what is seen on it."""
+
+    terminal: TextIO
+    reader: asyncio.StreamReader
+
+    async def rest(self) -> bytes:
+        """All that is seen until nobody has the terminal any more."""
+        self.terminal.close()
+        seen = b""
+        with suppress(OSError):  # how Linux says that nobody holds the other end any more
+            while chunk := await self.reader.read(4096):
+                seen += chunk
+        return seen
+
+
+@asynccontextmanager
+async def screen(columns: int = 0, encoding: str = "utf-8") -> AsyncIterator[Screen]:
+    with pseudo_terminal(columns, encoding) as (seen, terminal):
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), seen
+        )
+        yield Screen(terminal, reader)
+        transport.close()
+        await asyncio.sleep(0)  # in which it does so
+
+
+async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ci_evals", "run"),
+        cwd=folder,
+        env=environment(environ),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=terminal,
+    )
+
+
+def test_counts_are_told() -> None:
+    run = watched("passed", "passed", "failed", "errored", total=8, retrying=2, cost_usd=0.123)
+    assert describe(run, 10.0) == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10s left"
+
+
+def test_what_is_being_done_is_said_first() -> None:
+    run = watched("passed", total=21)
+    run.doing = "confirming 3 suspects"
+    assert describe(run, 1.0).startswith("confirming 3 suspects  1/21 runs  ")
+
+
+def test_what_is_nothing_is_left_out() -> None:
+    assert describe(watched(total=3), 1.0) == "0/3 runs  0 passed  0 failed"
+    assert describe(watched("passed", total=1), 1.0) == "1/1 runs  1 passed  0 failed"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0s"), (42, "42s"), (80, "1m 20s"), (59.6, "1m 0s"), (7500, "2h 5m")]
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+async def test_a_log_gets_plain_lines_now_and_then() -> None:
+    written = asyncio.Event()
+
+    class Log(StringIO):
+        def flush(self) -> None:
+            written.set()
+
+    log = Log()
+    async with shown(watched("passed", total=2), log, line_every_s=0.001):
+        await written.wait()
+    line, _, _ = log.getvalue().partition("\n")
+    assert line.startswith("1/2 runs  1 passed  0 failed")
+    assert "\x1b" not in log.getvalue()
+
+
+@posix
+@pytest.mark.parametrize("columns", [12, 30, 50, 200, 0])
+async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None:
+    async with screen(columns) as seen_on:
+        async with shown(watched("passed", total=2), seen_on.terminal, live=True):
+            seen = await seen_on.reader.readuntil(b"1/2")
+        seen += await seen_on.rest()
+    *drawn, last = ESCAPE.sub("", seen.decode()).split("\r")
+    assert not any("\n" in line.rstrip("\n") for line in drawn)
+    assert max(map(cell_len, drawn)) <= (columns or 80)
+    assert last.strip() == ""
+    assert seen.endswith((b"\x1b[2K", b"\x1b[?25h"))
+
+
+@posix
+async def test_a_terminal_without_block_characters_gets_a_bar_of_ascii() -> None:
+    async with screen(80, "latin-1") as seen_on, shown(watched("passed", total=2), seen_on.terminal, live=True):
+        seen = await seen_on.reader.readuntil(b"1/2 runs")
+    assert seen.isascii()
+
+
+async def test_a_quick_run_leaves_no_line() -> None:
+    log = StringIO()
+    async with shown(watched(total=1), log):
+        pass
+    assert log.getvalue() == ""
+
+
+async def test_a_log_that_is_gone_does_not_end_the_run() -> None:
+    asked = asyncio.Event()
+
+    class Gone(StringIO):
+        def write(self, text: str) -> int:
+            asked.set()
+            raise BrokenPipeError
+
+    async with shown(watched(total=1), Gone(), line_every_s=0.001):
+        await asked.wait()
+
+
+@posix
+async def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(tmp_path: Path) -> None:
+    """What the function prints meanwhile stands above it, whole."""
+    (tmp_path / "agent.py").write_text(
+        "import pathlib, time\n\ndef answer(text):\n    print('printed by the agent')\n"
+        "    while not pathlib.Path('seen').exists():\n        time.sleep(0.01)\n    return text\n"
+    )
+    write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    async with screen() as seen_on:
+        process = await run_on(seen_on.terminal, tmp_path, {"TERM": "xterm", "COLUMNS": "100"})
+        seen = await seen_on.reader.readuntil(b"printed by the agent\r\n")
+        seen += await seen_on.reader.readuntil(b"0/1 runs")
+        (tmp_path / "seen").touch()
+        seen += await seen_on.rest()
+    assert await process.wait() == 0
+    assert b"\x1b[2Kprinted by the agent\r\n" in seen
+    assert b"written: ci-evals-results/report.json" in seen
+
+
+@posix
+async def test_a_dumb_terminal_gets_lines_alone(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("def answer(text):\n    print('printed by the agent')\n    return text\n")
+    write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    async with screen() as seen_on:
+        process = await run_on(seen_on.terminal, tmp_path, {"TERM": "dumb"})
+        seen = await seen_on.rest()
+    assert await process.wait() == 0
+    printed, written, rest = seen.split(b"\r\n")
+    assert printed == b"printed by the agent"
+    assert written.startswith(b"written: ci-evals-results/report.json")
+    assert rest == b""
+
+
+def test_what_is_left_is_judged_by_the_pace_since_a_phase_began() -> None:
+    now = 100.0
+    run = watched("passed", "passed", total=3)
+    watch = progress.Watch(run, clock=lambda: now)
+    now = 1100.0
+    later = watched("passed", total=21)
+    run.plan, run.records, run.doing = later.plan, later.records, "confirming 3 suspects"
+    assert watch.describe() == "confirming 3 suspects  1/21 runs  1 passed  0 failed"
+    now = 1110.0
+    run.records[1] = record_of()
+    assert watch.describe().endswith("  2/21 runs  2 passed  0 failed  3m 10s left")
+
+
+def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
+    """As when one provider hangs and the others are done."""
+    now = 0.0
+    run = watched(total=12)
+    watch = progress.Watch(run, clock=lambda: now)
+    for slot in range(10):
+        now += 1
+        run.records[slot] = record_of()
+    assert watch.describe().endswith("  10 passed  0 failed  2s left")
+    now = 11.0
+    assert watch.describe().endswith("  10 passed  0 failed  2s left")
+    for later in (13.0, 100.0, 10_000.0):
+        now = later
+        assert watch.describe().endswith("  10 passed  0 failed")
+    run.records[10] = record_of()
+    assert watch.describe().endswith("  11 passed  0 failed  15m 9s left")

@@ -1,0 +1,133 @@
+"""The limit on calls under way, and that no provider takes another's share of it."""
+
+import asyncio
+
+from fakes.limited import Free, Simulated
+from fakes.virtual_time import in_virtual_time
+
+from ci_evals.engine.calls import Calls, Slot
+from ci_evals.engine.queues import BACKLOG, Queue, Share, Slots
+from ci_evals.engine.rate_limit import RateLimiter
+from ci_evals.providers.mock import Mock
+
+
+def share_of(slots: Slots, demand: int) -> Share:
+    """The share of a provider that has so many runs left."""
+    share = slots.share(slots.limit)
+    share.begun = demand
+    return share
+
+
+async def take(share: Share, count: int) -> list[asyncio.Task[None]]:
+    """Ask for `count` slots; those that are not to be had keep waiting."""
+    tasks = [asyncio.create_task(share.acquire()) for _ in range(count)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def queue_of(slots: Slots, limit: int, runs: int) -> Queue:
+    loop = asyncio.get_running_loop()
+    limiter = RateLimiter(clock=loop.time)
+    calls = Calls(Simulated(Free(), 1.0), limiter, limit=limit, retries=0, clock=loop.time, draw=lambda: 0.0)
+    queue = Queue(Mock(name="mock"), calls, slots.share(limit), lambda _: None)
+    queue.fill(iter(range(runs)))
+    return queue
+
+
+async def test_no_more_slots_than_the_limit_are_handed_out() -> None:
+    slots = Slots(3)
+    share = share_of(slots, 5)
+    tasks = await take(share, 5)
+    assert share.in_use == 3
+    share.release()
+    assert (share.in_use, slots.free) == (3, 0)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_provider_that_never_gives_back_keeps_its_share_and_no_more() -> None:
+    slots = Slots(10)
+    hanging, quick = share_of(slots, 10), share_of(slots, 10)
+    stuck = await take(hanging, 10)
+    assert hanging.in_use == 5
+    for _ in range(100):
+        await quick.acquire()
+        quick.release()
+    assert hanging.in_use == 5
+    for task in stuck:
+        task.cancel()
+
+
+async def test_slots_that_nobody_else_can_use_are_lent() -> None:
+    slots = Slots(10)
+    busy, idle = share_of(slots, 10), share_of(slots, 2)
+    tasks = await take(busy, 10)
+    assert busy.in_use == 8
+    idle.leave()
+    assert busy.in_use == 9
+    idle.leave()
+    assert busy.in_use == 10
+    await asyncio.gather(*tasks)
+
+
+async def test_a_waiter_that_is_cancelled_loses_no_slot() -> None:
+    slots = Slots(1)
+    share = share_of(slots, 2)
+    await share.acquire()
+    (waiter,) = await take(share, 1)
+    share.release()  # hands the slot to the waiter …
+    waiter.cancel()  # … which is gone before it could use it
+    await asyncio.gather(waiter, return_exceptions=True)
+    assert (slots.free, share.in_use) == (1, 0)
+
+
+async def test_runs_are_taken_in_order_within_the_providers_own_limit() -> None:
+    slots = Slots(10)
+    queue = queue_of(slots, 2, 3)
+    taken = [await queue.take(), await queue.take()]
+    waiting = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    first, second = [each for each in taken if each]
+    queue.done(first[1])
+    third = await waiting
+    assert third is not None
+    assert (first[0], second[0], third[0]) == (0, 1, 2)
+    queue.done(second[1])
+    queue.done(third[1])
+    assert await queue.take() is None
+    assert slots.free == 10
+    queue.fill(iter([7]))
+    again = await queue.take()
+    assert again is not None
+    assert again[0] == 7
+
+
+async def test_runs_that_wait_for_another_attempt_are_bounded() -> None:
+    queue = queue_of(Slots(1), 1, 100)
+    begun: list[Slot] = []
+    while len(begun) < BACKLOG:
+        taken = await queue.take()
+        assert taken is not None
+        taken[1].give_back()  # while it waits
+        begun.append(taken[1])
+    waiting = asyncio.create_task(queue.take())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.done(begun[0])
+    assert await waiting is not None
+
+
+@in_virtual_time
+async def test_a_queue_that_is_stopped_hands_out_no_further_run() -> None:
+    slots = Slots(1)
+    queue = queue_of(slots, 1, 10)
+    first = await queue.take()
+    assert first is not None
+    waiting = asyncio.create_task(queue.take())
+    await asyncio.sleep(1)
+    queue.stop()
+    assert await waiting is None
+    assert await queue.take() is None
+    queue.done(first[1])
+    assert slots.free == 1

@@ -1,0 +1,135 @@
+"""The rate limiter against simulated providers, in virtual time, and headers as providers send them."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+import pytest
+from fakes.limited import WORKERS, Bucket, Chance, Simulated, failing, run_job, run_plain_loop
+
+from ci_evals.engine.rate_limit import Allowance, allowances
+from ci_evals.errors import ProviderError
+
+
+@pytest.mark.parametrize(
+    ("refusals", "bound"),
+    [
+        ([(0.1, failing(429, 1.0)), (0.05, failing(500))], 1.3),
+        ([(0.01, failing(429, 1.0))], 1.3),
+        ([(0.05, failing(529))], 1.3),
+        ([(0.1, failing(503, 1.0))], 1.3),
+        ([(0.5, failing(429, 1.0))], 2.0),
+    ],
+)
+def test_chance_refusals_delay_nobody_else(refusals: list[tuple[float, ProviderError]], bound: float) -> None:
+    """Beside a plain retry loop in which every call waits for itself, over several seeds."""
+
+    def providers() -> Iterator[Simulated]:
+        return (Simulated(Chance(*refusals, seed=seed), 0.02, seed=seed) for seed in range(5))
+
+    jobs, plain = [run_job(each) for each in providers()], [run_plain_loop(each) for each in providers()]
+    assert sum(job.wall_s for job in jobs) <= bound * sum(job.wall_s for job in plain)
+    assert sum(job.errored for job in jobs) <= sum(job.errored for job in plain)
+
+
+@pytest.mark.parametrize("per_minute", [600, 6000])
+@pytest.mark.parametrize("latency_s", [0.02, 1.0])
+def test_a_quota_that_nobody_declared_is_used_up(per_minute: int, latency_s: float) -> None:
+    server = Bucket(per_minute, 10)
+    job = run_job(Simulated(server, latency_s))
+    assert job.errored == 0
+    needed_s = max(server.minimum_s(1000), latency_s * 1000 / WORKERS)
+    assert job.wall_s <= 1.1 * needed_s + 4 * latency_s
+
+
+def test_a_declared_limit_is_used_up_and_never_refused() -> None:
+    server = Bucket(600, 10)
+    job = run_job(Simulated(server, 0.05), rpm=600)
+    assert job.refused == 0
+    assert job.wall_s <= 1.05 * server.minimum_s(1000)
+
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def read(headers: Mapping[str, str]) -> list[Allowance]:
+    return list(allowances(headers, NOW))
+
+
+def reset_s(text: str) -> float | None:
+    told = read({"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": text})
+    return told[0].reset_s if told else None
+
+
+def test_openais_headers_tell_requests_and_tokens() -> None:
+    headers = {
+        "x-ratelimit-limit-requests": "60",
+        "x-ratelimit-limit-tokens": "150000",
+        "x-ratelimit-remaining-requests": "59",
+        "x-ratelimit-remaining-tokens": "149984",
+        "x-ratelimit-reset-requests": "1s",
+        "x-ratelimit-reset-tokens": "6m0s",
+    }
+    requests, tokens = read(headers)
+    assert requests == Allowance(requests.name, by_tokens=False, refills=True, limit=60, remaining=59, reset_s=1)
+    assert tokens == Allowance(tokens.name, by_tokens=True, refills=True, limit=150_000, remaining=149_984, reset_s=360)
+    assert requests.name != tokens.name
+
+
+def test_anthropics_headers_tell_four_limits_with_dates() -> None:
+    kinds = ("requests", "tokens", "input-tokens", "output-tokens")
+    parts = {"limit": "100", "remaining": "40", "reset": "2026-03-01T12:00:30Z"}
+    told = read({f"anthropic-ratelimit-{kind}-{part}": text for kind in kinds for part, text in parts.items()})
+    assert [each.by_tokens for each in told] == [False, True, True, True]
+    assert {(each.refills, each.limit, each.remaining, each.reset_s) for each in told} == {(True, 100, 40, 30)}
+
+
+@pytest.mark.parametrize("prefix", ["x-ratelimit", "ratelimit"])
+def test_generic_headers_tell_a_window_that_comes_back_at_once(prefix: str) -> None:
+    (told,) = read({f"{prefix}-remaining": "0", f"{prefix}-reset": "17"})
+    assert (told.by_tokens, told.refills, told.remaining, told.reset_s) == (False, False, 0, 17)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("120ms", 0.12),
+        ("1s", 1),
+        ("1.5s", 1.5),
+        ("6m0s", 360),
+        ("1h2m3.25s", 3723.25),
+        ("2d", 172_800),
+        ("12", 12),
+        ("0.5", 0.5),
+        (str(int(NOW.timestamp()) + 9), 9),
+        (str(int(NOW.timestamp() + 9) * 1000), 9),
+        (str(int(NOW.timestamp()) - 9), 0),
+        ("2026-03-01T12:01:00Z", 60),
+        ("2026-03-01T13:01:00+01:00", 60),
+        ("2026-03-01T11:00:00Z", 0),
+    ],
+)
+def test_a_reset_is_read_in_every_spelling(text: str, seconds: float) -> None:
+    assert reset_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e999", "1 s", "s", "1x", "\x00", "9" * 5000 + "s"])
+def test_a_reset_that_cannot_be_read_is_passed_over(text: str) -> None:
+    assert reset_s(text) is None
+
+
+@pytest.mark.parametrize("remaining", ["", "many", "-1", "nan", "1,000"])
+def test_a_remainder_that_cannot_be_read_is_passed_over(remaining: str) -> None:
+    assert read({"x-ratelimit-remaining-requests": remaining, "x-ratelimit-reset-requests": "1s"}) == []
+
+
+def test_a_date_is_held_against_the_servers_own_clock() -> None:
+    headers = {
+        "date": "Sun, 01 Mar 2026 11:30:00 GMT",
+        "anthropic-ratelimit-requests-remaining": "1",
+        "anthropic-ratelimit-requests-reset": "2026-03-01T11:30:05Z",
+    }
+    assert read(headers)[0].reset_s == 5
+
+
+def test_other_headers_tell_nothing() -> None:
+    assert read({"content-type": "application/json", "retry-after": "3"}) == []

@@ -1,0 +1,277 @@
+"""The comparison: regressions and noise, cells that are matched, and variants as a whole."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
+from sides import base_of, compared, head_of, key_of
+
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, Tally
+from ci_evals.gate.compare import fall, matched_variants, suspects
+from ci_evals.model.plan import VariantKey
+from ci_evals.model.result import Variant
+from ci_evals.stats.exact_tests import stratified_lower
+from ci_evals.stats.power import NEWEST_ALONE
+
+MANY = {f"ok {n}": (3, 3) for n in range(39)}
+MANY_BASE = {f"ok {n}": (30, 30) for n in range(39)}
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "base", "kind"),
+    [
+        ((0, 3), (0, 7), (30, 30), "regressed"),
+        ((2, 3), (2, 7), (30, 30), "regressed"),
+        ((0, 3), None, (30, 30), "suspect"),
+        ((2, 3), (7, 7), (30, 30), "suspect"),
+        ((2, 3), (7, 7), (28, 30), "flaky"),
+        ((3, 3), None, (30, 30), "unchanged"),
+        ((0, 3), None, (0, 30), "unchanged"),
+        ((2, 3), None, (20, 30), "flaky"),
+        ((3, 3), None, (0, 30), "fixed"),
+        ((1, 1), None, (0, 1), "flaky"),
+        ((0, 1), None, (1, 1), "flaky"),
+        ((0, 1), (0, 7), (50, 50), "regressed"),
+        ((0, 50), None, (1, 1), "suspect"),
+        ((0, 50), (0, 7), (1, 1), "regressed"),
+    ],
+)
+def test_kinds(head: tuple[int, int], more: tuple[int, int] | None, base: tuple[int, int], kind: str) -> None:
+    confirming = {} if more is None else {"a": more}
+    [cell] = compared(head_of({"a": head}, confirming), base_of({"a": base})).cells
+    assert cell.kind == kind, cell
+
+
+def test_p_is_fishers_on_all_runs_and_the_other_cells_adjust_it() -> None:
+    head, base = head_of({"a": (0, 3)} | MANY, {"a": (4, 7)}), base_of({"a": (30, 30)} | MANY_BASE)
+    cell = compared(head, base).by_key[key_of("a")]
+    expected = hypergeom.cdf(4, 40, 34, 10)
+    assert (cell.p, cell.adjusted_p) == pytest.approx((expected, 40 * expected))
+    assert cell.kind == "regressed"
+
+
+def test_nothing_is_named_before_it_is_confirmed() -> None:
+    head, base = head_of({"a": (0, 3)} | MANY), base_of({"a": (30, 30)} | MANY_BASE)
+    assert compared(head, base).counts == {"suspect": 1, "unchanged": 39}
+    assert compared(head, base, confirm_runs=0).counts == {"regressed": 1, "unchanged": 39}
+
+
+def test_only_what_fell_further_than_usual_is_a_suspect() -> None:
+    head = head_of({"fell": (2, 3), "rose": (3, 3), "same": (3, 3), "flaky": (2, 3), "new": (0, 3), "none": (0, 0)})
+    base = base_of({"fell": (30, 30), "rose": (0, 30), "same": (30, 30), "flaky": (22, 30), "none": (30, 30)})
+    assert suspects(head, base) == {key_of("fell")}
+
+
+def test_confirm_runs_of_what_is_no_suspect_do_not_count() -> None:
+    [cell] = compared(head_of({"a": (3, 3)}, {"a": (0, 7)}), base_of({"a": (30, 30)})).cells
+    assert (cell.kind, cell.head) == ("unchanged", (3, 3))
+
+
+def test_confirm_runs_stay_out_of_the_whole_variant() -> None:
+    head, base = head_of({"a": (2, 3)} | MANY, {"a": (0, 7)}), base_of({"a": (30, 30)} | MANY_BASE)
+    [variant] = compared(head, base).variants
+    assert variant.head_rate == pytest.approx(1 - 1 / 3 / 40)
+    assert variant.p == pytest.approx(3 / 33)
+
+
+def test_a_slight_fall_everywhere_is_one_of_the_variant() -> None:
+    cells = {f"case {n}": (2, 3) for n in range(12)}
+    comparison = compared(head_of(cells), base_of(dict.fromkeys(cells, (29, 30))))
+    assert [variant.provider for variant in comparison.fallen()] == ["agent"]
+    assert "regressed" not in comparison.counts
+
+
+def test_a_variant_may_have_fallen_only_where_cells_regressed() -> None:
+    head, base = head_of({"a": (0, 3)} | MANY, {"a": (0, 7)}), base_of({"a": (30, 30)} | MANY_BASE)
+    comparison = compared(head, base)
+    assert len(list(comparison.fallen())) == 1
+    assert list(comparison.fallen(beyond_regressions=True)) == []
+
+
+def test_one_of_ten_thousand_cells_is_found() -> None:
+    ok = {f"ok {n}": (3, 3) for n in range(9_999)}
+    head = head_of(ok | {"a": (0, 3)}, {"a": (0, 7)})
+    comparison = compared(head, base_of(dict.fromkeys(ok, (30, 30)) | {"a": (30, 30)}))
+    assert comparison.counts == {"regressed": 1, "unchanged": 9_999}
+    assert [cell.case for cell in comparison.of("regressed")] == ["a"]
+
+
+def test_of_several_the_surest_comes_first() -> None:
+    head = head_of({"a": (1, 3), "b": (0, 3)}, {"a": (1, 7), "b": (0, 7)})
+    assert [cell.case for cell in compared(head, base_of({"a": (30, 30), "b": (30, 30)})).of("regressed")] == ["b", "a"]
+
+
+@pytest.mark.parametrize("outcome", [(0, 3), (3, 3)], ids=["all-fail", "all-pass"])
+def test_what_did_not_change_is_unchanged(outcome: tuple[int, int]) -> None:
+    cells = dict.fromkeys("abc", outcome)
+    comparison = compared(head_of(cells), base_of(cells))
+    assert comparison.counts == {"unchanged": 3}
+    assert [variant.p for variant in comparison.variants] == [1.0]
+
+
+tallies = st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(tallies, tallies, tallies), min_size=1), st.integers(0, 7))
+def test_every_cell_gets_one_kind_and_red_needs_a_lower_rate(
+    cells: dict[str, tuple[tuple[int, int], tuple[int, int], tuple[int, int]]], confirm_runs: int
+) -> None:
+    head = head_of({case: each[0] for case, each in cells.items()}, {case: each[1] for case, each in cells.items()})
+    comparison = compared(head, base_of({case: each[2] for case, each in cells.items()}), confirm_runs)
+    assert sorted(cell.case for cell in comparison.cells) == sorted(cells)
+    for cell in comparison.cells:
+        assert cell.p is not None
+        assert cell.adjusted_p is not None
+        assert 0 <= cell.p <= cell.adjusted_p + 1e-12 <= 1 + 2e-12 or cell.kind in ("flaky", "unchanged", "suspect")
+        if cell.kind == "regressed":
+            assert cell.head.rate < cell.base.rate
+        if cell.kind == "fixed":
+            assert cell.head.rate > cell.base.rate
+
+
+# Which cell is compared with which.
+
+
+A, B, C, D = ("a", None), ("b", None), ("c", None), ("a", "short")
+
+
+@pytest.mark.parametrize(
+    ("head", "base", "matched"),
+    [
+        ([A, B], [A, B], {A: A, B: B}),
+        ([A], [B], {A: B}),
+        ([D], [A], {D: A}),
+        ([A, C], [A, B], {A: A, C: B}),
+        ([A, B], [C], {}),
+        ([A], [B, C], {}),
+        ([A], [A, B], {A: A}),
+        ([A, B], [A], {A: A}),
+        ([], [A], {}),
+        ([A, A], [A, A], {A: A}),
+    ],
+)
+def test_variants_are_matched_by_name_and_a_single_one_left_on_both_sides_by_that(
+    head: list[VariantKey], base: list[VariantKey], matched: dict[VariantKey, VariantKey]
+) -> None:
+    assert matched_variants(head, base) == matched
+
+
+def asked_as(fingerprint: str | None) -> Baseline:
+    """A baseline whose only case has this fingerprint."""
+    cell = BaseCell(fingerprint, History((Evidence("r", 30, 30),)))
+    return replace(base_of({"a": (30, 30)}), cells={key_of("a"): cell})
+
+
+def kinds(head: dict[str, tuple[int, int]], base: dict[str, tuple[int, int]]) -> dict[str, str]:
+    return {cell.case: cell.kind for cell in compared(head_of(head), base_of(base)).cells}
+
+
+def test_what_only_one_side_has_is_new_or_removed() -> None:
+    assert kinds({"a": (3, 3), "b": (3, 3)}, {"a": (3, 3), "c": (3, 3)}) == {
+        "a": "unchanged",
+        "b": "new",
+        "c": "removed",
+    }
+
+
+def test_a_case_of_the_same_question_under_another_id_is_renamed() -> None:
+    comparison = compared(head_of({"q/new": (3, 3)}), base_of({"q/old": (3, 3)}))
+    [cell] = comparison.cells
+    assert (cell.kind, cell.renamed_from) == ("unchanged", "q/old")
+    assert comparison.base_of(cell.key) is comparison.baseline.cells[key_of("q/old")]
+
+
+def test_renamed_cases_of_the_same_question_are_paired_in_order_and_each_once() -> None:
+    comparison = compared(
+        head_of({"q/x": (3, 3), "q/y": (3, 3), "q/z": (3, 3)}), base_of({"q/1": (3, 3), "q/2": (3, 3)})
+    )
+    assert {cell.case: cell.renamed_from for cell in comparison.cells} == {"q/x": "q/1", "q/y": "q/2", "q/z": None}
+    assert comparison.counts == Counter(unchanged=2, new=1)
+
+
+def test_a_copy_of_a_case_that_is_still_there_is_new() -> None:
+    assert kinds({"q/1": (3, 3), "q/2": (3, 3)}, {"q/1": (3, 3)}) == {"q/1": "unchanged", "q/2": "new"}
+
+
+def test_an_edited_case_is_not_compared() -> None:
+    base = asked_as("other")
+    [cell] = compared(head_of({"a": (0, 3)}), base).cells
+    assert (cell.kind, cell.p, cell.base) == ("edited", None, (30, 30))
+
+
+def test_a_report_that_does_not_know_what_was_asked_is_taken_at_its_word() -> None:
+    base = asked_as(None)
+    assert [cell.kind for cell in compared(head_of({"a": (0, 3)}), base, confirm_runs=0).cells] == ["regressed"]
+
+
+@pytest.mark.parametrize(("head", "base"), [((0, 0), (3, 3)), ((3, 3), (0, 0)), ((0, 0), (0, 0))])
+def test_a_cell_without_graded_runs_on_a_side_is_not_compared(head: tuple[int, int], base: tuple[int, int]) -> None:
+    comparison = compared(head_of({"a": head}), base_of({"a": base}))
+    assert [cell.kind for cell in comparison.cells] == ["not compared"]
+    assert (comparison.compared, comparison.variants) == (0, ())
+
+
+def test_a_renamed_variant_is_compared_cell_by_cell() -> None:
+    comparison = compared(head_of({"a": (3, 3)}, provider="new"), base_of({"a": (3, 3)}, provider="old"))
+    assert comparison.counts == {"unchanged": 1}
+    assert comparison.variants[0].renamed
+    assert comparison.base_of(key_of("a", "new")) is comparison.baseline.cells[key_of("a", "old")]
+
+
+def test_a_cell_is_found_by_whatever_the_baseline_calls_its_case_and_its_variant() -> None:
+    head, base = head_of({"a/new": (3, 3)}, provider="new"), base_of({"a/old": (3, 3)}, provider="old")
+    comparison = compared(head, base)
+    assert comparison.base_key(key_of("a/new", "new")) == key_of("a/old", "old")
+    assert comparison.base_of(key_of("a/new", "new")) is base.cells[key_of("a/old", "old")]
+    assert comparison.base_variant(Variant("new")) == ("old", None)
+    assert comparison.base_key(key_of("elsewhere", "new")) == key_of("elsewhere", "old")
+    assert comparison.base_of(key_of("elsewhere", "new")) is None
+
+
+# A variant as a whole: which reports of the base it is held against, and that these must all show the drop.
+
+
+def cells(*kinds: tuple[int, tuple[int, int], tuple[tuple[int, int], ...]]) -> list[tuple[Tally, History]]:
+    """So many cells with this head and this history, newest first."""
+    return [
+        (Tally(*head), History(tuple(Evidence("r", *each) for each in series)))
+        for count, head, series in kinds
+        for _ in range(count)
+    ]
+
+
+def test_reports_that_agree_are_all_pooled() -> None:
+    found = fall(cells((5, (1, 3), ((3, 3),) * 4)))
+    assert found.tables == [(1, 3, 12, 12)] * 5
+    alone = stratified_lower([(1, 3, 3, 3)] * 5)
+    assert found.p == pytest.approx(max(stratified_lower(found.tables), alone / NEWEST_ALONE))
+
+
+def test_no_more_reports_are_pooled_than_it_takes() -> None:
+    assert fall(cells((1, (1, 3), ((3, 3),) * 40))).tables == [(1, 3, 30, 30)]
+
+
+def test_a_change_that_no_cell_shows_by_itself_ends_the_pool() -> None:
+    changed = ((3, 3), (2, 3), (2, 3))
+    assert fall(cells((40, (2, 3), changed))).tables == [(2, 3, 3, 3)] * 40
+    assert fall(cells((1, (2, 3), changed))).tables == [(2, 3, 7, 9)], "one cell is too little to tell"
+
+
+def test_a_drop_that_the_newest_report_does_not_show_is_none() -> None:
+    """The head is as the newest report is, and both are a little below what was before."""
+    drifted = ((28, 30), (30, 30))
+    found = fall(cells((1, (28, 30), drifted)))
+    assert found.p >= 0.25
+
+
+def test_steady_cells_say_nothing_of_a_drop() -> None:
+    assert fall(cells((10, (3, 3), ((3, 3),) * 3), (5, (0, 3), ((0, 3),)))).p == 1.0
+    assert fall([]) == (1.0, [])
+
+
+def test_cells_of_unequal_age_end_where_their_own_reports_do() -> None:
+    found = fall(cells((1, (3, 3), ((3, 3),)), (1, (3, 3), ((3, 3), (2, 3)))))
+    assert found.tables == [(3, 3, 3, 3), (3, 3, 5, 6)]

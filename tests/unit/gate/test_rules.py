@@ -1,0 +1,181 @@
+"""The rules of the gate on a comparison."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from factories import STARTED_AT, Outcome, baseline_of, many, report_of
+from sides import base_of, compared, head_of
+
+from ci_evals.gate.baseline import UNMEASURED, PerRun, TrendVariant, head_cells
+from ci_evals.gate.compare import Comparison, NoComparison, compare
+from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts
+from ci_evals.gate.verdict import decide
+from ci_evals.model.result import Variant
+from ci_evals.model.rules import Gate, TagRule
+
+REPORT = report_of(many((3, "PPP")))
+
+
+def regressed(*cases: str, **changes: Any) -> Comparison:
+    """A hundred cases of which these fell."""
+    fine = {f"ok {n}": (3, 3) for n in range(100 - len(cases))}
+    fell = head_of(dict.fromkeys(cases, (0, 3)), dict.fromkeys(cases, (0, 7)), **changes)
+    return compared([*head_of(fine), *fell], base_of(dict.fromkeys([*fine, *cases], (30, 30))))
+
+
+def found(comparison: Comparison | NoComparison | None, **gate: Any) -> list[tuple[str, str]]:
+    return [(each.rule, each.status) for each in rule_verdicts(REPORT, Gate(**gate), comparison)]
+
+
+@pytest.mark.parametrize(
+    ("cases", "critical", "gate", "rules"),
+    [
+        ((), False, {}, []),
+        (("a",), False, {}, [("regressions", "fail"), ("variant", "fail")]),
+        (("a",), False, {"max_regressions": 1}, []),
+        (("a", "b"), False, {"max_regressions": 1}, [("regressions", "fail")]),
+        (("a",), False, {"on_regression": "warn"}, [("regressions", "borderline"), ("variant", "borderline")]),
+        (("a",), True, {"max_regressions": 5, "on_regression": "warn"}, [("critical", "fail")]),
+    ],
+)
+def test_what_is_red(
+    cases: tuple[str, ...], critical: bool, gate: dict[str, Any], rules: list[tuple[str, str]]
+) -> None:
+    assert found(regressed(*cases, critical=critical), **gate) == rules
+
+
+@pytest.mark.parametrize(("confidence", "alpha"), [(0.95, 0.05), (0.9, 0.1), (0.99, 0.01), (0.999, 0.001)])
+def test_what_confidence_leaves_is_a_round_number(confidence: float, alpha: float) -> None:
+    assert Gate(confidence=confidence).alpha == alpha
+
+
+def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
+    [rule] = rule_verdicts(REPORT, Gate(max_regressions=1), regressed("a", "b", "c"))
+    assert rule.sentence.endswith("); 2 more cases regressed, and the gate allows 1")
+
+
+def test_the_fall_of_the_variant_that_a_regression_is_named_of_is_no_further_reason() -> None:
+    report = report_of({"a": "FFF", "b": "FFF"})
+    verdict = decide(report, None, regressed("a", "b"))
+    assert [rule.rule for rule in verdict.rules] == ["regressions", "variant"]
+    assert "); 1 more case regressed; also, 6 of 6 runs failed" in verdict.reason
+    assert "more reason" not in verdict.reason
+
+
+def test_another_rule_is_a_further_reason_and_comes_last() -> None:
+    critical = regressed("a", "b", critical=True)
+    verdict = decide(report_of({"a": "FFF"}), None, critical)
+    assert verdict.reason.endswith("; also, 3 of 3 runs failed, and every run must pass; and 1 more reason")
+
+
+@pytest.mark.parametrize("comparison", [None, NoComparison("no baseline: gone")])
+def test_a_missing_baseline_matters_only_where_it_is_required(comparison: NoComparison | None) -> None:
+    assert found(comparison) == []
+    assert found(comparison, require_baseline=True) == [("baseline", "error")]
+
+
+def test_a_missed_bar_needs_no_baseline() -> None:
+    gate = Gate(require_baseline=True)
+    assert decide(REPORT, gate).status == "error"
+    assert decide(report_of(many((3, "FFF"))), gate).status == "fail"
+
+
+def test_a_tag_may_be_critical_without_a_bar() -> None:
+    gate = Gate(tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5})
+    assert gate.critical_tags == frozenset({"safety"})
+    assert dict(gate.tag_bars) == {"billing": 0.9, "other": 0.5}
+
+
+def slower(*ratios: float) -> Comparison:
+    """A case for each ratio of its median latency to that of the base, which is a second."""
+    cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
+    head = [
+        each._replace(per_run=UNMEASURED._replace(latency_median_s=ratio))
+        for each, ratio in zip(head_of(cases), ratios, strict=True)
+    ]
+    base = base_of(cases)
+    known = {key: replace(cell, per_run=UNMEASURED._replace(latency_median_s=1.0)) for key, cell in base.cells.items()}
+    return compared(head, replace(base, cells=known))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "gate", "rules"),
+    [
+        ((2.0, 2.0, 2.0), {"max_latency_increase": 1.5}, [("latency", "fail")]),
+        ((2.0, 2.0, 2.0), {"max_latency_increase": 2.0}, []),
+        ((2.0, 2.0, 2.0), {}, []),
+        ((0.5, 5.0, 0.5), {"max_latency_increase": 1.5}, []),
+        ((9.0,), {"max_latency_increase": 1.5}, []),
+        ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5}, []),
+    ],
+    ids=["slower", "as allowed", "not asked", "noise", "one case", "cost unknown"],
+)
+def test_more_latency_is_red_only_if_asked_and_sure(
+    ratios: tuple[float, ...], gate: dict[str, Any], rules: list[tuple[str, str]]
+) -> None:
+    assert found(slower(*ratios), **gate) == rules
+
+
+def test_more_latency_is_told_with_its_bound_and_the_limit() -> None:
+    [rule] = rule_verdicts(REPORT, Gate(max_latency_increase=1.5), slower(2.0, 2.0, 2.0))
+    assert rule.sentence == (
+        "latency is 2.00 times that of main (at least 2.00 times, 95 % sure), and the gate allows 1.5 times"
+    )
+
+
+@pytest.mark.parametrize(("was_s", "rules"), [(0.0001, []), (0.001, [("latency", "fail")])])
+def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
+    was_s: float, rules: list[tuple[str, str]]
+) -> None:
+    cells = {f"case {number}": (3, 3) for number in range(5)}
+    head = [cell._replace(per_run=PerRun(latency_median_s=4 * was_s)) for cell in head_of(cells)]
+    base = base_of(cells)
+    before = {key: replace(cell, per_run=PerRun(latency_median_s=was_s)) for key, cell in base.cells.items()}
+    comparison = compared(head, replace(base, cells=before))
+    assert found(comparison, max_latency_increase=1.5) == rules
+    assert (comparison.variants[0].differences.latency is None) == (not rules)
+
+
+# The best rate that was held for good.
+
+
+GOOD, BAD = many((40, "PPP")), many((30, "PPP"), (10, "FFF"))
+
+
+def rated(rate: float | None, n_eff: float = 120) -> TrendVariant:
+    return TrendVariant("agent", None, rate, n_eff, None, None, None)
+
+
+def test_a_rate_is_held_when_three_reports_in_a_row_had_it() -> None:
+    assert best_stable_rate([rated(1.0)] * 2, 0.95) is None
+    assert best_stable_rate([rated(1.0), None, rated(1.0), rated(None)], 0.95) is None
+    held = best_stable_rate([rated(0.5)] * 3 + [rated(1.0)] * 3, 0.95)
+    assert held == pytest.approx((0.05 / 2) ** (1 / 360))
+
+
+def told(head: Mapping[str, Outcome], base: Mapping[str, Outcome], gate: Gate, **names: str) -> list[str]:
+    """What is said of a report after three of the base branch, all of one variant."""
+    here, there = (Variant(names.get(side, "agent")) for side in ("here", "there"))
+    older = [report_of(base, variants=[there], started_at=STARTED_AT - number) for number in (1, 2, 3)]
+    report = report_of(head, variants=[here])
+    return list(broken_ratchets(report, gate, compare(head_cells(report, gate), baseline_of(*older), confirm_runs=0)))
+
+
+def test_a_fall_below_it_is_told_only_if_asked_for() -> None:
+    [text] = told(BAD, GOOD, Gate(ratchet=True))
+    assert text.startswith("pass rate 75 % (95 % sure: at most ")
+    assert text.endswith(" that it has held before")
+    assert told(BAD, GOOD, Gate()) == []
+    assert told(GOOD, GOOD, Gate(ratchet=True)) == []
+
+
+def test_a_variant_of_another_name_is_held_to_what_it_is_compared_with() -> None:
+    [text] = told(BAD, GOOD, Gate(ratchet=True), here="agent 2", there="agent 1")
+    assert text.startswith("pass rate 75 % (95 % sure: at most ")
+    assert text.endswith(" that agent 1 has held before")
+
+
+def test_reports_of_other_cases_do_not_count() -> None:
+    assert told(BAD, many((3, "PPP")), Gate(ratchet=True)) == []

@@ -1,0 +1,220 @@
+"""Which earlier report an event is compared with."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archives import archive, symlink
+from fakes.github import TOKEN, FakeGitHub, Fault
+from fakes.github_state import FORK, StoredArtifact, Token
+from pulls import HEAD
+
+from ci_evals.github.api import GitHub
+from ci_evals.github.baseline import MAX_TRIED, FoundArtifact, NotFound, Search, find_artifact, search_for
+from ci_evals.github.context import Context
+
+# What an event is compared with.
+
+
+ON_MAIN = {"branch": "main", "default_branch": "main", "sha": "c" * 40}
+
+
+def searched(**facts: Any) -> Search | None:
+    return search_for(Context(**facts), "evals")
+
+
+def test_a_pull_request_is_compared_with_its_merge_base() -> None:
+    found = searched(event="pull_request", base_ref="release", base_sha="a" * 40, sha="b" * 40)
+    assert found == Search("evals", "release", "a" * 40, "b" * 40)
+
+
+def test_a_merge_group_is_compared_with_its_base_itself() -> None:
+    found = searched(event="merge_group", base_ref="main", base_sha="a" * 40, sha="b" * 40)
+    assert found == Search("evals", "main", "a" * 40)
+
+
+def test_a_push_to_the_default_branch_is_compared_with_what_was_there_before() -> None:
+    assert searched(event="push", base_sha="a" * 40, **ON_MAIN) == Search("evals", "main", "a" * 40)
+
+
+def test_a_scheduled_run_is_compared_with_the_newest_whatever_its_event_says_of_the_repository() -> None:
+    assert searched(event="schedule", branch="main") == Search("evals", "main", None)
+    assert searched(event="workflow_dispatch", **ON_MAIN) == Search("evals", "main", None)
+
+
+@pytest.mark.parametrize("event", ["push", "workflow_dispatch"])
+def test_another_branch_runs_plainly(event: str) -> None:
+    assert searched(event=event, branch="feature", default_branch="main", base_sha="a" * 40) is None
+
+
+def test_other_events_run_plainly() -> None:
+    assert searched(event="other", **ON_MAIN) is None
+
+
+# Which earlier report a pull request is compared with.
+
+
+MAIN = [f"{number:040x}" for number in range(1, 81)]  # the oldest first
+BASE = MAIN[70]
+SEARCH = Search("evals", "main", MAIN[-1], HEAD)
+
+
+def incomplete_if_marked(files: Sequence[Path], sha: str) -> str | None:
+    if not files:
+        return "it has no report"
+    content = files[0].read_bytes()
+    return "its report is not complete" if content == b"interrupted" else None if content == sha.encode() else "odd"
+
+
+@pytest.fixture
+def history(fake: FakeGitHub) -> None:
+    """main with 80 commits; the pull request branched off ten commits ago."""
+    fake.state.add_history(*MAIN)
+    fake.state.parents[HEAD] = BASE
+
+
+def ran_on(fake: FakeGitHub, sha: str, content: bytes | None = None, **changes: str) -> StoredArtifact:
+    run = fake.state.add_run(sha, **changes)
+    return fake.state.add_artifact(run, content or archive({"report.json": sha.encode()}))
+
+
+async def found(client: GitHub, folder: Path, search: Search = SEARCH) -> FoundArtifact:
+    baseline = await find_artifact(client, search, folder, incomplete_if_marked)
+    assert isinstance(baseline, FoundArtifact), baseline
+    assert baseline.files[0].read_bytes() == baseline.sha.encode()
+    return baseline
+
+
+async def none(client: GitHub, folder: Path, search: Search = SEARCH, *, failed: bool = False) -> str:
+    baseline = await find_artifact(client, search, folder, incomplete_if_marked)
+    assert isinstance(baseline, NotFound), baseline
+    assert baseline.reason.startswith("no baseline: ")
+    assert baseline.failed is failed
+    assert TOKEN not in baseline.reason
+    return baseline.reason
+
+
+@pytest.mark.usefixtures("history")
+class TestOfAPullRequest:
+    async def test_the_merge_bases_report_is_preferred(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        for sha in (MAIN[69], BASE, MAIN[75]):
+            ran_on(fake, sha)
+        baseline = await found(client, tmp_path)
+        assert (baseline.sha, baseline.relation, baseline.behind) == (BASE, "merge_base", 0)
+        assert baseline.created_at is not None
+        later = baseline.created_at + timedelta(hours=3, minutes=5)
+        assert baseline.sentence(later) == f"compared with main at {BASE[:7]} (the merge base), 3 h old"
+
+    async def test_else_the_nearest_before_it(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        for sha in (MAIN[60], MAIN[67], MAIN[75]):
+            ran_on(fake, sha)
+        baseline = await found(client, tmp_path)
+        assert (baseline.sha, baseline.relation, baseline.behind) == (MAIN[67], "history", 3)
+        assert "3 commits before" in baseline.sentence(datetime.now(UTC))
+
+    async def test_else_the_newest_of_the_branch(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        for sha in (MAIN[74], MAIN[75], MAIN[2]):
+            ran_on(fake, sha)
+        baseline = await found(client, tmp_path)
+        assert (baseline.sha, baseline.relation, baseline.behind) == (MAIN[2], "newest", None)
+        assert "the newest there is" in baseline.sentence(datetime.now(UTC))
+
+    async def test_of_one_commit_the_newest_report_counts(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, archive({"report.json": b"older"}))
+        ran_on(fake, BASE)
+        await found(client, tmp_path)
+
+    async def test_a_forks_branch_of_the_same_name_poisons_nothing(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, archive({"report.json": b"poison"}), head_repository=FORK, event="pull_request")
+        assert "no run of main itself" in await none(client, tmp_path)
+        ran_on(fake, MAIN[60])
+        assert (await found(client, tmp_path / "again")).sha == MAIN[60]
+
+    @pytest.mark.parametrize(
+        "event",
+        ["pull_request", "pull_request_target", "workflow_run", "merge_group", "issue_comment", "repository_dispatch"],
+    )
+    async def test_runs_that_bring_code_from_elsewhere_are_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path, event: str
+    ) -> None:
+        ran_on(fake, BASE, archive({"report.json": b"poison"}), event=event)
+        assert event in await none(client, tmp_path)
+
+    async def test_other_branches_and_other_names_do_not_count(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, head_branch="feature")
+        fake.state.add_artifact(fake.state.add_run(BASE), archive(), "evals-2")
+        assert "no run of main itself" in await none(client, tmp_path)
+
+    async def test_a_run_that_has_not_ended_is_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE, status="in_progress")
+        ran_on(fake, MAIN[69])
+        assert (await found(client, tmp_path)).sha == MAIN[69]
+
+    async def test_what_is_expired_incomplete_or_hostile_is_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, BASE).expired = True
+        ran_on(fake, MAIN[69], archive({"report.json": b"interrupted"}))
+        ran_on(fake, MAIN[68], symlink("report.json", b"/etc/passwd"))
+        ran_on(fake, MAIN[67], b"no zip")
+        ran_on(fake, MAIN[66])
+        assert (await found(client, tmp_path)).sha == MAIN[66]
+
+    async def test_after_a_few_that_cannot_be_used_it_says_why_and_stops(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        for sha in MAIN[60:70]:
+            ran_on(fake, sha, archive({"report.json": b"interrupted"}))
+        reason = await none(client, tmp_path)
+        assert reason.count("not complete") == MAX_TRIED
+        assert len(fake.storage_requests) == MAX_TRIED
+
+    async def test_a_branch_whose_history_is_unknown_still_has_its_newest(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, MAIN[3])
+        baseline = await found(client, tmp_path, replace(SEARCH, head_sha="f" * 40))
+        assert baseline.relation == "newest"
+
+    async def test_a_push_is_compared_with_its_base(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+        ran_on(fake, MAIN[40])
+        baseline = await found(client, tmp_path, Search("evals", "main", MAIN[40]))
+        assert (baseline.relation, baseline.behind) == ("base", 0)
+        assert "its base" in baseline.sentence(datetime.now(UTC))
+
+    async def test_no_more_than_fifty_commits_are_looked_at(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        ran_on(fake, MAIN[70 - 50])
+        assert (await found(client, tmp_path)).relation == "newest"
+        assert len(fake.asked("GET", "/commits")) == 1
+
+
+async def test_a_repository_without_any_run_is_told_how_to_get_one(client: GitHub, tmp_path: Path) -> None:
+    assert "the first run on main makes one" in await none(client, tmp_path)
+
+
+async def test_that_all_have_expired_is_said(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    ran_on(fake, BASE).expired = True
+    assert "expired" in await none(client, tmp_path)
+
+
+async def test_a_missing_permission_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    fake.state.tokens[TOKEN] = Token(may_read_actions=False)
+    assert "actions: read" in await none(client, tmp_path, failed=True)
+
+
+async def test_a_github_that_is_down_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
+    assert "502" in await none(client, tmp_path, failed=True)

@@ -1,0 +1,495 @@
+"""The comment on a pull request: its text, and posting it to a GitHub that remembers."""
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+from fakes.github import TOKEN, FakeGitHub, Fault, github
+from fakes.github_state import Token
+from fakes.virtual_time import VirtualTime
+from hypothesis import given
+from hypothesis import strategies as st
+from pulls import BOT, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
+
+from ci_evals.errors import GitHubError
+from ci_evals.github.api import GitHub, connect
+from ci_evals.github.comment import (
+    MAX_BYTES,
+    Contribution,
+    Outcome,
+    Section,
+    SectionId,
+    Stamp,
+    compose,
+    parse,
+    preview,
+    put_section,
+    room_for,
+    with_section,
+)
+
+# The sticky comment, against a GitHub that remembers.
+
+
+ROUNDS = 50
+
+
+async def test_the_first_section_makes_the_comment(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    outcome = await put_section(client, NUMBER, says("All good."))
+    (comment,) = comments(fake)
+    assert outcome == Outcome(url=f"https://github.com/acme/app/pull/7#issuecomment-{comment.id}")
+    assert comment.author == BOT
+    assert sections(comment)["capitals"].text == "All good."
+
+
+async def test_a_later_run_edits_the_same_comment(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    first = await put_section(client, NUMBER, says("Red."))
+    second = await put_section(client, NUMBER, says("Green.", run_id=101))
+    (comment,) = comments(fake)
+    assert first.url
+    assert second == first
+    assert sections(comment)["capitals"].text == "Green."
+
+
+async def test_suites_share_one_comment_in_the_order_of_their_names(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    for suite in ("rivers", "capitals", "lakes"):
+        await put_section(client, NUMBER, says(f"About {suite}.", suite))
+    (comment,) = comments(fake)
+    assert list(sections(comment)) == ["capitals", "lakes", "rivers"]
+
+
+async def test_what_a_job_says_last_is_what_stays_although_its_run_is_the_same(
+    fake: FakeGitHub, client: GitHub
+) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("In progress."))
+    await put_section(client, NUMBER, says("Done."))
+    assert sections(comments(fake)[0])["capitals"].text == "Done."
+
+
+async def test_the_mode_new_makes_a_comment_for_each_run_and_one_for_all_its_jobs(
+    fake: FakeGitHub, client: GitHub
+) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("One."), mode="new")
+    await put_section(client, NUMBER, says("Two.", "lakes"), mode="new")
+    await put_section(client, NUMBER, says("Three.", run_id=101), mode="new")
+    assert [list(sections(comment)) for comment in comments(fake)] == [["capitals", "lakes"], ["capitals"]]
+
+
+async def test_a_comment_beyond_250_others_is_found(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    for number in range(250):
+        fake.state.add_comment(NUMBER, "reviewer", f"Remark {number}")
+    await put_section(client, NUMBER, says("Red."))
+    await put_section(client, NUMBER, says("Green.", run_id=101))
+    ours = [comment for comment in comments(fake) if comment.author == BOT]
+    assert len(ours) == 1
+    assert sections(ours[0])["capitals"].text == "Green."
+    assert all("per_page=100" in call.path for call in fake.asked("GET", r"issues/\d+/comments"))
+
+
+async def test_a_comment_by_somebody_else_is_never_touched_whatever_it_quotes(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    marked = preview(says("Mine."))
+    copied = fake.state.add_comment(NUMBER, "mallory", marked)
+    quoted = fake.state.add_comment(NUMBER, BOT, f"> {marked}\n\nSomebody wrote this.")
+    await put_section(client, NUMBER, says("Red."))
+    await put_section(client, NUMBER, says("Green.", run_id=101))
+    assert len(comments(fake)) == 3
+    assert copied.versions == [marked]
+    assert len(quoted.versions) == 1
+
+
+async def test_the_author_is_whoever_the_token_belongs_to(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("By the bot."))
+    fake.state.tokens["ghp_robot"] = Token(login="acme-robot")
+    async with connect(context_of(fake, "ghp_robot"), sleep=fake.time.sleep, clock=fake.time.clock) as robot:
+        await put_section(robot, NUMBER, says("By the robot.", run_id=101))
+        await put_section(robot, NUMBER, says("By the robot again.", run_id=102))
+    assert [comment.author for comment in comments(fake)] == [BOT, "acme-robot"]
+
+
+async def test_an_app_of_another_name_ends_with_the_one_comment_that_it_made_first(
+    fake: FakeGitHub, client: GitHub
+) -> None:
+    open_pull(fake)
+    fake.state.tokens[TOKEN] = Token(bot="acme-ci[bot]")
+    first = await put_section(client, NUMBER, says("Red."))
+    await put_section(client, NUMBER, says("Green.", run_id=101))
+    (comment,) = comments(fake)
+    assert first.url
+    assert first.url.endswith(f"-{comment.id}")
+    assert sections(comment)["capitals"].text == "Green."
+
+
+async def test_a_run_of_an_older_commit_leaves_the_comment_alone(fake: FakeGitHub, client: GitHub) -> None:
+    pull = open_pull(fake)
+    await put_section(client, NUMBER, says("Of the old head."))
+    pull.head_sha = "c" * 40
+    outcome = await put_section(client, NUMBER, says("Too late.", run_id=101))
+    assert outcome.note
+    assert "moved on to ccccccc" in outcome.note
+    assert sections(comments(fake)[0])["capitals"].text == "Of the old head."
+
+
+async def test_a_run_that_another_one_overtook_on_the_same_commit_leaves_its_section(
+    fake: FakeGitHub, client: GitHub
+) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("Newer.", run_id=101))
+    for older in (says("Older run.", run_id=100, attempt=2), says("Older still.", run_id=99)):
+        outcome = await put_section(client, NUMBER, older)
+        assert outcome.note
+        assert "run 101" in outcome.note
+    assert sections(comments(fake)[0])["capitals"].text == "Newer."
+
+
+async def test_a_later_attempt_takes_the_place_of_an_earlier_one(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("Attempt 2.", attempt=2))
+    outcome = await put_section(client, NUMBER, says("Attempt 1.", attempt=1))
+    assert outcome.note
+    await put_section(client, NUMBER, says("Attempt 3.", attempt=3))
+    assert sections(comments(fake)[0])["capitals"].text == "Attempt 3."
+
+
+async def test_a_token_that_only_reads_is_an_outcome_and_no_error(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake, head_repository="mallory/app")
+    fake.state.tokens[TOKEN] = Token(may_comment=False)
+    outcome = await put_section(client, NUMBER, says("From a fork."))
+    assert outcome.warning
+    assert "Resource not accessible by integration" in outcome.warning
+    assert "fork" in outcome.warning
+    assert not comments(fake)
+
+
+async def test_a_comment_that_is_deleted_meanwhile_is_made_anew(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("Red."))
+    fake.fails(Fault(lambda method, _path: method == "PATCH", 404, message="Not Found"))
+    outcome = await put_section(client, NUMBER, says("Green.", run_id=101))
+    assert outcome.url
+    assert sections(comments(fake)[0])["capitals"].text == "Green."
+
+
+async def test_what_cancelled_jobs_of_earlier_runs_left_is_cleared_away(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("Red."))
+    fake.state.add_comment(NUMBER, BOT, preview(says("Left behind.", "lakes")))
+    await put_section(client, NUMBER, says("Green.", run_id=101))
+    (comment,) = comments(fake)
+    assert sections(comment)["capitals"].text == "Green."
+
+
+async def test_a_creation_whose_answer_is_lost_is_not_made_twice(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.fails(Fault(lambda method, _path: method == "POST", None, after=True))
+    outcome = await put_section(client, NUMBER, says("Once."))
+    assert outcome.url
+    assert len(fake.asked("POST")) == 1
+    assert len(comments(fake)) == 1
+
+
+async def test_creations_that_fail_again_and_again_are_an_error(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.fails(*[Fault(lambda method, _path: method == "POST", 502)] * 9)
+    with pytest.raises(GitHubError, match="502"):
+        await put_section(client, NUMBER, says("Never."))
+    assert len(fake.asked("POST")) == 3
+
+
+async def test_a_list_that_lags_behind_makes_no_second_comment(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.lagging_lists = 3
+    assert (await put_section(client, NUMBER, says("Once."))).url
+    assert len(comments(fake)) == 1
+
+
+async def test_an_edit_whose_answer_is_lost_is_looked_up(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("Red."))
+    fake.fails(Fault(lambda method, _path: method == "PATCH", 502, after=True))
+    assert (await put_section(client, NUMBER, says("Green.", run_id=101))).url
+    assert len(fake.asked("PATCH")) == 1
+
+
+async def test_a_limit_between_reading_and_writing_has_the_comment_read_again(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("Red."))
+
+    def other_job_writes(method: str, _path: str) -> bool:
+        if method != "PATCH":
+            return False
+        comment = comments(fake)[0]
+        comment.body = preview(says("Meanwhile.", "lakes"))
+        return True
+
+    fake.fails(Fault(other_job_writes, 403, {"retry-after": "30"}, "You have exceeded a secondary rate limit."))
+    await put_section(client, NUMBER, says("Green.", run_id=101))
+    assert set(sections(comments(fake)[0])) == {"capitals", "lakes"}
+
+
+async def test_a_github_that_is_down_is_an_error_with_a_reason(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.fails(*[Fault(lambda _method, _path: True, 503, message="Unavailable")] * 20)
+    with pytest.raises(GitHubError, match="503") as caught:
+        await put_section(client, NUMBER, says("Nobody hears this."))
+    assert caught.value.kind == "unreachable"
+
+
+async def test_a_pull_request_that_is_not_there_is_missing(client: GitHub) -> None:
+    with pytest.raises(GitHubError) as caught:
+        await put_section(client, 404, says("Where?"))
+    assert caught.value.kind == "missing"
+
+
+async def test_a_section_gets_the_room_that_the_others_leave(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    offered: list[int] = []
+
+    def render(max_bytes: int) -> str:
+        offered.append(max_bytes)
+        return "x" * max_bytes
+
+    await put_section(client, NUMBER, from_renderer(render))
+    alone = max(offered)
+    assert alone > MAX_BYTES - 3_000
+    await put_section(client, NUMBER, from_renderer(render, "lakes"))
+    found = sections(comments(fake)[0])
+    assert len(comments(fake)[0].body.encode()) <= MAX_BYTES
+    assert len(found["lakes"].text) > MAX_BYTES // 2 - 3_000
+    assert len(found["capitals"].text) <= 1_000  # gave way, since it had more than its share
+
+
+async def test_a_section_that_is_longer_than_it_was_asked_to_be_is_replaced_by_its_shorter_form(
+    fake: FakeGitHub, client: GitHub
+) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("It went **well**."))
+    await put_section(client, NUMBER, says("é" * 60_000, "lakes"))
+    found = sections(comments(fake)[0])
+    assert found["capitals"].text == "It went **well**."
+    assert "no room" in found["lakes"].text
+
+
+async def test_writers_at_once_end_with_one_comment_and_every_section() -> None:
+    """Two jobs and then three, 50 times, with answers and requests that take up to a second on their way."""
+    lost = doubled = 0
+    for seed in range(ROUNDS):
+        writers = 2 if seed % 2 else 3
+        chance = random.Random(seed)
+        time = VirtualTime(writers)
+        async with github(time, latency_s=lambda _leg, chance=chance: chance.uniform(0.01, 1.0)) as fake:  # type: ignore[misc]
+            open_pull(fake)
+            if seed % 4 < 2:
+                fake.state.add_comment(NUMBER, BOT, preview(says("Of the last run.", "old", run_id=1)))
+            outcomes = await _at_once(fake, time, [says(f"Suite {number}.", f"s{number}") for number in range(writers)])
+            assert all(outcome.url for outcome in outcomes)
+            (comment,) = comments(fake)
+            expected = {f"s{number}": f"Suite {number}." for number in range(writers)}
+            assert {name: each.text for name, each in sections(comment).items() if name != "old"} == expected
+            lost += _lost_updates(comment.versions)
+            doubled += len(fake.state.deleted)
+    assert lost > 0, "no write ever got lost on the way: nothing was tested"
+    assert doubled > 0, "no two jobs ever created a comment at once: nothing was tested"
+
+
+async def test_jobs_that_cannot_be_told_apart_do_not_quarrel() -> None:
+    time = VirtualTime(2)
+    chance = random.Random(1)
+    async with github(time, latency_s=lambda _leg: chance.uniform(0.01, 1.0)) as fake:
+        open_pull(fake)
+        outcomes = await _at_once(fake, time, [says("One."), says("Other.")])
+        assert all(outcome.url for outcome in outcomes)
+        (comment,) = comments(fake)
+        assert sections(comment)["capitals"].text in ("One.", "Other.")
+
+
+async def test_a_second_passes_between_two_writes(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("One.", "lakes"))
+    await put_section(client, NUMBER, says("Two.", "rivers"))
+    await put_section(client, NUMBER, says("Three.", "capitals"))
+    times = [call.at for call in fake.calls if call.method in ("POST", "PATCH", "DELETE")]
+    assert all(later - earlier >= 1 for earlier, later in pairwise(times))
+
+
+async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    await put_section(client, NUMBER, says("One."))
+    last_write = fake.asked("POST")[-1].at
+    assert fake.calls[-1].at - last_write >= 3
+
+
+def test_a_preview_is_the_comment_with_one_section() -> None:
+    body = parse(preview(says("Just looking.")))
+    assert body is not None
+    assert [section.text for section in body.sections] == ["Just looking."]
+
+
+async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[Outcome]:
+    async def job(contribution: Contribution) -> Outcome:
+        try:
+            async with connect(context_of(fake), sleep=time.sleep, clock=time.clock) as connection:
+                return await put_section(connection, NUMBER, contribution)
+        finally:
+            time.leave()
+
+    async with asyncio.TaskGroup() as group:
+        jobs = [group.create_task(job(contribution)) for contribution in contributions]
+    return [job.result() for job in jobs]
+
+
+def _lost_updates(versions: list[str]) -> int:
+    """How often a write dropped a section that stood there before."""
+    parsed = [body for version in versions if (body := parse(version))]
+    return sum(not _ids(earlier) <= _ids(later) for earlier, later in pairwise(parsed))
+
+
+def _ids(body: object) -> set[object]:
+    return {section.id for section in getattr(body, "sections", ())}
+
+
+# The comment as text, whatever stands in it.
+
+
+STAMP = Stamp(100, 1, "a" * 40)
+MARKERS = (
+    "<!-- ci-evals:end -->",
+    "<!-- ci-evals:comment v1 scope= write=0 -->",
+    "<!-- ci-evals:section suite=x job= part= run=1 attempt=1 sha=ab write=ab -->",
+    "<!--ci-evals:end-->",
+    "<!-- CI-EVALS:end -->",
+    "-->",
+    "\r\n",
+    "\r",
+    "\n",
+    "\u2028",
+)
+
+hostile = st.lists(st.one_of(st.sampled_from(MARKERS), st.text(max_size=20)), max_size=8).map("".join)
+ids = st.builds(SectionId, hostile, st.text(max_size=10), st.text(max_size=10))
+stamps = st.builds(Stamp, st.integers(0, 10**15), st.integers(1, 9), st.text("0123456789abcdef", max_size=40))
+written = st.builds(Section, ids, stamps, hostile, st.text("0123456789abcdef", max_size=32))
+
+
+def plain(text: str) -> str:
+    """Text of which nothing needs to change."""
+    return text.encode("utf-8", "replace").decode()
+
+
+@given(hostile, st.lists(written, max_size=5, unique_by=lambda section: plain(repr(section.id))))
+def test_what_was_composed_is_read_back_whatever_it_says(scope: str, sections: list[Section]) -> None:
+    body = parse(compose(scope, "ab12", sections))
+    assert body is not None
+    assert (body.scope, body.write) == (plain(scope), "ab12")
+    encodable = {SectionId(*map(plain, each.id)): each for each in sections}
+    found = {each.id: each for each in body.sections}
+    assert found.keys() == encodable.keys()
+    for name, section in found.items():
+        assert section.stamp == encodable[name].stamp
+        assert section.write == encodable[name].write
+
+
+@given(st.lists(written, max_size=5))
+def test_composing_again_changes_nothing(sections: list[Section]) -> None:
+    once = compose("", "ab12", {section.id: section for section in sections}.values())
+    body = parse(once)
+    assert body is not None
+    assert compose(body.scope, body.write, body.sections) == once
+
+
+@given(hostile, hostile)
+def test_a_sections_text_never_passes_for_another_section(text: str, other: str) -> None:
+    forged = Section(SectionId("rivers"), STAMP, f"\n{MARKERS[0]}\n{MARKERS[2]}\n{text}\n{MARKERS[0]}\n")
+    body = parse(compose("", "ab12", [forged, Section(SectionId("lakes"), STAMP, other)]))
+    assert body is not None
+    assert [section.id.suite for section in body.sections] == ["lakes", "rivers"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 80_000), st.integers(0, 2_000)), min_size=1, max_size=8))
+def test_no_comment_is_over_the_limit(lengths: list[tuple[int, int]]) -> None:
+    sections = [
+        Section(SectionId(f"suite {number}"), STAMP, "s" * short + "\n" + "é" * (length // 2))
+        for number, (length, short) in enumerate(lengths)
+    ]
+    body = compose("", "ab12", sections)
+    assert len(body.encode()) <= MAX_BYTES
+    parsed = parse(body)
+    assert parsed is not None
+    assert len(parsed.sections) == len(sections)
+
+
+@given(st.integers(1, 12), st.integers(0, 12))
+def test_sections_within_their_fair_share_keep_their_text(number: int, long: int) -> None:
+    """Each job asks for room when its turn comes, and takes all it gets; those that take little are left alone."""
+    sections: tuple[Section, ...] = ()
+    for index in range(number):
+        own = SectionId(f"suite {index:02}")
+        room = room_for(own, STAMP, sections)
+        text = "x" * room if index == long else "x" * 500
+        sections = with_section(sections, Section(own, STAMP, text, "0" * 32))
+        body = parse(compose("", "ab12", sections))
+        assert body is not None
+        sections = body.sections
+        assert next(each for each in sections if each.id == own).text == text
+    assert all(len(each.text) == 500 for index, each in enumerate(sections) if index != long)
+
+
+def test_what_a_whole_run_of_its_workflow_left_out_goes_with_the_next() -> None:
+    def at(run_id: int, suite: str, job: str = "evals", attempt: int = 1) -> Section:
+        return Section(SectionId(suite, job), Stamp(run_id, attempt, "a" * 40), "text")
+
+    first = (at(1, "gone"), at(1, "lakes"), at(1, "other", "nightly"))
+    second = with_section(first, at(2, "lakes"))
+    assert second == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes")), "its job may still be at work"
+    again = with_section(second, at(2, "lakes", attempt=2))
+    assert again == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes", attempt=2)), "the run is no newer one"
+    assert with_section(again, at(3, "lakes")) == (at(1, "other", "nightly"), at(3, "lakes"))
+
+
+def test_the_longest_are_reduced_to_their_headline() -> None:
+    sections = [
+        Section(SectionId("long"), STAMP, "short of long\n" + "l" * 60_000),
+        Section(SectionId("middle"), STAMP, "short of middle\n" + "m" * 10_000),
+        Section(SectionId("small"), STAMP, "small"),
+    ]
+    body = parse(compose("", "ab12", sections))
+    assert body is not None
+    assert [section.text for section in body.sections] == ["short of long", "short of middle\n" + "m" * 10_000, "small"]
+
+
+def test_a_thousand_suites_are_counted_where_they_do_not_fit() -> None:
+    sections = [Section(SectionId(f"suite {number:04}"), STAMP, "x" * 500) for number in range(1_000)]
+    body = compose("", "ab12", sections)
+    parsed = parse(body)
+    assert len(body.encode()) <= MAX_BYTES
+    assert parsed is not None
+    assert f"No room for {1_000 - len(parsed.sections)} more" in body.splitlines()[-1]
+
+
+def test_line_ends_of_somebody_who_edited_in_a_browser_are_read() -> None:
+    body = compose("", "ab12", [Section(SectionId("lakes"), STAMP, "one\ntwo")])
+    parsed = parse(body.replace("\n", "\r\n"))
+    assert parsed is not None
+    assert parsed.sections[0].text == "one\ntwo"
+
+
+def test_a_section_that_was_cut_is_left_out() -> None:
+    body = compose("", "ab12", [Section(SectionId(name), STAMP, "text") for name in ("lakes", "rivers")])
+    parsed = parse(body.removesuffix("<!-- ci-evals:end -->"))
+    assert parsed is not None
+    assert [section.id.suite for section in parsed.sections] == ["lakes"]
+
+
+@given(hostile)
+def test_only_the_very_first_line_makes_a_comment_ours(text: str) -> None:
+    body = compose("", "ab12", [Section(SectionId("lakes"), STAMP, "text")])
+    assert parse(f"> {body}") is None
+    assert parse(f"x{text}\n{body}") is None

@@ -1,0 +1,235 @@
+"""`python`: the team's own function judges."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ci_evals.errors import ConfigError, GradingError
+from ci_evals.graders.code import ObjectGrader, Python
+from ci_evals.graders.code import grader as graded
+from ci_evals.model.result import Answer, Finding
+from ci_evals.user_code import importable
+
+AnswerOf = Callable[..., Answer]
+
+HINT = "set `threshold` to let lower scores pass"
+SOURCE = """
+import threading
+
+def is_paris(output): return output == "Paris"
+def is_fast(output, answer): return answer.latency_s < 1
+async def later(output, answer): return 0.75
+def by_keyword(output, strict=False): return strict is False
+def anything(*given): return len(given) == 2
+def detailed(output): return {"passed": True, "score": 0.25, "reason": "as polite as it gets"}
+def only_score(output): return {"score": 0.5}
+def only_passed(output): return {"passed": False, "reason": "rude"}
+def half(output): return 0.5
+def in_a_thread(output): return threading.current_thread() is not threading.main_thread()
+def nothing(output): return None
+def too_much(output): return 7
+def nan(output): return float("nan")
+def misspelt(output): return {"pass": True}
+def empty(output): return {}
+def bad_reason(output): return {"passed": True, "reason": 5}
+def bad_score(output): return {"score": True}
+def crash(output): raise ZeroDivisionError("mine")
+
+class Judge:
+    async def __call__(self, output): return True
+
+judge = Judge()
+number = 5
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path) -> Iterator[None]:
+    (tmp_path / "own_graders.py").write_text(SOURCE)
+    with importable(tmp_path):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("function", "passed", "score", "reason"),
+    [
+        ("is_paris", True, 1.0, "own_graders:is_paris returned True"),
+        ("is_fast", True, 1.0, "own_graders:is_fast returned True"),
+        ("by_keyword", True, 1.0, "own_graders:by_keyword returned True"),
+        ("anything", True, 1.0, "own_graders:anything returned True"),
+        ("judge", True, 1.0, "own_graders:judge returned True"),
+        ("in_a_thread", True, 1.0, "own_graders:in_a_thread returned True"),
+        ("detailed", True, 0.25, "as polite as it gets"),
+        ("only_passed", False, 0.0, "rude"),
+        (
+            "half",
+            False,
+            0.5,
+            f"own_graders:half gave a score of 0.5, less than 1; {HINT}",
+        ),
+    ],
+)
+async def test_what_a_function_may_take_and_return(
+    function: str, passed: bool, score: float, reason: str, answer_of: AnswerOf
+) -> None:
+    finding = await Python(target=f"own_graders:{function}").grade(answer_of("Paris"))
+    assert finding == Finding(passed, score, reason)
+
+
+@pytest.mark.parametrize(
+    ("function", "threshold", "passed"), [("later", 0.75, True), ("later", 0.8, False), ("only_score", 0.5, True)]
+)
+async def test_a_score_passes_from_the_threshold_on(
+    function: str, threshold: float, passed: bool, answer_of: AnswerOf
+) -> None:
+    finding = await Python(target=f"own_graders:{function}", threshold=threshold).grade(answer_of())
+    assert finding.passed is passed
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        ("nothing", TypeError, "it returned NoneType null"),
+        ("too_much", ValueError, "it returned 7"),
+        ("nan", ValueError, "it returned nan"),
+        ("misspelt", TypeError, "unknown key 'pass'"),
+        ("empty", TypeError, "neither passed nor score"),
+        ("bad_reason", TypeError, "returned int 5 as its reason"),
+        ("bad_score", TypeError, "returned bool true as its score"),
+        ("crash", ZeroDivisionError, "mine"),
+        ("crush", AttributeError, "there is no 'crush' in own_graders, did you mean 'crash'"),
+    ],
+)
+async def test_a_function_that_does_not_judge_raises(
+    function: str, error: type[Exception], message: str, answer_of: AnswerOf
+) -> None:
+    with pytest.raises(error, match=message):
+        await Python(target=f"own_graders:{function}").grade(answer_of())
+
+
+@pytest.mark.parametrize("target", ["graders", "graders.py:check()", ":check", "graders:", "a-b:c", "/a/b.py:c"])
+def test_a_malformed_target_is_a_problem(target: str) -> None:
+    (message,) = Python(target=target).problems()
+    assert "expected `module:function`" in message
+
+
+def test_a_target_may_have_dots() -> None:
+    assert Python(target="own.graders:Judge.check").problems() == []
+
+
+def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> None:
+    (tmp_path / "loud_graders.py").write_text("raise RuntimeError('validate runs no code')")
+    assert Python(target="loud_graders:check").lacks(tmp_path) is None
+    lack = f"there is no module 'loud_grader' in {tmp_path} or installed, did you mean 'loud_graders'?"
+    assert Python(target="loud_grader:check").lacks(tmp_path) == lack
+    (tmp_path / "loud_grader.py").write_text("")
+    assert Python(target="loud_grader:check").lacks(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("own_graders:is_pari", "there is no 'is_pari' in own_graders, did you mean 'is_paris'?"),
+        ("own_graders:number", "'number' is of type int, which cannot be called"),
+        ("leaving_graders:check", "importing it raised SystemExit: bye"),
+    ],
+)
+def test_a_function_that_cannot_be_used_names_its_place(target: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "leaving_graders.py").write_text("raise SystemExit('bye')")
+    with pytest.raises(ConfigError) as caught:
+        Python(target=target).prepare()
+    (problem,) = caught.value.problems
+    assert problem.message == f"target {target!r}: {why}"
+    assert problem.file.endswith(f"{target.partition(':')[0]}.py")
+
+
+FLAKY = """
+calls = []
+
+def check(output):
+    calls.append(output)
+    if len(calls) < 3:
+        raise ConnectionError(f"lost {len(calls)}")
+    return True
+"""
+
+
+@pytest.mark.parametrize(("retries", "calls"), [(2, 3), (5, 3), (1, 2), (0, 1)])
+async def test_a_function_that_raises_is_called_again_as_often_as_allowed(
+    retries: int, calls: int, answer_of: AnswerOf, tmp_path: Path
+) -> None:
+    name = f"flaky_graders_{retries}"
+    (tmp_path / f"{name}.py").write_text(FLAKY)
+    grader = Python(target=f"{name}:check", retries=retries)
+    if calls == 3:
+        assert (await grader.grade(answer_of())).passed
+    else:
+        with pytest.raises(ConnectionError, match=f"lost {calls}"):
+            await grader.grade(answer_of())
+    assert len(sys.modules[name].calls) == calls
+
+
+async def test_a_decorated_function_that_raises_is_called_again_too(answer_of: AnswerOf) -> None:
+    calls: list[str] = []
+
+    @graded(retries=2)
+    def lost_twice(output: str) -> bool:
+        calls.append(output)
+        if len(calls) < 3:
+            raise ConnectionError
+        return True
+
+    assert (await lost_twice.grade(answer_of())).passed
+    assert len(calls) == 3
+
+
+def hangs(output: str) -> bool:
+    return threading.Event().wait()  # for ever, and the thread with it
+
+
+async def hangs_later(output: str) -> bool:
+    return await asyncio.Event().wait()
+
+
+class Hanging:
+    """A grader as an object, of either sort."""
+
+    def __init__(self, judge: Callable[[str], object]) -> None:
+        self.judge = judge
+
+    def grade(self, answer: Answer) -> object:
+        return self.judge(answer.response.output)
+
+
+@pytest.mark.parametrize("judge", [hangs, hangs_later])
+async def test_a_function_that_hangs_is_left_when_its_time_is_up(
+    judge: Callable[..., object], answer_of: AnswerOf
+) -> None:
+    for grader in (graded(timeout_s=0.01)(judge), graded(timeout_s=0.01, retries=1)(judge)):
+        with pytest.raises(GradingError, match=r"no judgement within 0\.01 s; its own `timeout_s` may allow more"):
+            await grader.grade(answer_of())
+
+
+@pytest.mark.parametrize("judge", [hangs, hangs_later])
+async def test_without_a_time_of_its_own_a_grader_has_that_of_the_run(
+    judge: Callable[[str], object], answer_of: AnswerOf
+) -> None:
+    answer = answer_of()
+    hurried = replace(answer, request=replace(answer.request, timeout_s=0.01))
+    for grader in (graded(judge), ObjectGrader(Hanging(judge))):
+        with pytest.raises(GradingError, match=r"no judgement within 0\.01 s"):
+            await grader.grade(hurried)
+
+
+async def test_a_time_out_within_a_function_is_its_own_failure(answer_of: AnswerOf) -> None:
+    @graded
+    def lost(output: str) -> bool:
+        raise TimeoutError("the service")
+
+    with pytest.raises(TimeoutError, match="the service"):
+        await lost.grade(answer_of())

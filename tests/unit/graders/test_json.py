@@ -1,0 +1,160 @@
+"""Graders that read the answer as JSON."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ci_evals.graders.json import IsJson, JsonPath, JsonSchema, unfenced
+from ci_evals.model.result import Answer
+
+AnswerOf = Callable[..., Answer]
+
+FLIGHT = '{"flights": [{"to": "Paris", "price": 99.5}, {"to": "Rome", "price": 120}]}'
+
+
+@pytest.mark.parametrize("output", ["{}", " [1]\n", '"a"', "```json\n{}\n```", "```\n[]\n```", "```JSON \r\n{}```"])
+def test_json_may_stand_bare_or_in_a_fence(output: str, answer_of: AnswerOf) -> None:
+    assert IsJson().grade(answer_of(output)).passed
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "{",
+        "Here it is: {}",
+        "```json\n{}\n``` as asked",
+        "```yaml\n{}\n```",
+        "```",
+        "``````",
+        "{'a': 1}",
+        "NaN",
+        "-Infinity",
+        "1e999",
+        "[" * 100_000,
+        "9" * 5_000,
+        "\ud800",
+    ],
+)
+def test_other_text_is_not_json_and_says_so(output: str, answer_of: AnswerOf) -> None:
+    finding = IsJson().grade(answer_of(output))
+    assert not finding.passed
+    assert finding.reason.startswith("is not JSON")
+    assert finding.reason.isprintable()
+
+
+def test_a_syntax_error_is_located(answer_of: AnswerOf) -> None:
+    reason = IsJson().grade(answer_of('{"a": 1,\n "b" 2}')).reason
+    assert "Expecting ':' delimiter at line 2, column 6" in reason
+
+
+def test_a_fence_inside_the_text_is_left_alone() -> None:
+    assert unfenced('{"code": "```"}') == '{"code": "```"}'
+
+
+@pytest.mark.parametrize(
+    ("options", "passed", "reason"),
+    [
+        ({"path": "$.flights[0].to"}, True, "there is a value at $.flights[0].to: 'Paris'"),
+        ({"path": "$.flights[0].to", "value": "Paris"}, True, "$.flights[0].to is 'Paris'"),
+        ({"path": "$.flights[0].to", "value": "Oslo"}, False, "$.flights[0].to: expected 'Oslo', got 'Paris'"),
+        ({"path": "$.flights[1].price", "value": 120.0}, True, "$.flights[1].price is 120.0"),
+        ({"path": "$.flights[*].to", "value": "Rome"}, True, "$.flights[*].to is 'Rome'"),
+        (
+            {"path": "$.flights[*].to", "value": "Oslo"},
+            False,
+            'none of 2 values at $.flights[*].to is \'Oslo\': got ["Paris", "Rome"]',
+        ),
+        ({"path": "$.hotels"}, False, f"nothing at $.hotels: got {FLIGHT}"),
+        ({"path": "$.hotels", "value": None}, False, f"nothing at $.hotels: got {FLIGHT}"),
+    ],
+)
+def test_json_path_looks_up_a_value(options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf) -> None:
+    finding = JsonPath(**options).grade(answer_of(FLIGHT))
+    assert (finding.passed, finding.reason) == (passed, reason)
+
+
+def test_json_path_finds_a_null(answer_of: AnswerOf) -> None:
+    assert JsonPath(path="$.a", value=None).grade(answer_of('{"a": null}')).passed
+
+
+def test_json_path_does_not_look_into_json_inside_a_text(answer_of: AnswerOf) -> None:
+    assert not JsonPath(path="$.a").grade(answer_of(r'"{\"a\": 1}"')).passed
+    assert not JsonPath(path="$.a").grade(answer_of(r'"{\"a"')).passed
+    assert JsonPath(path="$", value='{"a": 1}').grade(answer_of(r'"{\"a\": 1}"')).passed
+
+
+def test_json_path_on_a_deep_answer_is_a_finding(answer_of: AnswerOf) -> None:
+    finding = JsonPath(path="$..a").grade(answer_of("[" * 2000 + "]" * 2000))
+    assert "nested too deeply" in finding.reason
+
+
+def test_a_bad_json_path_is_located() -> None:
+    assert JsonPath(path="$.a[0]").problems() == []
+    assert JsonPath(path="$.a[").problems() == ["bad JSONPath '$.a[': unexpected end of query"]
+    assert JsonPath(path="$.a b").problems() == ["bad JSONPath '$.a b': unexpected token 'b' at position 4"]
+
+
+def test_json_schema_says_where_the_answer_does_not_fit(answer_of: AnswerOf) -> None:
+    grader = JsonSchema(
+        schema={
+            "type": "object",
+            "required": ["age"],
+            "properties": {"age": {"$ref": "#/$defs/age"}},
+            "$defs": {"age": {"type": "integer"}},
+        }
+    )
+    assert grader.problems() == []
+    assert grader.grade(answer_of('{"age": 5}')).passed
+    assert grader.grade(answer_of('{"age": "5"}')).reason == (
+        "does not fit the schema at $.age: '5' is not of type 'integer'"
+    )
+    assert grader.grade(answer_of("{}")).reason == "does not fit the schema at $: 'age' is a required property"
+    assert grader.grade(answer_of("five")).reason.startswith("is not JSON")
+
+
+def test_json_schema_keeps_reasons_short_on_a_huge_answer(answer_of: AnswerOf) -> None:
+    finding = JsonSchema(schema={"items": {"type": "string"}}).grade(answer_of(f"[{','.join('1' * 100_000)}]"))
+    assert not finding.passed
+    assert len(JsonSchema(schema={"type": "string"}).grade(answer_of(f'["{"x" * 100_000}"]')).reason) < 300
+
+
+def test_json_schema_on_a_number_beyond_floats_is_a_finding(answer_of: AnswerOf) -> None:
+    finding = JsonSchema(schema={"multipleOf": 0.1}).grade(answer_of("9" * 400))
+    assert "too large" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "strin"}, "bad JSON Schema at $.type: 'strin'"),
+        ({"properties": {"a": {"pattern": "("}}}, "bad JSON Schema at $.properties.a.pattern"),
+        ({"$ref": "#/$defs/missing"}, "`$ref: #/$defs/missing` leads nowhere"),
+        (
+            {"items": {"$ref": "https://example.com/schema.json"}},
+            "`$ref: https://example.com/schema.json` leads nowhere",
+        ),
+        ({"$schema": 5}, "`$schema` must be text"),
+        ({"$schema": "http://["}, "bad JSON Schema"),
+        ({"type": "\ud800"}, "bad JSON Schema"),
+    ],
+)
+def test_a_bad_schema_is_seen_before_any_call(schema: dict[str, Any], problem: str) -> None:
+    (message,) = JsonSchema(schema=schema).problems()
+    assert problem in message
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+        {"const": {"$ref": "#/not/a/reference"}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {}}, "$ref": "#/definitions/a"},
+        {"$id": "https://example.com/a", "$defs": {"b": {"$id": "b", "$ref": "#/$defs/c", "$defs": {"c": {}}}}},
+        {"properties": {"children": {"items": {"$ref": "#"}}}},
+    ],
+)
+def test_a_good_schema_has_no_problems(schema: dict[str, Any]) -> None:
+    assert JsonSchema(schema=schema).problems() == []

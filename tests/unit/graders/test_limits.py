@@ -1,0 +1,50 @@
+"""`latency` and `cost`."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ci_evals.graders.limits import Cost, Latency
+from ci_evals.model.response import Usage
+from ci_evals.model.result import Answer
+
+AnswerOf = Callable[..., Answer]
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "passed", "reason"),
+    [
+        (5.0, True, "took 5 s, within the 5 s allowed"),
+        (7.25, False, "took 7.25 s, more than the 5 s allowed"),
+        (0.00123456, True, "took 0.001 s, within the 5 s allowed"),
+        (1234.5, False, "took 1234.5 s, more than the 5 s allowed"),
+    ],
+)
+def test_latency_is_held_to_seconds(latency_s: float, passed: bool, reason: str, answer_of: AnswerOf) -> None:
+    finding = Latency(value=5).grade(answer_of(latency_s=latency_s))
+    assert (finding.passed, finding.reason) == (passed, reason)
+
+
+@pytest.mark.parametrize(
+    ("cost_usd", "passed", "reason"),
+    [
+        (0.0, True, "cost $0, within the $0.01 allowed"),
+        (0.0125, False, "cost $0.0125, more than the $0.01 allowed"),
+    ],
+)
+def test_cost_is_held_to_dollars(cost_usd: float, passed: bool, reason: str, answer_of: AnswerOf) -> None:
+    finding = Cost(value=0.01).grade(answer_of(cost_usd=cost_usd))
+    assert (finding.passed, finding.reason) == (passed, reason)
+
+
+def test_a_model_without_a_listed_price_does_not_pass_and_says_how_to_set_one(answer_of: AnswerOf) -> None:
+    finding = Cost(value=0.01).grade(answer_of(cost_usd=None, usage=Usage(10, 10), model="own-model"))
+    assert not finding.passed
+    assert "no price of model 'own-model'" in finding.reason
+    assert "input_per_mtok" in finding.reason
+
+
+def test_a_provider_without_usage_does_not_pass_and_says_why(answer_of: AnswerOf) -> None:
+    finding = Cost(value=0.01).grade(answer_of(cost_usd=None))
+    assert not finding.passed
+    assert "reported no `usage`" in finding.reason

@@ -1,0 +1,182 @@
+"""From expectations to grades, from grades to a score; and what holds for every grader."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from factories import checked
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ci_evals.format import visible
+from ci_evals.graders import GRADERS
+from ci_evals.graders.base import AskingOptions
+from ci_evals.graders.code import Python
+from ci_evals.graders.json import JsonPath, JsonSchema
+from ci_evals.graders.scoring import grade, passes, score_of
+from ci_evals.graders.text import Regex, Similar
+from ci_evals.model.response import Step, ToolCall
+from ci_evals.model.result import Answer, Expectation, Finding, Grade
+
+AnswerOf = Callable[..., Answer]
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "equals": {"value": {"a": [1, True, None]}},
+    "contains": {"value": "a"},
+    "icontains": {"value": "a"},
+    "contains_all": {"value": ["a", "b"]},
+    "contains_any": {"value": ["a", "b"]},
+    "starts_with": {"value": "a"},
+    "ends_with": {"value": "a"},
+    "regex": {"pattern": "a.b"},
+    "is_json": {},
+    "json_schema": {"schema": {"type": "object", "properties": {"a": {"multipleOf": 0.5}}}},
+    "json_path": {"path": "$..a[?@ > 1]", "value": 1},
+    "similar": {"value": "abc"},
+    "max_length": {"value": 5},
+    "not_empty": {},
+    "latency": {"value": 1},
+    "cost": {"value": 1},
+    "tool_call": {"name": "a", "arguments": {"a": 1}},
+    "tool_arguments": {
+        "name": "a",
+        "arguments": {"a": 1},
+        "match": "subset",
+        "schema": {"properties": {"b": {"type": "string"}}},
+        "where": {"c.d": {"approx": 1, "min": 0, "max": 2}, "e": {"regex": "a.b", "icontains": "a", "contains": "b"}},
+    },
+    "trajectory": {"calls": ["a", {"name": "b", "arguments": {"a": 1}}], "match": "exact"},
+    "no_tool_errors": {},
+    "max_tool_calls": {"value": 1},
+    "max_steps": {"value": 1},
+    "max_model_requests": {"value": 1},
+    "classify": {"label": "a", "labels": ["a", "b"], "path": "$.a", "scores": "$"},
+    "judge": {"rubric": "polite"},
+    "embedding_similar": {"value": "abc"},
+    "python": {"target": "builtins:bool"},
+    "reward": {"value": 0.5},
+    "goal_reached": {},
+}
+ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, AskingOptions)}
+
+KEYWORDS = [
+    "$schema",
+    "$id",
+    "$ref",
+    "$defs",
+    "$anchor",
+    "$dynamicRef",
+    "type",
+    "properties",
+    "items",
+    "pattern",
+    "allOf",
+]
+HEAVY = {"rapidfuzz", "jsonschema", "jsonpath", "asyncio", "aiohttp", "jinja2"}
+
+any_text = st.text(st.characters(codec=None, exclude_categories=()))
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | any_text,
+    lambda inner: st.lists(inner) | st.dictionaries(any_text, inner),
+    max_leaves=10,
+)
+any_output = any_text | any_json.map(json.dumps)
+any_steps = st.lists(
+    st.builds(Step, st.just("tool_call"), any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text)
+    | st.builds(Step, st.just("tool_call"), error=any_text)
+).map(lambda steps: (Step("model_request"), *steps))
+any_calls = st.lists(st.builds(ToolCall, any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text))
+
+
+def graded(score: float, *, weight: float = 1.0) -> Grade:
+    return Grade("contains", score == 1, score, "", weight)
+
+
+async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_the_reason(answer_of: AnswerOf) -> None:
+    expectation = Expectation("not_similar", Similar(value="abcd", threshold=0.7), negated=True, weight=2)
+    found = await grade(expectation, answer_of("abce"))
+    assert (found.grader, found.passed, found.score, found.weight) == ("not_similar", False, 0.25, 2)
+    assert "similarity 0.750" in found.reason
+
+
+async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
+    class Broken:
+        def grade(self, answer: Answer) -> Finding:
+            raise ZeroDivisionError
+
+        def prepare(self) -> None:
+            pass
+
+    with pytest.raises(ZeroDivisionError):
+        await grade(Expectation("broken", Broken()), answer_of())
+
+
+@pytest.mark.parametrize(
+    ("grades", "score"),
+    [
+        ([], 1.0),
+        ([graded(1), graded(0)], 0.5),
+        ([graded(1, weight=3), graded(0)], 0.75),
+        ([graded(1, weight=0), graded(0, weight=0)], 0.5),
+        ([graded(1, weight=0), graded(0)], 0.0),
+    ],
+)
+def test_the_score_is_the_mean_by_weight(grades: list[Grade], score: float) -> None:
+    assert score_of(grades) == score
+
+
+@pytest.mark.parametrize(
+    ("grades", "threshold", "passed"),
+    [
+        ([], None, True),
+        ([graded(1), graded(1)], None, True),
+        ([graded(1), graded(0.9)], None, False),
+        ([graded(1), graded(0, weight=0)], None, True),
+        ([graded(1), graded(0)], 0.5, True),
+        ([graded(1), graded(0)], 0.51, False),
+        ([graded(0.1), graded(0.2), graded(0.6)], 0.3, True),
+    ],
+)
+def test_all_graders_must_pass_unless_a_threshold_is_given(
+    grades: list[Grade], threshold: float | None, passed: bool
+) -> None:
+    assert passes(grades, threshold) is passed
+
+
+def test_every_grader_has_options_here_and_a_short_form_that_exists() -> None:
+    assert OPTIONS.keys() == GRADERS.keys()
+    for name, grader in GRADERS.items():
+        assert grader.short in grader.__dataclass_fields__, name
+        assert checked(OPTIONS[name], grader).problems() == []
+
+
+@settings(max_examples=150)
+@given(output=any_output, calls=any_calls, steps=any_steps, cost_usd=st.none() | st.floats(0, 1))
+def test_no_answer_makes_a_grader_crash(
+    output: str, calls: list[ToolCall], steps: tuple[Step, ...], cost_usd: float | None, answer_of: AnswerOf
+) -> None:
+    answer = answer_of(output, tool_calls=tuple(calls), steps=steps, cost_usd=cost_usd)
+    for name in OPTIONS.keys() - {"python"} - ASKING:
+        finding = checked(OPTIONS[name], GRADERS[name]).grade(answer)
+        assert isinstance(finding, Finding), name
+        assert 0 <= finding.score <= 1, name
+        assert finding.reason, name
+        assert finding.reason == visible(finding.reason), name
+
+
+@pytest.mark.filterwarnings("ignore")  # re warns of patterns that will mean something else one day
+@settings(max_examples=300)
+@given(text=any_text | st.text("$.[]?@*'()=<>,:|&!1a ") | st.text("()[]{}*+?|\\^$aA1,<>!=:-"))
+@example(text="[0-\x1f")
+def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
+    for grader in (Regex(pattern=text), JsonPath(path=text), Python(target=text)):
+        for problem in grader.problems():
+            assert problem == visible(problem)
+
+
+@settings(max_examples=100)
+@given(schema=st.dictionaries(st.sampled_from(KEYWORDS) | any_text, any_json, max_size=4))
+def test_no_schema_makes_its_check_crash(schema: dict[str, Any]) -> None:
+    for problem in JsonSchema(schema=schema).problems():
+        assert problem == visible(problem)

@@ -1,0 +1,176 @@
+"""Graders that look at the text of the answer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from factories import checked
+from pydantic import ValidationError
+
+from ci_evals.errors import GradingError
+from ci_evals.graders import GRADERS
+from ci_evals.graders.text import search
+from ci_evals.model.result import Answer, Finding
+
+AnswerOf = Callable[..., Answer]
+
+
+def found(name: str, options: dict[str, Any], answer: Answer) -> Finding:
+    finding = checked(options, GRADERS[name]).grade(answer)
+    assert isinstance(finding, Finding)
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "output", "passed"),
+    [
+        ("equals", {"value": "Paris"}, "Paris", True),
+        ("equals", {"value": "Paris"}, "Paris\n", False),
+        ("equals", {"value": "Paris", "trim": True}, " Paris\n", True),
+        ("equals", {"value": "STRASSE", "ignore_case": True}, "Straße", True),
+        ("equals", {"value": "1"}, "1.0", False),
+        ("equals", {"value": 1}, "1.0", True),
+        ("equals", {"value": True}, "1", False),
+        ("equals", {"value": True}, "true", True),
+        ("equals", {"value": 0}, "false", False),
+        ("equals", {"value": None}, "null", True),
+        ("equals", {"value": {"a": [1, {"b": True}]}}, '```json\n{"a": [1.0, {"b": true}]}\n```', True),
+        ("equals", {"value": {"a": [1, {"b": True}]}}, '{"a": [1, {"b": 1}]}', False),
+        ("equals", {"value": {"a": 1}}, '{"a": 1, "b": 2}', False),
+        ("equals", {"value": [1, 2]}, "[2, 1]", False),
+        ("contains", {"value": "Paris"}, "It is Paris.", True),
+        ("contains", {"value": "paris"}, "It is Paris.", False),
+        ("contains", {"value": "paris", "ignore_case": True}, "It is Paris.", True),
+        ("icontains", {"value": "pArIs"}, "It is Paris.", True),
+        ("icontains", {"value": "Rome"}, "It is Paris.", False),
+        ("contains_all", {"value": ["a", "b"]}, "b and a", True),
+        ("contains_all", {"value": ["a", "x"]}, "b and a", False),
+        ("contains_all", {"value": ["A", "B"], "ignore_case": True}, "b and a", True),
+        ("contains_any", {"value": ["x", "b"]}, "b and a", True),
+        ("contains_any", {"value": ["x", "y"]}, "b and a", False),
+        ("contains_any", {"value": ["X", "B"], "ignore_case": True}, "b and a", True),
+        ("starts_with", {"value": "It"}, "It is", True),
+        ("starts_with", {"value": "It"}, " It is", False),
+        ("starts_with", {"value": "it", "ignore_case": True, "trim": True}, " It is", True),
+        ("ends_with", {"value": "is"}, "It is", True),
+        ("ends_with", {"value": "is"}, "It is\n", False),
+        ("ends_with", {"value": "IS", "ignore_case": True, "trim": True}, "It is\n", True),
+        ("regex", {"pattern": r"\d{4}"}, "in 1999.", True),
+        ("regex", {"pattern": r"^\d{4}$"}, "in 1999.", False),
+        ("regex", {"pattern": r"^paris.end$", "flags": "ims"}, "x\nParis\nend\ny", True),
+        ("max_length", {"value": 3}, "Rom", True),
+        ("max_length", {"value": 3}, "Rome", False),
+        ("not_empty", {"value": True}, " \n\t", False),
+        ("not_empty", {}, ".", True),
+        ("similar", {"value": "Paris, France"}, "Paris France", True),
+        ("similar", {"value": "Paris"}, "London", False),
+        ("similar", {"value": "PARIS", "ignore_case": True, "threshold": 1}, "Paris", True),
+        ("similar", {"value": "PARIS", "threshold": 1}, "Paris", False),
+        ("similar", {"value": "a" + "b" * 9, "threshold": 0.1}, "a" + "c" * 9, True),
+    ],
+)
+def test_what_passes_and_what_does_not(
+    name: str, options: dict[str, Any], output: str, passed: bool, answer_of: AnswerOf
+) -> None:
+    assert found(name, options, answer_of(output)).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "output", "reason"),
+    [
+        ("equals", {"value": "Paris"}, "Paris", "equals 'Paris'"),
+        ("equals", {"value": "Paris"}, "Rome", "expected 'Paris', got 'Rome'"),
+        ("equals", {"value": {"to": ["Rome"]}}, '{"to": ["Paris"]}', "$.to[0]: expected 'Rome', got 'Paris'"),
+        ("equals", {"value": {"a": 1}}, "{}", "$.a is missing, expected 1"),
+        ("equals", {"value": {}}, '{"a": null}', "$.a was not expected, got null"),
+        ("equals", {"value": [1]}, "[1, 2]", "$ (of 1 items): expected [1], got [1, 2]"),
+        ("contains", {"value": "Paris"}, "It is Paris", "contains 'Paris'"),
+        ("contains", {"value": "Paris"}, "London", "does not contain 'Paris': got 'London'"),
+        ("contains_all", {"value": ["Rome", "x"]}, "x", "does not contain 'Rome': got 'x'"),
+        ("contains_any", {"value": ["a", "b"]}, "c", "contains none of 'a', 'b': got 'c'"),
+        ("starts_with", {"value": "a"}, "b", "does not start with 'a': got 'b'"),
+        ("ends_with", {"value": "a"}, "b", "does not end with 'a': the answer ends with 'b'"),
+        ("regex", {"pattern": "a+"}, "caat", "'aa' matches 'a+'"),
+        ("regex", {"pattern": "a+"}, "b", "nothing matches 'a+': got 'b'"),
+        ("max_length", {"value": 2}, "abc", "is longer than 2 characters: got 3, 'abc'"),
+        ("similar", {"value": "ab"}, "cd", "similarity 0.000 to 'ab', less than 0.8: got 'cd'"),
+    ],
+)
+def test_the_reason_says_what_was_expected_and_what_was_there(
+    name: str, options: dict[str, Any], output: str, reason: str, answer_of: AnswerOf
+) -> None:
+    assert found(name, options, answer_of(output)).reason == reason
+
+
+def test_a_difference_in_white_space_or_case_names_the_option_that_accepts_it(answer_of: AnswerOf) -> None:
+    assert "`trim: true`" in found("equals", {"value": "Paris"}, answer_of("Paris\n")).reason
+    assert "`ignore_case: true`" in found("equals", {"value": "Paris"}, answer_of("paris")).reason
+
+
+def test_long_texts_are_shown_where_they_differ(answer_of: AnswerOf) -> None:
+    reason = found("equals", {"value": "x" * 500 + "yes"}, answer_of("x" * 500 + "no")).reason
+    assert "from character 501" in reason
+    assert "yes" in reason
+    assert "no'" in reason
+
+
+def test_contains_all_scores_the_share_that_is_there(answer_of: AnswerOf) -> None:
+    assert found("contains_all", {"value": ["a", "b", "c", "d"]}, answer_of("a b c")).score == 0.75
+
+
+def test_similar_scores_the_similarity(answer_of: AnswerOf) -> None:
+    finding = found("similar", {"value": "abcd", "threshold": 0.5}, answer_of("abce"))
+    assert finding.score == pytest.approx(0.75)
+    assert finding.passed
+
+
+def test_an_answer_of_only_tool_calls_is_not_empty(answer_of: AnswerOf) -> None:
+    answer = msgspec.convert({"output": "", "tool_calls": [{"name": "book"}]}, type(answer_of("").response))
+    assert found("not_empty", {}, answer_of(tool_calls=answer.tool_calls)).passed
+
+
+def test_a_huge_hostile_answer_is_quoted_short_and_printable(answer_of: AnswerOf) -> None:
+    reason = found("contains", {"value": "Paris"}, answer_of("\x1b[2J\ud800\n" + "x" * 1_000_000)).reason
+    assert len(reason) < 400
+    assert reason.isprintable()
+    assert "(1,000,006 characters)" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        ("regex", {"pattern": "a(b"}, "missing ) at position 3"),
+        ("regex", {"pattern": "a{99999999999999999999}"}, "repeat count too big at position 2"),
+        ("not_empty", {"value": False}, "leave it out"),
+        ("is_json", {"value": False}, "`not_is_json: true`"),
+    ],
+)
+def test_mistakes_are_seen_before_any_call(name: str, options: dict[str, Any], problem: str) -> None:
+    (message,) = checked(options, GRADERS[name]).problems()
+    assert problem in message
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("contains", {"value": ""}),
+        ("contains", {"value": 5}),
+        ("contains_any", {"value": []}),
+        ("regex", {"pattern": "a", "flags": "x"}),
+        ("similar", {"value": "a", "threshold": 1.1}),
+        ("max_length", {"value": -1}),
+        ("latency", {"value": 0}),
+        ("cost", {"value": -0.1}),
+        ("equals", {}),
+        ("equals", {"value": "a", "ignorecase": True}),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        checked(options, GRADERS[name])
+
+
+def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
+    with pytest.raises(GradingError, match=r"was still matching after 0\.05 s; give it one way to match"):
+        search("(a|aa)+$", f"{'a' * 100}!", timeout_s=0.05)

@@ -1,0 +1,150 @@
+"""`tool_call`: which calls pass, and how a wrong one is explained."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from factories import checked
+
+from ci_evals.graders.scoring import grade
+from ci_evals.graders.tools import ToolCallMatch
+from ci_evals.model.response import ToolCall
+from ci_evals.model.result import Answer, Expectation, Finding
+
+AnswerOf = Callable[..., Answer]
+
+
+def call(name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolCall:
+    return ToolCall(name, {} if arguments is None else arguments)
+
+
+def found(options: dict[str, Any], answer: Answer) -> Finding:
+    return checked(options, ToolCallMatch).grade(answer)
+
+
+PARIS = call("book", {"to": "Paris"})
+LONDON = call("book", {"to": "London"})
+SEARCH = call("search")
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "passed"),
+    [
+        ({"name": "book"}, [PARIS], True),
+        ({"name": "book"}, [call("book", "{to: Par")], True),
+        ({"name": "book"}, [SEARCH, PARIS], False),
+        ({"name": "book", "ignore_extra_calls": True}, [SEARCH, PARIS], True),
+        ({"name": "book", "arguments": {"to": "Paris"}}, [PARIS], True),
+        ({"name": "book", "arguments": {}}, [PARIS], False),
+        ({"name": "book", "arguments": {}, "ignore_extra_args": True}, [PARIS], True),
+        ({"name": "book", "arguments": {"seats": 1}}, [call("book", {"seats": 1.0})], True),
+        ({"name": "book", "arguments": {"seats": 1}}, [call("book", {"seats": True})], False),
+        ({"calls": [{"name": "search"}, {"name": "book"}]}, [PARIS, SEARCH], True),
+        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [PARIS, SEARCH], False),
+        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [SEARCH, PARIS], True),
+        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [SEARCH, LONDON, PARIS], False),
+        (
+            {
+                "calls": [{"name": "search"}, {"name": "book", "arguments": {"to": "Paris"}}],
+                "match_order": True,
+                "ignore_extra_calls": True,
+            },
+            [SEARCH, LONDON, PARIS],
+            True,
+        ),
+        ({"calls": [{"name": "book"}, {"name": "book"}]}, [PARIS], False),
+        ({"calls": [{"name": "book"}, {"name": "book", "arguments": {"to": "Paris"}}]}, [PARIS, LONDON], True),
+        ({"calls": []}, [], True),
+        ({"calls": []}, [PARIS], False),
+    ],
+)
+def test_what_passes_and_what_does_not(
+    options: dict[str, Any], calls: list[ToolCall], passed: bool, answer_of: AnswerOf
+) -> None:
+    assert found(options, answer_of(tool_calls=tuple(calls))).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "reason"),
+    [
+        ({"name": "book"}, [], "did not call book: no tool was called, got 'I cannot.'"),
+        ({"name": "book", "arguments": {"to": "Paris"}}, [SEARCH], 'did not call book({"to": "Paris"}): got search'),
+        (
+            {"name": "book", "arguments": {"to": "Paris"}},
+            [LONDON],
+            "called book with other arguments: argument to: expected 'Paris', got 'London'",
+        ),
+        (
+            {"name": "book", "arguments": {"to": "Paris", "on": {"day": 1}}},
+            [SEARCH, LONDON, call("book", {"to": "Paris", "on": {"day": 2}})],
+            "called book with other arguments (the closest of 2 such calls): argument on.day: expected 1, got 2",
+        ),
+        (
+            {"name": "book", "arguments": {"to": "Paris"}},
+            [call("book", {"seats": 2})],
+            (
+                "called book with other arguments: argument to is missing, expected 'Paris'; "
+                "argument seats was not expected, got 2"
+            ),
+        ),
+        (
+            {"name": "book", "arguments": {"to": "Paris"}},
+            [call("book", "{to")],
+            'called book with other arguments: arguments: expected {"to": "Paris"}, got \'{to\'',
+        ),
+        (
+            {"name": "book"},
+            [PARIS, SEARCH],
+            "also called search({}), which was not expected; `ignore_extra_calls: true` would accept it",
+        ),
+        ({"calls": []}, [SEARCH], "called search({}), but no tool was to be called"),
+        (
+            {"calls": [{"name": "search"}, {"name": "book"}], "match_order": True},
+            [PARIS, SEARCH],
+            "called in another order: expected search, book, got book, search",
+        ),
+    ],
+)
+def test_a_wrong_call_is_explained_against_the_closest_one(
+    options: dict[str, Any], calls: list[ToolCall], reason: str, answer_of: AnswerOf
+) -> None:
+    assert found(options, answer_of("I cannot.", tool_calls=tuple(calls))).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "passed"),
+    [
+        ({"name": "book"}, [SEARCH], True),
+        ({"name": "book"}, [SEARCH, PARIS], False),
+        ({"name": "book", "arguments": {"to": "Paris"}}, [call("book", {"to": "Paris", "seats": 2})], False),
+        ({"name": "book", "arguments": {"to": "Paris"}}, [LONDON], True),
+        ({"calls": []}, [PARIS], True),
+        ({"calls": []}, [], False),
+    ],
+)
+async def test_extra_calls_or_arguments_do_not_excuse_a_forbidden_call(
+    options: dict[str, Any], calls: list[ToolCall], passed: bool, answer_of: AnswerOf
+) -> None:
+    forbidden = Expectation("not_tool_call", checked(options, ToolCallMatch).opposed(), negated=True)
+    assert (await grade(forbidden, answer_of(tool_calls=tuple(calls)))).passed is passed
+
+
+def test_hostile_names_and_arguments_are_shown_short_and_printable(answer_of: AnswerOf) -> None:
+    hostile = call("\x1b[31m" * 1000, {"\ud800\n" * 1000: "\x07" * 100_000})
+    reason = found({"name": "book"}, answer_of(tool_calls=(hostile, hostile))).reason
+    assert len(reason) < 1000
+    assert reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, "either `name`"),
+        ({"name": "book", "calls": []}, "either `name`"),
+        ({"calls": [], "arguments": {}}, "belongs to `name`"),
+        ({"calls": [], "ignore_extra_calls": True}, "always pass"),
+    ],
+)
+def test_options_that_contradict_each_other_are_a_problem(options: dict[str, Any], problem: str) -> None:
+    (message,) = checked(options, ToolCallMatch).problems()
+    assert problem in message

@@ -1,0 +1,262 @@
+"""`trajectory` and the graders of steps: what passes, and where two trajectories part."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from factories import checked
+
+from ci_evals.errors import GradingError
+from ci_evals.graders import GRADERS
+from ci_evals.graders.scoring import grade
+from ci_evals.model.response import Step, ToolCall
+from ci_evals.model.result import Answer, Expectation, Finding
+
+AnswerOf = Callable[..., Answer]
+
+
+def call(name: str, error: str | None = None, **arguments: Any) -> Step:
+    return Step("tool_call", name, arguments, error=error)
+
+
+def found(name: str, options: Mapping[str, Any], answer: Answer) -> Finding:
+    finding = checked(options, GRADERS[name]).grade(answer)
+    assert isinstance(finding, Finding)
+    return finding
+
+
+SEARCH, PARIS, LONDON, PAY = call("search"), call("book", to="Paris"), call("book", to="London"), call("pay")
+
+
+@pytest.mark.parametrize(
+    ("match", "calls", "steps", "passed"),
+    [
+        ("exact", ["search", "book"], [SEARCH, PARIS], True),
+        ("exact", ["search", "book"], [PARIS, SEARCH], False),
+        ("exact", ["search", "book"], [SEARCH, PARIS, PAY], False),
+        ("exact", [], [], True),
+        ("exact", [], [PAY], False),
+        ("in_order", ["search", "pay"], [SEARCH, PARIS, PAY], True),
+        ("in_order", ["pay", "search"], [SEARCH, PARIS, PAY], False),
+        ("in_order", ["book", "book"], [PARIS], False),
+        ("any_order", ["book", "search"], [SEARCH, PARIS], True),
+        ("any_order", ["book", "search"], [SEARCH, PARIS, PAY], False),
+        ("any_order", ["book", "book"], [PARIS], False),
+        ("subset", ["search", "book", "pay"], [PARIS], True),
+        ("subset", ["search"], [SEARCH, SEARCH], False),
+        ("subset", [], [], True),
+        ("superset", ["pay", "search"], [SEARCH, PARIS, PAY], True),
+        ("superset", ["cancel"], [SEARCH, PARIS, PAY], False),
+        ("superset", [{"name": "book", "arguments": {"to": "London"}}], [PARIS, LONDON], True),
+        ("superset", [{"name": "book", "arguments": {}}], [PARIS], False),
+    ],
+)
+def test_what_matches_and_what_does_not(
+    match: str, calls: list[Any], steps: list[Step], passed: bool, answer_of: AnswerOf
+) -> None:
+    finding = found("trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps)))
+    assert finding.passed is passed
+    assert (finding.score == 1) is passed
+
+
+@pytest.mark.parametrize(
+    ("match", "calls", "steps", "reason"),
+    [
+        (
+            "exact",
+            ["search", "pay"],
+            [SEARCH, PARIS],
+            'parts at call 2: expected pay, got book({"to": "Paris"}); expected search → pay, got search → book',
+        ),
+        (
+            "exact",
+            [{"name": "book", "arguments": {"to": "Paris"}}],
+            [LONDON],
+            "parts at call 1: book with other arguments: argument to: expected 'Paris', got 'London'",
+        ),
+        (
+            "exact",
+            ["search", "pay"],
+            [SEARCH],
+            "stops after call 1: expected pay next; expected search → pay, got search",
+        ),
+        ("exact", ["search"], [SEARCH, PAY], "goes on after call 1 with pay({}); expected search, got search → pay"),
+        ("exact", [], [PAY], "goes on after no call with pay({}); expected no tool, got pay"),
+        (
+            "in_order",
+            ["search", "pay", "book"],
+            [SEARCH, PARIS, PAY],
+            "book was call 2, but is expected after call 3, pay; expected search → pay → book, got search → book → pay",
+        ),
+        (
+            "in_order",
+            ["search", "cancel"],
+            [SEARCH, PAY],
+            "cancel is missing after call 1, search; expected search → cancel, got search → pay",
+        ),
+        (
+            "superset",
+            [{"name": "book", "arguments": {"to": "Rome"}}],
+            [SEARCH, PARIS],
+            "parts at call 2: book with other arguments: argument to: expected 'Rome', got 'Paris'",
+        ),
+        ("subset", ["search"], [SEARCH, PAY], "call 2, pay({}), was not expected; expected search, got search → pay"),
+        ("any_order", ["pay"], [PAY, SEARCH], "call 2, search({}), was not expected; expected pay, got pay → search"),
+    ],
+)
+def test_a_reason_says_where_the_trajectories_part(
+    match: str, calls: list[Any], steps: list[Step], reason: str, answer_of: AnswerOf
+) -> None:
+    assert found("trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))).reason == reason
+
+
+def test_the_score_is_the_share_of_calls_as_expected(answer_of: AnswerOf) -> None:
+    answer = answer_of(steps=(SEARCH, PARIS, PAY))
+    assert found("trajectory", {"calls": ["search", "cancel"]}, answer).score == 0.5
+    assert found("trajectory", {"calls": ["search"], "match": "exact"}, answer).score == pytest.approx(1 / 3)
+
+
+def test_calls_of_sub_agents_count_and_other_steps_do_not(answer_of: AnswerOf) -> None:
+    inner = Step("tool_call", "search", agent="researcher")
+    answer = answer_of(steps=(Step("agent", "researcher"), inner, Step("message", "assistant", result="hm"), PARIS))
+    assert found("trajectory", {"calls": ["search", "book"], "match": "exact"}, answer).passed
+
+
+def test_an_answer_without_steps_is_judged_by_its_tool_calls(answer_of: AnswerOf) -> None:
+    answer = answer_of(tool_calls=(ToolCall("search"), ToolCall("book")))
+    assert found("trajectory", {"calls": ["search", "book"], "match": "exact"}, answer).passed
+
+
+async def test_negation_and_weight_are_those_of_every_grader(answer_of: AnswerOf) -> None:
+    grader = checked({"calls": ["pay"]}, GRADERS["trajectory"])
+    given = await grade(Expectation("not_trajectory", grader, negated=True, weight=3), answer_of(steps=(SEARCH,)))
+    assert (given.passed, given.score, given.weight) == (True, 1, 3)
+
+
+def test_thousands_of_calls_end_in_a_sentence(answer_of: AnswerOf) -> None:
+    answer = answer_of(steps=(SEARCH,) * 5000)
+    assert "5,000 tool calls" in found("trajectory", {"calls": ["search"] * 100}, answer).reason
+
+
+def test_a_trajectory_that_always_passes_is_refused() -> None:
+    for match in ("in_order", "superset"):
+        (problem,) = checked({"calls": [], "match": match}, GRADERS["trajectory"]).problems()
+        assert "always pass" in problem
+
+
+# Steps.
+
+
+def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
+    steps = (Step("model_request", "m"), SEARCH, call("book", error="no seats"), call("book", error="no seats"), PAY)
+    finding = found("no_tool_errors", {}, answer_of(steps=steps))
+    assert (finding.passed, finding.score) == (False, 0.5)
+    assert finding.reason == "book failed at step 3: 'no seats', and 1 more"
+    assert found("no_tool_errors", {}, answer_of(steps=(SEARCH, PAY))).passed
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "passed", "reason"),
+    [
+        ("max_tool_calls", {"value": 3}, True, "3 tool calls, within the 3 allowed"),
+        ("max_tool_calls", {"value": 2}, False, "3 tool calls, more than the 2 allowed; beyond them from pay on"),
+        ("max_tool_calls", {"value": 0, "tool": "cancel"}, True, "0 calls of cancel, within the 0 allowed"),
+        ("max_tool_calls", {"value": 0, "tool": "pay"}, False, "1 calls of pay, more than the 0 allowed; beyond"),
+        ("max_steps", {"value": 5}, True, "5 steps, within the 5 allowed"),
+        ("max_steps", {"value": 4}, False, "5 steps, more than the 4 allowed; beyond them from pay on"),
+        ("max_model_requests", {"value": 2}, True, "2 model requests, within the 2 allowed"),
+        ("max_model_requests", {"value": 1}, False, "2 model requests, more than the 1 allowed"),
+    ],
+)
+def test_steps_are_counted(name: str, options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf) -> None:
+    asked, said = Step("model_request", "m"), Step("message", "assistant", result="hm")
+    finding = found(name, options, answer_of(steps=(said, asked, SEARCH, PARIS, asked, PAY)))
+    assert finding.passed is passed
+    assert finding.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("name", ["no_tool_errors", "max_steps", "max_model_requests"])
+def test_what_needs_steps_gives_no_verdict_without_them(name: str, answer_of: AnswerOf) -> None:
+    options: dict[str, Any] = {} if name == "no_tool_errors" else {"value": 3}
+    with pytest.raises(GradingError, match="return `steps`"):
+        found(name, options, answer_of("Paris"))
+
+
+def test_steps_without_a_model_request_say_nothing_about_their_number(answer_of: AnswerOf) -> None:
+    with pytest.raises(GradingError, match="model_request"):
+        found("max_model_requests", {"value": 3}, answer_of(steps=(SEARCH,)))
+
+
+# Arguments.
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"),
+    [
+        ({"arguments": {"to": "Paris", "seats": 2}}, True),
+        ({"arguments": {"to": "Paris"}}, False),
+        ({"arguments": {"to": "Paris"}, "match": "subset"}, True),
+        ({"schema": {"required": ["to"], "properties": {"seats": {"minimum": 1}}}}, True),
+        ({"schema": {"properties": {"seats": {"minimum": 3}}}}, False),
+        ({"where": {"to": {"equals": "Paris"}}}, True),
+        ({"where": {"to": {"one_of": ["Rome", "Paris"]}}}, True),
+        ({"where": {"to": {"one_of": ["Rome"]}}}, False),
+        ({"where": {"to": {"regex": "^P.ris$"}}}, True),
+        ({"where": {"to": {"contains": "par"}}}, False),
+        ({"where": {"to": {"icontains": "par"}}}, True),
+        ({"where": {"seats": {"approx": 2.2, "tolerance": 0.25}}}, True),
+        ({"where": {"seats": {"approx": 2.2, "tolerance": 0.1}}}, False),
+        ({"where": {"seats": {"min": 3}}}, False),
+        ({"where": {"seats": {"max": 1}}}, False),
+        ({"where": {"to": {"max": 1}}}, False),
+        ({"where": {"who": {"equals": 1}}}, False),
+    ],
+)
+def test_arguments_are_compared_by_value_schema_and_condition(
+    options: dict[str, Any], passed: bool, answer_of: AnswerOf
+) -> None:
+    answer = answer_of(steps=(call("book", to="Paris", seats=2),))
+    assert found("tool_arguments", {"name": "book", **options}, answer).passed is passed
+
+
+@pytest.mark.parametrize(("calls", "passed"), [("every", False), ("any", True), ("first", True), ("last", False)])
+def test_it_is_said_which_calls_must_be_right(calls: str, passed: bool, answer_of: AnswerOf) -> None:
+    options = {"name": "book", "arguments": {"to": "Paris"}, "calls": calls}
+    finding = found("tool_arguments", options, answer_of(steps=(PARIS, SEARCH, LONDON)))
+    assert finding.passed is passed
+    if not passed:
+        assert finding.reason == "call 3, book: argument to: expected 'Paris', got 'London'"
+
+
+def test_inner_arguments_are_found_by_their_names_between_dots(answer_of: AnswerOf) -> None:
+    answer = answer_of(steps=(Step("tool_call", "book", {"who": {"name": "Ada"}, "a.b": 1}),))
+    where = {"who.name": {"equals": "Ada"}, "a.b": {"equals": 1}}
+    assert found("tool_arguments", {"name": "book", "where": where}, answer).passed
+    assert "argument who.age is missing" in (
+        found("tool_arguments", {"name": "book", "where": {"who.age": {"min": 1}}}, answer).reason
+    )
+
+
+def test_arguments_that_are_no_json_do_not_pass(answer_of: AnswerOf) -> None:
+    answer = answer_of(tool_calls=(ToolCall("book", "{to:"),))
+    asked: list[dict[str, Any]] = [{"arguments": {}}, {"schema": {"type": "object"}}, {"where": {"to": {"regex": ""}}}]
+    for options in asked:
+        assert not found("tool_arguments", {"name": "book", **options}, answer).passed
+
+
+def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
+    finding = found("tool_arguments", {"name": "book", "schema": {}}, answer_of(steps=(SEARCH,)))
+    assert (finding.passed, finding.reason) == (False, "book was not called: got search")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"schema": {"type": "strin"}}, "bad JSON Schema"),
+        ({"where": {"to": {"regex": "("}}}, "where.to: bad regular expression"),
+        ({"where": {"to": {}}}, "where.to: no condition"),
+    ],
+)
+def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> None:
+    (told,) = checked({"name": "book", **options}, GRADERS["tool_arguments"]).problems()
+    assert told.startswith(problem)

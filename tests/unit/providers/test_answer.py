@@ -1,0 +1,201 @@
+import math
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import pytest
+
+from ci_evals.model.response import Response, Step, ToolCall, Usage
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, clean_text, encode_json
+
+
+def test_text_is_the_output() -> None:
+    assert as_response("Paris") == Response("Paris")
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ({"answer": 1}, '{"answer":1}'),
+        (MappingProxyType({"answer": MappingProxyType({"x": 1})}), '{"answer":{"x":1}}'),
+        ([1, "é"], '[1,"é"]'),
+        ((), "[]"),
+        (3, "3"),
+        (True, "true"),
+        (0.5, "0.5"),
+        (math.nan, "null"),
+        ({"a": "\ud800"}, '{"a":"\ufffd"}'),
+        ({"output": {"city": "Paris"}}, '{"city":"Paris"}'),
+    ],
+)
+def test_other_json_becomes_its_text(value: object, output: str) -> None:
+    assert as_response(value) == Response(output)
+
+
+def test_a_mapping_with_known_keys_is_taken_by_its_keys() -> None:
+    response = as_response(
+        {
+            "output": "done",
+            "tool_calls": [
+                {"name": "book", "arguments": {"to": "Paris"}, "id": "1"},
+                {"name": "pay", "arguments": '{"usd": 5}'},
+            ],
+            "usage": {"input_tokens": 7},
+            "model": "m",
+            "finish_reason": "stop",
+            "cost_usd": 1,
+        }
+    )
+    calls = (ToolCall("book", {"to": "Paris"}, "1"), ToolCall("pay", {"usd": 5}))
+    assert response == Response("done", calls, Usage(7), "m", "stop", 1.0)
+
+
+def test_no_tool_call_at_all_is_an_answer() -> None:
+    assert as_response({"tool_calls": []}) == Response("")
+
+
+def test_arguments_that_are_no_json_object_stay_text() -> None:
+    calls = as_response({"tool_calls": [{"name": "f", "arguments": text} for text in ("{to:", "[1]", "", "[" * 10**5)]})
+    assert [call.arguments for call in calls.tool_calls] == ["{to:", "[1]", {}, "[" * 10**5]
+
+
+def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
+    call = ToolCall("f", {"at": (1, 2), "text": "\udc80", "inner": MappingProxyType({"x": None})})
+    response = as_response(Response(tool_calls=(call,)))
+    assert response.tool_calls[0].arguments == {"at": [1, 2], "text": "\ufffd", "inner": {"x": None}}
+    assert msgspec.json.decode(msgspec.json.encode(response), type=Response) == response
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "is None"),
+        (object(), "of type object"),
+        (b"Paris", "of type bytes"),
+        ({"output": None}, "neither 'output' nor 'tool_calls'"),
+        ({"output": object()}, "'output' is of type object"),
+        ({"output": "x", "tool_call": []}, "unknown key 'tool_call'; known: output, tool_calls"),
+        ({"output": "x", 5: 1}, "unknown key 5"),
+        ({"tool_calls": "book"}, "'tool_calls' must be a list"),
+        ({"tool_calls": ["book"]}, r"tool_calls\[0\] must be a mapping"),
+        ({"tool_calls": [{"arguments": {}}]}, r"tool_calls\[0\] has no 'name'"),
+        ({"tool_calls": [{"name": "f", "args": {}}]}, r"tool_calls\[0\] has an unknown key 'args'"),
+        ({"tool_calls": [{"name": "f", "arguments": 5}]}, "must be a mapping or its JSON text"),
+        ({"tool_calls": [{"name": "f", "arguments": {"x": object()}}]}, "cannot be written as JSON"),
+        ({"output": "x", "usage": {"prompt_tokens": 5}}, "'usage' has an unknown key 'prompt_tokens'"),
+        ({"output": "x", "usage": {"input_tokens": -1}}, "usage.input_tokens must be a whole number"),
+        ({"output": "x", "usage": {"input_tokens": 2**60}}, "usage.input_tokens"),
+        ({"output": "x", "usage": 5}, "'usage' must be a mapping"),
+        ({"output": "x", "cost_usd": math.inf}, "'cost_usd' must be an amount"),
+        ({"output": "x", "cost_usd": "1"}, "'cost_usd' must be an amount"),
+        ({"output": "x", "model": 5}, "'model' must be text"),
+        ({"answer": object()}, "cannot be written as JSON"),
+    ],
+)
+def test_what_is_no_answer_is_refused_with_what_to_mend(value: object, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words) as refused:
+        as_response(value)
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_response_with_wrong_parts_is_refused_too() -> None:
+    wrong: Any = 5
+    with pytest.raises(TypeError, match="'model' must be text"):
+        as_response(Response("x", model=wrong))
+
+
+def test_an_answer_that_contains_itself_is_refused() -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    with pytest.raises(TypeError, match="contains itself"):
+        as_response(loop)
+
+
+def test_every_text_of_an_answer_can_be_encoded() -> None:
+    response = as_response(
+        {
+            "output": "a\ud800b",
+            "model": "\udfff",
+            "finish_reason": "\ud800",
+            "tool_calls": [{"name": "f\ud800", "arguments": "{\ud800", "id": "\ud800"}],
+        }
+    )
+    assert response.output == "a\ufffdb"
+    assert msgspec.json.decode(msgspec.json.encode(response), type=Response) == response
+
+
+def test_a_surrogate_pair_is_the_character_that_it_stands_for() -> None:
+    assert clean_text("\ud83d\ude00 \ud83d") == "😀 \ufffd"
+
+
+def test_a_subclass_of_text_becomes_plain_text() -> None:
+    class Loud(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return self.upper()
+
+    output = as_response(Loud("Paris")).output
+    assert (output, type(output)) == ("Paris", str)
+
+
+def test_values_with_lone_surrogates_encode() -> None:
+    assert encode_json([{"name": "\ud800"}]) == '[{"name":"\ufffd"}]'.encode()
+
+
+# Steps.
+
+
+def test_steps_are_kept_in_their_order_with_what_they_tell() -> None:
+    response = as_response(
+        {
+            "output": "Booked.",
+            "steps": [
+                {"kind": "model_request", "name": "m", "usage": {"input_tokens": 7}, "duration_s": 1},
+                {"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}', "result": {"id": 1}},
+                Step("tool_call", "pay", error="declined", agent="cashier"),
+            ],
+        }
+    )
+    assert response.steps == (
+        Step("model_request", "m", usage=Usage(7), duration_s=1.0),
+        Step("tool_call", "book", {"to": "Paris"}, result='{"id":1}'),
+        Step("tool_call", "pay", error="declined", agent="cashier"),
+    )
+
+
+def test_an_answer_without_steps_has_none() -> None:
+    response = as_response({"output": "x"})
+    assert response.steps is None
+    assert as_response({"output": "x", "steps": []}).steps == ()
+
+
+def test_long_texts_in_steps_are_cut() -> None:
+    long = "x" * (MAX_STEP_CHARACTERS + 1)
+    (step,) = (
+        as_response(
+            {"output": "x", "steps": [{"kind": "tool_call", "name": "f", "result": long, "arguments": {"a": long}}]}
+        ).steps
+        or ()
+    )
+    assert step.result == long[: MAX_STEP_CHARACTERS - 1] + "…"
+    assert isinstance(step.arguments, str)
+    assert len(step.arguments) == MAX_STEP_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("no list", "must be a list"),
+        ([1], r"steps\[0\] must be a mapping"),
+        ([{"kind": "thought"}], r"steps\[0\].kind must be one of message"),
+        ([{"kind": ["message"]}], r"steps\[0\].kind must be one of message"),
+        ([{"kind": "tool_call"}], "without a 'name'"),
+        ([{"kind": "message", "text": "x"}], "unknown key 'text'"),
+        ([{"kind": "message", "duration_s": -1}], "duration_s must be a number of seconds"),
+        ([{"kind": "message"}] * (MAX_STEPS + 1), "more than the"),
+    ],
+)
+def test_steps_of_another_shape_are_refused(steps: object, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_response({"output": "x", "steps": steps})

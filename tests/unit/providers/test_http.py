@@ -1,0 +1,224 @@
+"""The provider for any service over HTTP."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.http_server import FakeServer, Lent, Scripted, request_of
+
+from ci_evals.errors import ProviderError
+from ci_evals.model.response import Message, Response, Step, ToolCall
+from ci_evals.model.result import Case, Request
+from ci_evals.providers.http import Http
+
+CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})
+
+
+def request() -> Request:
+    return request_of(Message("user", "Hello!"), case=CASE, run=2)
+
+
+async def answer(server: FakeServer, lent: Lent, body: Any = b"fine", path: str = "/ask", **options: Any) -> Response:
+    server.answers(Scripted(body))
+    return await Http(url=server.url + path, **options).open(lent).answer(request())
+
+
+async def refused(server: FakeServer, lent: Lent, body: Any = b"fine", **options: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await answer(server, lent, body, **options)
+    return caught.value
+
+
+async def test_the_input_is_posted_and_the_whole_answer_is_the_output(server: FakeServer, lent: Lent) -> None:
+    assert await answer(server, lent, b"caf\xc3\xa9 \xff") == Response("café \ufffd")
+    (seen,) = server.seen
+    assert (seen.method, seen.path, seen.json) == ("POST", "/ask", {"input": "Hello!"})
+    assert seen.headers["Content-Type"] == "application/json"
+
+
+async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(server: FakeServer, lent: Lent) -> None:
+    body = {
+        "count": "{{ vars.count }}",
+        "trimmed": "{{- vars.count + 1 -}}",
+        "negative": "{{ -vars.count }}",
+        "both": "{{- -vars.count }}",
+        "text": "{{ vars.count }} {{ run }}",
+        "padded": " {{ vars.count }}",
+        "tags": "{{ case.tags }}",
+        "case": "{{ case }}",
+        "messages": "{{ messages }}",
+        "nested": [{"plain": "no template", "run": "{{ run }}", "none": None, "true": True}],
+    }
+    server.answers(Scripted(b""))
+    await Http(url=server.url, body=body).open(lent).answer(request())
+    assert server.seen[0].json == {
+        "count": 3,
+        "trimmed": 4,
+        "negative": -3,
+        "both": -3,
+        "text": "3 2",
+        "padded": " 3",
+        "tags": ["critical"],
+        "case": {
+            "id": "capital",
+            "tags": ["critical"],
+            "metadata": {"team": "geo"},
+            "overrides": {"model": None, "params": {}},
+        },
+        "messages": [{"role": "user", "content": "Hello!"}],
+        "nested": [{"plain": "no template", "run": 2, "none": None, "true": True}],
+    }
+
+
+async def test_an_input_that_is_no_text_is_sent_as_it_is(server: FakeServer, lent: Lent) -> None:
+    server.answers(Scripted(b""))
+    await Http(url=server.url).open(lent).answer(request_of(input={"from": "NYC", "stops": [1, 2]}))
+    assert server.seen[0].json == {"input": {"from": "NYC", "stops": [1, 2]}}
+
+
+async def test_url_and_headers_are_templates_and_get_has_no_body(server: FakeServer, lent: Lent) -> None:
+    headers = {"X-Case": "{{ case.id }}", "Accept": "text/plain"}
+    await answer(server, lent, path="/ask?q={{ vars.q | urlencode }}", method="GET", headers=headers)
+    (seen,) = server.seen
+    assert (seen.method, seen.path, seen.body) == ("GET", "/ask?q=a%20b%26c", b"")
+    assert (seen.headers["X-Case"], seen.headers["Accept"]) == ("capital", "text/plain")
+
+
+async def test_a_content_type_of_ones_own_is_kept(server: FakeServer, lent: Lent) -> None:
+    await answer(server, lent, headers={"content-type": "application/vnd.api+json"})
+    assert server.seen[0].headers.getall("Content-Type") == ["application/vnd.api+json"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("path", "output"),
+    [
+        ("$.answer", "Paris"),
+        ("$.score", "0.5"),
+        ("$.nested", '{"a":[1,2]}'),
+        ("$.nested.a[0]", "1"),
+        ("$.nested.a[*]", "[1,2]"),
+        ("$.nothing", ""),
+        ("$.wrong", "false"),
+    ],
+)
+async def test_the_output_is_what_stands_at_the_path(server: FakeServer, lent: Lent, path: str, output: str) -> None:
+    body = {"answer": "Paris", "score": 0.5, "nested": {"a": [1, 2]}, "nothing": None, "wrong": False}
+    assert (await answer(server, lent, body, output=path)).output == output
+
+
+async def test_a_bare_json_value_is_the_root(server: FakeServer, lent: Lent) -> None:
+    assert (await answer(server, lent, b'"Paris"', output="$")).output == "Paris"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"error": "busy"}, 'nothing at $[\'answer\'] in the answer, which starts {"error":"busy"}'),
+        (b"7", "nothing at $['answer'] in the answer, which starts 7"),
+        ("<html><p>Sign in</html>", "127.0.0.1 answered with HTML, not JSON: Sign in"),
+        (b"", "an empty body"),
+    ],
+)
+async def test_a_path_that_finds_nothing_says_what_was_there(
+    server: FakeServer, lent: Lent, body: Any, message: str
+) -> None:
+    error = await refused(server, lent, body, output="$.answer")
+    assert error.kind == "bad_answer"
+    assert message in error.message
+
+
+async def test_tool_calls_are_read_from_their_path(server: FakeServer, lent: Lent) -> None:
+    calls = [
+        {"name": "book", "arguments": {"to": "Paris"}, "id": "c1", "took_ms": 3},
+        {"name": "pay", "arguments": '{"usd": 5}'},
+        {"name": "log", "arguments": "{oops"},
+        {"name": "end"},
+    ]
+    response = await answer(server, lent, {"text": "Done", "calls": calls}, output="$.text", tool_calls="$.calls")
+    assert response.output == "Done"
+    assert response.tool_calls == (
+        ToolCall("book", {"to": "Paris"}, "c1"),
+        ToolCall("pay", {"usd": 5}),
+        ToolCall("log", "{oops"),
+        ToolCall("end"),
+    )
+
+
+@pytest.mark.parametrize("path", ["$.calls", "$.calls[*]", "$.steps[*].call"])
+async def test_tool_calls_may_be_missing(server: FakeServer, lent: Lent, path: str) -> None:
+    assert (await answer(server, lent, {"calls": None}, tool_calls=path)).tool_calls == ()
+    assert (await answer(server, lent, {"calls": []}, tool_calls=path)).tool_calls == ()
+
+
+async def test_tool_calls_of_another_shape_are_a_bad_answer(server: FakeServer, lent: Lent) -> None:
+    error = await refused(server, lent, {"calls": [{"tool": "book"}]}, tool_calls="$.calls")
+    assert error.kind == "bad_answer"
+    assert "name: Field required" in error.message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"body": {"q": "{{ vars.nope }}"}}, "'dict object' has no attribute 'nope'"),
+        ({"body": {"q": "asks {{ nope }}"}}, "'nope' is undefined"),
+        ({"body": {"q": "{{ 1 / 0 }}"}}, "ZeroDivisionError"),
+        ({"body": {"q": "{{ ''.__class__ }}"}}, "unsafe"),
+        ({"body": {"q": "{{ range }}"}}, "TypeError"),
+        ({"headers": {"X-Q": "{{ 'a\\nb' }}"}}, "headers.X-Q: "),
+        ({"url": "{{ case.id }}"}, "url: is no complete address"),
+    ],
+)
+async def test_a_request_that_cannot_be_made_is_rejected_unsent(
+    server: FakeServer, lent: Lent, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        await Http(**({"url": server.url} | options)).open(lent).answer(request())
+    assert caught.value.kind == "rejected"
+    assert message in caught.value.message
+    assert server.seen == []
+
+
+async def test_a_failing_service_is_told_in_its_own_words(server: FakeServer, lent: Lent) -> None:
+    server.answers(Scripted({"detail": "index not built"}, 503))
+    with pytest.raises(ProviderError, match="answered 503: index not built") as caught:
+        await Http(url=server.url).open(lent).answer(request())
+    assert caught.value.kind == "server"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"url": "localhost:8000/ask"}, "url: is no complete address"),
+        ({"url": "http://h/{{ q"}, "url: bad template: "),
+        ({"body": {"messages": [{"content": "{% if %}"}]}}, "body.messages[0].content: bad template: "),
+        ({"body": {"q": "{{ vars.q | nope }}"}}, "body.q: bad template: No filter named 'nope'"),
+        ({"headers": {"X-Q": "{{ }}"}}, "headers.X-Q: bad template: "),
+        ({"headers": {"X-Q": "a\nb"}}, "headers.X-Q: "),
+        ({"headers": {"X Q": "{{ run }}"}}, "headers.X Q: "),
+        ({"output": "$.["}, "output: bad JSONPath '$.['"),
+        ({"tool_calls": "$[?"}, "tool_calls: bad JSONPath '$[?'"),
+    ],
+)
+def test_mistakes_are_found_before_any_call(options: dict[str, Any], problem: str) -> None:
+    (found,) = Http(**({"url": "http://localhost:8000/ask"} | options)).problems(Path())
+    assert found.startswith(problem)
+
+
+def test_good_options_have_no_problems_and_a_name() -> None:
+    options = Http(url="http://{{ vars.host }}/ask?key=x", body=["{{ input }}", 1], output="$.a", tool_calls="$.b[*]")
+    assert options.problems(Path()) == []
+    assert Http(url="https://bot.example/ask?key=x").default_name == "http:bot.example/ask"
+    assert options.own_code
+
+
+async def test_steps_are_read_from_their_path(server: FakeServer, lent: Lent) -> None:
+    body = {"text": "Booked.", "trace": [{"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}'}]}
+    response = await answer(server, lent, body, output="$.text", steps="$.trace")
+    assert response == Response("Booked.", steps=(Step("tool_call", "book", {"to": "Paris"}),))
+    assert (await answer(server, lent, {"text": "x"}, output="$.text", steps="$.trace")).steps is None
+
+
+async def test_steps_of_another_shape_are_a_bad_answer(server: FakeServer, lent: Lent) -> None:
+    error = await refused(server, lent, {"trace": [{"kind": "thought"}]}, steps="$.trace")
+    assert error.kind == "bad_answer"
+    assert "kind must be one of" in error.message

@@ -1,0 +1,166 @@
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import ClientSession
+
+from ci_evals.errors import UsageError
+from ci_evals.providers.mock import Mock, MockAnswer, MockToolCall
+from ci_evals.providers.mock_server import running, serve
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[ClientSession]:
+    async with ClientSession() as session:
+        yield session
+
+
+def body_of(text: Any = "Hello!", **changes: Any) -> dict[str, Any]:
+    return {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": text}]} | changes
+
+
+async def ask(session: ClientSession, url: str, body: Any) -> tuple[int, Any]:
+    async with session.post(f"{url}/chat/completions", json=body) as response:
+        return response.status, await response.json()
+
+
+async def test_it_answers_in_the_documented_shape(session: ClientSession) -> None:
+    async with running(Mock(answers={"Hello!": "Hello to you, too."})) as url:
+        status, reply = await ask(session, url, body_of())
+    assert status == 200
+    assert reply.pop("created") > 0
+    assert reply == {
+        "id": "chatcmpl-mock-1",
+        "object": "chat.completion",
+        "model": "gpt-4o-mini",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hello to you, too.", "refusal": None},
+                "finish_reason": "stop",
+                "logprobs": None,
+            }
+        ],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 4, "total_tokens": 5},
+    }
+
+
+async def test_tool_calls_come_as_json_text(session: ClientSession) -> None:
+    options = Mock(answers={"Hello!": MockAnswer(tool_calls=(MockToolCall("book", {"to": "Paris"}),))})
+    async with running(options) as url:
+        _, reply = await ask(session, url, body_of())
+    (choice,) = reply["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
+    assert (call["id"], call["type"], call["function"]["name"]) == ("call_0", "function", "book")
+    assert json.loads(call["function"]["arguments"]) == {"to": "Paris"}
+
+
+async def test_the_last_user_message_is_answered(session: ClientSession) -> None:
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "One?"},
+        {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "tool", "content": "1", "tool_call_id": "x"},
+        {"role": "user", "content": [{"type": "text", "text": "Two"}, {"type": "text", "text": "?"}]},
+    ]
+    async with running(Mock()) as url:
+        _, reply = await ask(session, url, body_of(messages=messages))
+    assert reply["choices"][0]["message"]["content"] == "Two?"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (body_of(stream=True), "does not stream"),
+        (body_of(n=2), "one choice"),
+        (body_of(messages=[]), "not in the documented shape"),
+        ({"model": "m"}, "messages: Field required"),
+        ("hello", "not in the documented shape"),
+        (body_of(messages=[{"role": "robot", "content": ""}]), "messages[0].role: Input should be"),
+    ],
+)
+async def test_a_wrong_request_is_told_what_is_wrong(session: ClientSession, body: Any, words: str) -> None:
+    async with running(Mock()) as url:
+        status, reply = await ask(session, url, body)
+    assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
+    assert words in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000])
+async def test_what_is_no_json_is_refused(session: ClientSession, raw: bytes) -> None:
+    async with running(Mock()) as url, session.post(f"{url}/chat/completions", data=raw) as response:
+        assert response.status == 400
+
+
+async def test_faults_become_statuses(session: ClientSession) -> None:
+    async with running(Mock(error_rate=1)) as url:
+        status, reply = await ask(session, url, body_of())
+    assert (status, reply["error"]["message"], reply["error"]["type"]) == (500, "mock error 500", "server_error")
+    async with (
+        running(Mock(rate_limit_rate=1, retry_after_s=2)) as url,
+        session.post(f"{url}/chat/completions", json=body_of()) as response,
+    ):
+        assert (response.status, response.headers["Retry-After"]) == (429, "2")
+
+
+async def test_a_template_that_fails_is_a_refusal(session: ClientSession) -> None:
+    async with running(Mock(default="{{ city }}")) as url:
+        status, reply = await ask(session, url, body_of())
+    assert status == 400
+    assert "'city' is undefined" in reply["error"]["message"]
+
+
+async def test_asking_again_draws_anew_and_a_new_server_draws_the_same(session: ClientSession) -> None:
+    async def drawn() -> list[str]:
+        async with running(Mock(flakiness=0.5, wrong="dunno")) as url:
+            replies = [await ask(session, url, body_of()) for _ in range(60)]
+        return [reply["choices"][0]["message"]["content"] for _, reply in replies]
+
+    first = await drawn()
+    assert set(first) == {"dunno", "Hello!"}
+    assert await drawn() == first
+
+
+async def test_many_at_once_are_answered(session: ClientSession) -> None:
+    async with running(Mock(latency_s=0.01)) as url, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(session, url, body_of(str(number)))) for number in range(50)]
+        replies = [await task for task in tasks]
+    outputs = Counter(reply["choices"][0]["message"]["content"] for _, reply in replies)
+    assert outputs == Counter(str(number) for number in range(50))
+
+
+async def test_models_are_listed_and_other_paths_say_where_to_go(session: ClientSession) -> None:
+    async with running(Mock()) as url:
+        async with session.get(f"{url}/models") as response:
+            assert [model["id"] for model in (await response.json())["data"]] == ["mock"]
+        async with session.post(f"{url.removesuffix('/v1')}/chat/completions", json=body_of()) as response:
+            assert response.status == 404
+            assert "base_url ends in /v1" in (await response.json())["error"]["message"]
+
+
+async def test_a_port_that_is_taken_is_a_usage_error() -> None:
+    async with running(Mock()) as url:
+        port = int(url.rsplit(":", 1)[1].removesuffix("/v1"))
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*--port") as caught:
+            async with running(Mock(), port=port):
+                pass
+        assert "attempting to bind" not in str(caught.value)
+
+
+async def test_serve_logs_its_url_and_its_requests_until_it_is_cancelled(session: ClientSession) -> None:
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    serving = asyncio.create_task(serve(Mock(), "127.0.0.1", 0, log=lines.put_nowait))
+    url = (await lines.get()).split()[3]
+    await ask(session, url, body_of("\x1b[31m"))
+    assert await lines.get() == "POST '/v1/chat/completions' 200"
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await ask(session, url, body_of())

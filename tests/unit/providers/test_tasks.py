@@ -1,0 +1,338 @@
+"""An agent's command on task folders: in a temporary folder, in a container, in a sandbox of the user's own."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import finished, start, until
+from suites import write_suite
+
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.errors import ConfigError, StorageError
+from ci_evals.model.report import Report
+from ci_evals.model.result import Result
+from ci_evals.session import Invocation, execute
+from ci_evals.suite.load import load_suite
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands and verifiers are shell scripts")
+
+VERIFIER = 'cat answer.txt > "$LOGS_DIR/verifier/reward.txt"\n'
+AGENT = ["sh", "-c", "cat > answer.txt; echo done"]
+OWN_SANDBOX = """\
+from contextlib import asynccontextmanager
+from ci_evals.providers.tasks import folder_sandbox
+
+seen = []
+
+@asynccontextmanager
+async def make(task):
+    async with folder_sandbox(task) as sandbox:
+        seen.append(task.folder.name)
+        yield sandbox
+"""
+
+
+def write_task(folder: Path, name: str = "add", toml: str = "", instruction: str = "1", test: str = VERIFIER) -> Path:
+    task = folder / "tasks" / name
+    (task / "tests").mkdir(parents=True)
+    (task / "task.toml").write_text(f'version = "1.0"\n{toml}')
+    (task / "instruction.md").write_text(instruction)
+    (task / "tests" / "test.sh").write_text(test)
+    return task
+
+
+def provider(**changes: Any) -> dict[str, Any]:
+    return {"name": "agent", "type": "task", "command": AGENT, **changes}
+
+
+async def run(folder: Path, *, out: bool = True, runs: int = 1, **changes: Any) -> Report:
+    config = write_suite(folder, {"tasks": "tasks/**/task.toml"}, providers=[provider(**changes)], runs=runs)
+    files = folder / "out" if out else None
+    return await execute(Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files))
+
+
+async def one(folder: Path, **changes: Any) -> Result:
+    (result,) = (await run(folder, **changes)).runs
+    return result
+
+
+def error_of(result: Result) -> tuple[str, str, str]:
+    assert result.error is not None
+    return result.status, result.error.kind, result.error.message
+
+
+async def test_the_reward_is_the_score_and_a_full_one_passes(tmp_path: Path) -> None:
+    write_task(tmp_path, "full")
+    write_task(tmp_path, "half", instruction="0.5")
+    report = await run(tmp_path)
+    assert [(each.case, each.status, each.score) for each in report.runs] == [
+        ("full", "passed", 1.0),
+        ("half", "failed", 0.5),
+    ]
+    assert [each.grades[0].reason for each in report.runs][1] == "reward 0.5, less than the 1 wanted"
+
+
+async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path) -> None:
+    task = write_task(tmp_path)
+    (task / "environment").mkdir()
+    (task / "environment" / "data.txt").write_text("data")
+    command = ["sh", "-c", 'ls; ls "$TESTS_DIR" 2>/dev/null; echo more >> data.txt; cat data.txt; echo 1 > answer.txt']
+    report = await run(tmp_path, command=command, runs=2)
+    assert [each.response and each.response.output for each in report.runs] == ["data.txt\ndatamore"] * 2
+    assert (task / "environment" / "data.txt").read_text() == "data"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a server that left its session")
+async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_afterwards(tmp_path: Path) -> None:
+    """The server holds a pipe open for writing as long as it lives, and answers through a second one."""
+    os.mkfifo(tmp_path / "alive")
+    reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    serve = f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; sleep 600' 2> /dev/null &"
+    write_task(tmp_path, toml=f'[environment]\nsetup_commands = ["{serve}"]\n')
+    result = await one(tmp_path, command=["sh", "-c", "cat answers > answer.txt"])
+    assert result.score == 0.5, result.error
+    os.set_blocking(reading, True)
+    with os.fdopen(reading, "rb") as file:
+        assert file.read() == b"", "its end is the end of the server"
+
+
+async def test_a_results_folder_that_takes_no_files_ends_the_run_and_fails_nobody(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "tasks").write_text("in the way")
+    with pytest.raises(StorageError, match="cannot be written"):
+        await run(tmp_path)
+
+
+async def test_a_folder_that_cannot_be_made_for_a_task_says_nothing_about_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    write_task(tmp_path)
+    status, kind, message = error_of(await one(tmp_path))
+    assert (status, kind) == ("errored", "environment")
+    assert "no folder could be made for the task" in message
+
+
+async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Path) -> None:
+    write_task(tmp_path, toml='[environment]\nsetup_commands = ["echo 0.25 > prepared"]\n')
+    command = ["sh", "-c", "cp prepared answer.txt; echo $0", "{{ case.id }} {{ input }} {{ run }}"]
+    result = await one(tmp_path, command=command)
+    assert result.response is not None
+    assert (result.response.output, result.score) == ("add 1 1", 0.25)
+
+
+async def test_nothing_of_a_working_copy_is_left_and_what_is_kept_lies_in_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    write_task(tmp_path)
+    await run(tmp_path)
+    await run(tmp_path, out=False)
+    assert not list(scratch.iterdir())
+    kept = tmp_path / "out" / "tasks" / "add" / "agent" / "run-1"
+    files = sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file())
+    assert files == [
+        "agent.stderr.txt",
+        "agent.stdout.txt",
+        "logs/verifier/reward.txt",
+        "verifier.stderr.txt",
+        "verifier.stdout.txt",
+    ]
+
+
+async def test_an_agent_that_breaks_or_takes_too_long_fails(tmp_path: Path) -> None:
+    write_task(tmp_path, toml="[agent]\ntimeout_sec = 0.2\n")
+    crashed = await one(tmp_path, command=["sh", "-c", "echo oh no >&2; exit 3"])
+    assert error_of(crashed) == ("failed", "crash", "the agent ended with exit status 3: oh no")
+    slow = await one(tmp_path, command=["sleep", "60"])
+    assert error_of(slow) == ("failed", "timeout", "the agent did not end within 0.2 s")
+
+
+@pytest.mark.parametrize(
+    "test", ["exit 1\n", 'echo 7 > "$LOGS_DIR/verifier/reward.txt"\n', VERIFIER + "rm -r $LOGS_DIR/*"]
+)
+async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdict(tmp_path: Path, test: str) -> None:
+    write_task(tmp_path, test=test)
+    assert error_of(await one(tmp_path))[:2] == ("errored", "environment")
+
+
+async def test_a_reward_may_come_as_json(tmp_path: Path) -> None:
+    write_task(tmp_path, test='echo \'{"reward": 0.75}\' > "$LOGS_DIR/verifier/reward.json"\n')
+    assert (await one(tmp_path)).score == 0.75
+
+
+async def test_a_sandbox_of_the_users_own_is_asked_for_each_run(tmp_path: Path) -> None:
+    (tmp_path / "own_sandbox.py").write_text(OWN_SANDBOX)
+    write_task(tmp_path)
+    assert (await run(tmp_path, sandbox="own_sandbox:make", runs=3)).passed == 3
+    assert sys.modules["own_sandbox"].seen == ["add"] * 3
+
+
+# Containers.
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the containers of a fake engine, whose `docker` is on the PATH."""
+    programs, root = tmp_path / "bin", tmp_path / "engine"
+    programs.mkdir()
+    root.mkdir()
+    source = Path(__file__).parents[2] / "support" / "fakes" / "docker.py"
+    (programs / "docker").write_text(f"#!{sys.executable}\n{source.read_text()}")
+    (programs / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_DOCKER", str(root))
+    return root
+
+
+def commands(docker: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (docker / "commands.jsonl").read_text().splitlines()]
+
+
+def removals(docker: Path) -> list[list[str]]:
+    return [command for command in commands(docker) if command[0] == "rm"]
+
+
+def left_in(docker: Path) -> list[str]:
+    return [path.name for path in docker.iterdir()]
+
+
+async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(tmp_path: Path, docker: Path) -> None:
+    toml = '[environment]\ndocker_image = "python:3.12"\ncpus = 2\nmemory_mb = 512\nsetup_commands = ["echo hi"]\n'
+    write_task(tmp_path, toml=toml)
+    result = await one(tmp_path, env={"A_SECRET": "s3cret"})
+    assert (result.status, result.score) == ("passed", 1.0), result.error
+    called = commands(docker)
+    name = called[1][called[1].index("--name") + 1]
+    start = ["run", "--detach", "--init", "--name", name, "--label", "ci-evals", "--cpus", "2", "--memory", "512m"]
+    assert called[1] == [*start, "--entrypoint", "sleep", "python:3.12", "infinity"]
+    assert [command[0] for command in called] == [
+        "version", "run", "exec", "exec", "exec", "cp", "exec", "cp", "rm",
+    ]  # fmt: skip
+    variables = ["--env", "TESTS_DIR", "--env", "LOGS_DIR", "--env", "A_SECRET"]
+    assert called[4] == ["exec", "--interactive", *variables, name, *AGENT]
+    assert called[-1] == ["rm", "--force", "--volumes", name]
+    assert "s3cret" not in (docker / "commands.jsonl").read_text()
+    assert left_in(docker) == ["commands.jsonl"]
+
+
+async def test_the_container_goes_when_the_agent_takes_too_long(tmp_path: Path, docker: Path) -> None:
+    write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
+    assert error_of(await one(tmp_path, command=["sleep", "60"]))[1] == "timeout"
+    assert left_in(docker) == ["commands.jsonl"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_containers_go_when_the_run_is_ended(busy: bool, tmp_path: Path, docker: Path) -> None:
+    """While the engine is busy, the run cannot remove them in order, and the second signal comes."""
+    for name in ("a", "b"):
+        write_task(tmp_path, name, toml='[environment]\ndocker_image = "x"\n')
+    agent = ["sh", "-c", f"touch {tmp_path}/$$.started; sleep 60"]
+    write_suite(tmp_path, {"tasks": "tasks/**/task.toml"}, providers=[provider(command=agent)])
+    process = await start(tmp_path, "run")
+    await until(lambda: len(list(tmp_path.glob("*.started"))) == 2)
+    if busy:
+        (docker / "busy").touch()
+    process.send_signal(signal.SIGTERM)
+    if busy:
+        await until(lambda: len(removals(docker)) == 2)
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+    assert (await finished(process)).code == 143
+    if busy:
+        assert len(left_in(docker)) == 4, "two containers, the log, and what it is busy with"
+        (docker / "busy").unlink()
+    await until(lambda: left_in(docker) == ["commands.jsonl"])
+
+
+async def test_an_image_of_the_tasks_own_is_built_once(tmp_path: Path, docker: Path) -> None:
+    task = write_task(tmp_path)
+    (task / "environment").mkdir()
+    (task / "environment" / "Dockerfile").write_text("FROM scratch\n")
+    assert (await run(tmp_path, runs=3)).passed == 3
+    (build,) = [command for command in commands(docker) if command[0] == "build"]
+    assert build[-1] == str(task / "environment")
+    assert sum(build[3] in command for command in commands(docker) if command[0] == "run") == 3
+
+
+async def test_without_an_engine_it_is_said_what_to_do(tmp_path: Path, docker: Path) -> None:
+    (docker / "no-engine").touch()
+    write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
+    status, kind, message = error_of(await one(tmp_path))
+    assert (status, kind) == ("errored", "environment")
+    assert message == (
+        "the task add asks for the image x, and no Docker engine answers (Cannot connect to the Docker daemon. Is it "
+        "running?): start a Docker engine, or give the provider another `sandbox`: folder, or module:function"
+    )
+
+
+async def test_without_docker_it_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    for name in ("sh", "cat"):
+        (nothing / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(nothing))
+    write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
+    assert "and there is no `docker` on the PATH: start" in error_of(await one(tmp_path))[2]
+
+
+# Configuration.
+
+
+TASKS = {"tasks": "tasks/*/task.toml"}
+
+
+def problems(folder: Path, cases: Any = TASKS, **settings: Any) -> str:
+    config = write_suite(folder, cases, **{"providers": [provider()], **settings})
+    with pytest.raises(ConfigError) as caught:
+        load_suite(config, {})
+    return str(caught.value)
+
+
+def test_what_is_missing_or_wrong_in_a_task_is_told(tmp_path: Path) -> None:
+    task = write_task(tmp_path, toml="[agent]\ntimeout_sec = -1\n")
+    assert "tasks/add/task.toml:3: agent.timeout_sec: expected a number > 0, got -1" in problems(tmp_path)
+    (task / "task.toml").write_text("version =")
+    assert "tasks/add/task.toml: not valid TOML: Invalid value (at end of document)" in problems(tmp_path)
+    (task / "task.toml").write_text("")
+    (task / "tests" / "test.sh").unlink()
+    assert "tasks/add/task.toml: there is no tests/test.sh beside it" in problems(tmp_path)
+
+
+def test_a_pattern_that_matches_nothing_is_a_problem(tmp_path: Path) -> None:
+    assert "cases.tasks: no task.toml matches 'tasks/*/task.toml' (looked in" in problems(tmp_path)
+
+
+def test_a_provider_that_cannot_work_on_tasks_is_a_problem_and_so_is_a_case_that_is_none(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    echo = {"name": "echo", "type": "mock"}
+    assert "case 'add': is a task, which echo cannot work on" in problems(tmp_path, providers=[echo])
+    plain = {"id": "a", "input": "a", "expect": [{"contains": "a"}]}
+    assert "case 'a': is no task folder, and agent works on nothing else" in problems(tmp_path, cases=[plain])
+
+
+def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path) -> None:
+    write_task(tmp_path / "x", "deep/down")
+    config = write_suite(
+        tmp_path, [{"tasks": "x/tasks/**/task.toml"}], expect=[{"reward": 0.5}], providers=[provider()]
+    )
+    (case,) = load_suite(config, {}).cases
+    assert case.id == "deep/down"
+    assert [each.name for each in case.expect] == ["reward"]
+
+
+def test_what_is_wrong_with_the_command_or_the_sandbox_is_told(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    text = problems(tmp_path, providers=[provider(command=["x", "{{ input"], sandbox="dokcer")])
+    assert "command: '{{ input' is no valid template" in text
+    assert "sandbox: expected module:function, or one of auto, folder, docker" in text

@@ -1,0 +1,232 @@
+"""The comment on a pull request: what it says, how GitHub shows it, and what is left of it in little room."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import comments
+import pytest
+from comments import SITUATIONS, text_of
+from factories import baseline_of, report_of
+from github_markdown import Shown, shown
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ci_evals.gate.compare import NoComparison
+from ci_evals.model.report import Resumption
+from ci_evals.model.response import Response, ToolCall
+from ci_evals.model.result import Result, Variant
+from ci_evals.model.rules import Gate
+from ci_evals.reports.markdown import Document, Links, comment_document
+from ci_evals.reports.summary import Summary, summarize
+
+FENCED = re.compile(r"^(`{3,})(?:text|diff)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+URLS = {"https://github.com/acme/app/actions/runs/100", "https://github.com/acme/app/actions/runs/100/artifacts/7"}
+ATTACKS = (
+    "@octocat @acme/owners",
+    "#12 GH-12 acme/app#12",
+    "0123456789abcdef0123456789abcdef01234567 deadbeef",
+    "</summary></details></td></table><details open>",
+    "</sub></code></b> <b><i><code>",
+    "```\n````\n~~~\n```diff",
+    "| a | b |\n|---|---|\n| c | d |",
+    "<script>alert(1)</script><img src=https://evil.example/x.png><a href=https://evil.example>x</a>",
+    "<!-- ci-evals:end --> <!-- ci-evals:section suite=x -->",
+    "[a](https://evil.example) ![b](https://evil.example/y.png) https://evil.example www.evil.example me@evil.example",
+    "\u202edne\u202c \u2066x\u2069 \u200f\u2028\x00\x1b[31m\r\n\x85",
+    "$x^2$ :tada: **b** _i_ ~~s~~ `c` * * *\n# heading\n- item\n> quote\n---",
+    "x" * 100_000,
+    "\n" * 10_000,
+    "::error::owned\n##[error]owned",
+    "&lt;b&gt; &#64;octocat &amp;",
+    "\\` \\| \\< \\[",
+    "ftp://evil.example mailto:me@evil.example xmpp:me@evil.example",
+)
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_comment_reads_well(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"comments/{name}.md", text_of(SITUATIONS[name]()) + "\n")
+
+
+def test_several_suites_read_well_in_one_comment(golden: Callable[[str, str], None]) -> None:
+    golden("comments/several-suites.md", comments.several_suites() + "\n")
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_github_shows_all_of_it_and_links_to_nothing_else(name: str) -> None:
+    page = shown(text_of(SITUATIONS[name]()))
+    assert set(page.links) == URLS
+    assert page.references == ()
+    assert "|" not in page.html
+    assert "`" not in page.html
+    assert "<table>" in page.html
+
+
+def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
+    page = shown(comments.several_suites())
+    assert page.tags.count("h3") == page.tags.count("table") == 3
+    assert "ci-evals:" not in page.html
+    assert "#" not in re.sub(r"&#\d+;", "", page.html)
+
+
+def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
+    lines = [line for line in text_of(comments.passing()).splitlines() if line]
+    assert len(lines) == 6
+
+
+def test_what_an_earlier_attempt_left_is_told() -> None:
+    report = report_of({"capital": "PPPP"})
+    report.resumption = Resumption(kept=3, retried=1)
+    text = text_of(summarize(report, Gate()))
+    assert "**Resumed**: 3 of 4 runs kept, 1 errored one tried again" in text
+
+
+def test_confirm_runs_are_no_part_of_the_size_that_a_comparison_is_said_to_have() -> None:
+    worse = {f"worse {number}": "FFF" for number in range(8)}
+    same = {f"same {number}": "PPP" for number in range(4)}
+    base = report_of(dict.fromkeys((*worse, *same), "P" * 10), started_at=1e9)
+    report = report_of(worse | same, confirming=dict.fromkeys(worse, "FFFFFFF"))
+    text = text_of(summarize(report, None, baseline_of(base), confirm_runs=7))
+    assert "12 cases × 3 runs: this comparison detects drops of" in text
+
+
+def test_a_row_tells_what_a_renamed_variant_was_compared_with() -> None:
+    cells = {"a": "PPP"}
+    base = report_of(cells, variants=(Variant("m"),), started_at=1e9)
+    for name, told in (("m2", True), ("m", False)):
+        text = text_of(summarize(report_of(cells, variants=(Variant(name),)), None, baseline_of(base)))
+        assert ("no change<br><sub>compared with <code>m</code></sub> |" in text) == told
+
+
+def test_a_regression_shows_what_was_answered_before_and_now() -> None:
+    text = text_of(comments.regression())
+    assert '-→ refund {"amount":100,"currency":"EUR"}\n+→ refund {"amount":100,"currency":"USD"}\n' in text
+    assert text.index("Regressed (1)") < text.index("Fixed (1)") < text.index("Still failing (1)")
+
+
+def test_without_the_baselines_answer_there_is_only_that_of_this_run() -> None:
+    text = text_of(comments.regression()._replace(before={}))
+    assert "Answer of run 1:\n```text\nI have refunded 100 USD" in text
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_text_is_only_text(attack: str) -> None:
+    """Whoever writes the cases, the answers and the reasons, GitHub finds the same structure."""
+    harmless, hostile = shown(text_of(_written_by("word"))), shown(text_of(_written_by(attack)))
+    assert set(hostile.links) == URLS
+    assert hostile.references == ()
+    assert _structure(hostile) == _structure(harmless)
+    assert "$" not in FENCED.sub("", text_of(_written_by(attack)))  # GitHub looks for formulas before it reads entities
+
+
+def _structure(page: Shown) -> list[str]:
+    return [tag for tag in page.tags if tag != "br"]
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://x.example/a b", "https://x.example/)<b>"])
+def test_a_link_that_is_none_is_text(url: str) -> None:
+    assert shown(comment_document(comments.passing(), Links(url, url)).render(64_000)).links == ()
+
+
+@settings(max_examples=60)
+@given(st.integers(300, 65_000), st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]))
+def test_in_any_room_nothing_is_broken(max_bytes: int, name: str) -> None:
+    text = _MADE[name].render(max_bytes)
+    assert len(text.encode()) <= max_bytes
+    outside = FENCED.sub("FENCE", text)
+    assert "```" not in outside
+    assert outside.count("<details>") == outside.count("</details>") == outside.count("</summary>")
+    for table in re.findall(r"(?:^\|.*\|\n)+", outside, re.MULTILINE):
+        assert len({row.count("|") for row in table.splitlines()}) == 1
+    assert text.startswith("### ")
+    assert not outside.rstrip().endswith("</details>"), "an HTML block would swallow what follows"
+
+
+def test_what_has_no_room_is_counted() -> None:
+    made = comment_document(comments.many_regressions())
+    text = made.render(20_000)
+    shown_cases = text.count("in the answer, got")
+    assert 20 < shown_cases < 600
+    assert f"\n… and {600 - shown_cases} more regressed cases in report.json\n" in text
+    assert made.render(1_900).count("*No room here for") == 1
+    assert "600 regressed cases" in made.render(1_500)
+
+
+def test_of_many_regressions_the_first_are_in_the_open_and_the_others_behind_their_number() -> None:
+    for count, in_the_open in ((12, 12), (13, 10)):
+        names = [f"case {number}" for number in range(count)]
+        base = report_of(dict.fromkeys(names, "P" * 30), started_at=1.0)
+        report = report_of(dict.fromkeys(names, "FFF"), confirming=dict.fromkeys(names, "F" * 7))
+        text = text_of(summarize(report, Gate(min_pass_rate=0.5), baseline_of(base), confirm_runs=7))
+        first, _, rest = text.partition("<summary>3 more regressed cases</summary>")
+        assert f"Regressed ({count})" in first
+        assert (first.count("<summary><code>case "), rest.count("<summary><code>case ")) == (
+            in_the_open,
+            count - in_the_open,
+        )
+        assert shown(text).html.count("<details>") == count + (in_the_open < count)
+
+
+def test_what_matters_most_stays_longest() -> None:
+    """Details fold away before names do, and the least important names go first."""
+    made = comment_document(comments.regression())
+    sizes = {part: _least_room(made, part) for part in ("refunded 100 EUR", "tool&#95;call", "Still failing", "Flaky")}
+    assert sizes["tool&#95;call"] < sizes["Still failing"] < sizes["Flaky"] <= sizes["refunded 100 EUR"]
+
+
+def test_a_change_of_latency_is_shown_beside_it() -> None:
+    slow = report_of({"capital": "PPP"}, started_at=1.0, edit=lambda run: replace(run, latency_s=1.2))
+    text = text_of(summarize(report_of({"capital": "PPP"}), None, baseline_of(slow)))
+    assert " 500\xa0ms<br><sub>-58\xa0%, too few cases to tell</sub> |" in text
+
+
+def test_every_missed_bar_is_told_where_there_are_several() -> None:
+    gate = Gate(min_pass_rate=0.9, tags={"critical": 1.0})
+    report = report_of({"a": "FFFF", "b": "FFFF"}, cases={"a": {"tags": ("critical",)}})
+    text = text_of(summarize(report, gate))
+    assert "#### Gate" in text
+    assert re.search(r"\| tag <code>critical</code> \| 0 % .* \| 100 % \| ❌ Fail \|", text)
+
+
+def _least_room(made: Document, part: str) -> int:
+    return next(size for size in range(300, 10_000, 20) if part in made.render(size))
+
+
+def _written_by(text: str) -> Summary:
+    """A report in which `text` is everywhere: names, answers, reasons, the baseline's name, and why runs errored."""
+
+    def spoken(result: Result) -> Result:
+        if result.error is not None:
+            error = replace(result.error, message=text)
+            return replace(result, error=error)
+        grades = tuple(replace(grade, reason=text, grader=text) for grade in result.grades)
+        response = Response(output=text, tool_calls=(ToolCall(text, {text: text}),))
+        return replace(result, grades=grades, response=response)
+
+    variants = (Variant("agent", text), Variant("model", text))
+    base = {f"{text} {kind}": "PPP" for kind in ("worse", "maybe", "same", "gone")}
+    head = {f"{text} worse": "FFF", f"{text} maybe": "PPF", f"{text} same": "PPE", f"{text} new": "PPP"}
+    older = [report_of(base, variants=variants, started_at=1e9 + number) for number in range(5)]
+    report = report_of(
+        head,
+        variants=variants,
+        confirming={f"{text} worse": "FFFFFFF", f"{text} maybe": "PPPPPPP"},
+        edit=spoken,
+        suite={"name": f"suite {text}"},
+        interrupted=text,
+    )
+    gate = Gate(min_pass_rate=0.1, max_error_rate=0.9)
+    summary = summarize(report, gate, baseline_of(*older, name=f"main {text}"), confirm_runs=7)
+    return summary._replace(before=dict.fromkeys(((f"{text} worse", each.provider, text) for each in variants), text))
+
+
+def test_the_reason_why_there_is_no_baseline_is_only_text() -> None:
+    summary = summarize(report_of({"capital": "PPP"}), None, NoComparison("no baseline: @octocat has it, see #12"))
+    page = shown(text_of(summary))
+    assert "no baseline: @\u200boctocat has it" in page.html
+    assert page.references == ()
+
+
+_MADE = {name: comment_document(SITUATIONS[name]()) for name in ("many-regressions", "regression", "errored-provider")}
+_MADE["hostile"] = comment_document(_written_by("".join(ATTACKS[:12])), comments.LINKS)

@@ -1,0 +1,124 @@
+"""The figures of variants: repeats, leaderboard, labels and trends."""
+
+from collections.abc import Sequence
+
+import pytest
+from factories import report_of
+
+from ci_evals.gate.baseline import ReportRef, TrendPoint, TrendVariant
+from ci_evals.gate.verdict import decide
+from ci_evals.model.result import Variant
+from ci_evals.reports import terminal
+from ci_evals.reports.summary import Summary
+from ci_evals.reports.variants import TaskReport, leaderboard, trend_of, variant_reports
+from ci_evals.stats.classification import Confusion
+
+
+def summary_of(**outcomes: str) -> Summary:
+    """Each variant with one case for every word of its outcomes."""
+    rows = zip(*(words.split() for words in outcomes.values()), strict=True)
+    variants = [Variant(name) for name in outcomes]
+    report = report_of({f"case {number}": list(row) for number, row in enumerate(rows)}, variants=variants)
+    return Summary(report, decide(report, None), None)
+
+
+def test_any_and_all_of_the_runs_are_means_over_cases() -> None:
+    good, bad = variant_reports(summary_of(good="PPP PFF", bad="FFF FFF"))
+    assert (good.draws, good.pass_at_k, good.pass_hat_k) == (3, 1.0, 0.5)
+    assert (bad.draws, bad.pass_at_k, bad.pass_hat_k) == (3, 0.0, 0.0)
+
+
+def test_k_is_what_every_graded_case_has() -> None:
+    (only,) = variant_reports(summary_of(only="PFE PFF EEE"))
+    assert only.draws == 2
+    assert only.pass_at_k == pytest.approx((1 + 2 / 3) / 2)
+    assert only.pass_hat_k == 0
+
+
+def test_single_runs_say_nothing_of_repeats() -> None:
+    (only,) = variant_reports(summary_of(only="PE FF"))
+    assert (only.draws, only.pass_at_k, only.pass_hat_k) == (None, None, None)
+    assert "pass@" not in terminal.render(summary_of(only="PE FF"), width=80, color=False)
+
+
+def test_the_table_marks_the_best() -> None:
+    table = terminal.render(summary_of(a="PPP PFF", b="FFF PFF"), width=80, color=False)
+    line = next(line for line in table.splitlines() if line.startswith("pass@3"))
+    assert line.split() == ["pass@3", "(any)", "100", "%", "▲", "50", "%", "▼"]
+
+
+def board(cases: int = 12, **outcomes: str) -> list[tuple[str, str]]:
+    """Place and variant of each line, for variants whose runs of each case ended like that."""
+    variants = [Variant(name) for name in outcomes]
+    report = report_of({f"case {n}": list(outcomes.values()) for n in range(cases)}, variants=variants)
+    summary = Summary(report, decide(report, None), None)
+    return [(standing.place, standing.variant.variant.provider) for standing in leaderboard(variant_reports(summary))]
+
+
+def test_what_the_intervals_tell_apart_is_ranked_best_first() -> None:
+    assert board(bad="FFFFF", good="PPPPP", middling="PPPFF") == [("1", "good"), ("2", "middling"), ("3", "bad")]
+
+
+def test_what_they_cannot_tell_apart_shares_a_place_with_the_better_rate_first() -> None:
+    assert board(cases=3, a="PPPFF", b="PPPPF", c="FFFFF") == [("1=", "b"), ("1=", "a"), ("3", "c")]
+
+
+def test_the_next_place_counts_everybody_above() -> None:
+    assert board(low="FFFFF", a="PPPPP", b="PPPPP", c="PPPPP")[-1] == ("4", "low")
+
+
+def test_a_variant_without_graded_runs_is_last_and_has_no_place() -> None:
+    assert board(gone="EEEEE", a="PPPPP", b="FFFFF")[-1] == ("—", "gone")
+
+
+def test_two_variants_need_no_order() -> None:
+    assert board(a="PPPPP", b="FFFFF") == []
+
+
+def test_the_most_frequent_labels_are_told_and_that_there_are_more() -> None:
+    labels = ("a", "b", "c", "d", "e")
+    counts = ((1, 2, 1200, 0, 3), (1, 2, 1200, 4, 3), (0, 0, 0, 0, 0), (0, 0, 0, 9, 0), (1, 1, 0, 0, 0))
+    task = TaskReport(Variant("m"), "classify", None, None, (), Confusion(labels, counts))
+    assert [task.taken_for(row, str.upper) for row in range(5)] == [
+        "1,200 × C, 3 × E, 2 × B, 1 × A",
+        "1,200 × C, 4 × D, 3 × E, 2 × B, …",
+        "",
+        "9 × D",
+        "1 × A, 1 × B",
+    ]
+
+
+def points(rates: Sequence[float | None]) -> list[TrendPoint]:
+    """Reports of the variant `agent`, newest first."""
+    return [
+        TrendPoint(ReportRef(str(n), float(-n)), "cases", (TrendVariant("agent", None, rate, 1.0, None, None, None),))
+        for n, rate in enumerate(rates)
+    ]
+
+
+def test_bars_go_from_the_oldest_report_to_this_one() -> None:
+    trend = trend_of(points([1.0, 0.5, 0.0]), "agent", None, 0.25)
+    assert trend is not None
+    assert trend.bars == "▁▅█▃"
+    assert (trend.lowest, trend.highest, trend.reports) == ("0 %", "100 %", 3)
+
+
+def test_a_change_of_a_point_is_no_mountain() -> None:
+    trend = trend_of(points([0.91, 0.9, 0.91, 0.9]), "agent", None, 0.9)
+    assert trend is not None
+    assert set(trend.bars) <= set("▁▂")
+
+
+def test_a_rate_of_all_is_a_full_bar() -> None:
+    trend = trend_of(points([1.0, 1.0]), "agent", None, 1.0)
+    assert trend is not None
+    assert trend.bars == "███"
+
+
+def test_only_the_last_reports_are_shown_and_one_is_no_trend() -> None:
+    trend = trend_of(points([0.5] * 50), "agent", None, None)
+    assert trend is not None
+    assert (len(trend.bars), trend.reports) == (20, 20)
+    assert trend_of(points([0.5]), "agent", None, 0.5) is None
+    assert trend_of(points([0.5, None]), "agent", None, 0.5) is None
+    assert trend_of(points([0.5] * 5), "other", None, 0.5) is None

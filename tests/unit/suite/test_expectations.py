@@ -1,0 +1,210 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci_evals.errors import Problem
+from ci_evals.graders import GRADERS
+from ci_evals.model.result import Expectation
+from ci_evals.suite.expectations import read_expect
+from ci_evals.suite.problems import Written
+from ci_evals.suite.yaml import parse
+
+FOLDER = Path(__file__).parents[1] / "graders"
+SHORT: dict[str, Any] = {
+    "equals": "Paris",
+    "contains": "Paris",
+    "icontains": "paris",
+    "contains_all": ["a", "b"],
+    "contains_any": ["a", "b"],
+    "starts_with": "The",
+    "ends_with": ".",
+    "regex": "P.*s",
+    "is_json": True,
+    "json_schema": {"type": "object"},
+    "json_path": "$.a",
+    "similar": "Paris",
+    "max_length": 10,
+    "not_empty": True,
+    "latency": 2.5,
+    "cost": 1,
+    "tool_call": "book",
+    "tool_arguments": "book",
+    "trajectory": ["search", "book"],
+    "no_tool_errors": True,
+    "max_tool_calls": 3,
+    "max_steps": 3,
+    "max_model_requests": 3,
+    "classify": "refund",
+    "judge": "polite",
+    "embedding_similar": "Paris",
+    "python": "json:loads",
+    "reward": 0.5,
+    "goal_reached": True,
+}
+
+
+def decode(text: str) -> tuple[tuple[Expectation, ...], list[str]]:
+    problems: list[Problem] = []
+    value, lines = parse(text, "f", problems)
+    found = read_expect(Written(value, lines, "f", "expect"), problems, FOLDER)
+    return found, [str(problem) for problem in problems]
+
+
+def decode_one(entry: object) -> Expectation:
+    (expectation,), problems = decode(json.dumps([entry]))
+    assert problems == []
+    return expectation
+
+
+def test_every_grader_is_tried_here() -> None:
+    assert SHORT.keys() == GRADERS.keys()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_short_form_and_the_long_form_are_the_same_grader(name: str) -> None:
+    short = decode_one({name: SHORT[name]})
+    assert short == decode_one({name: {GRADERS[name].short: SHORT[name]}})
+    assert isinstance(short.grader, GRADERS[name])
+    assert (short.name, short.negated, short.weight) == (name, False, 1.0)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_not_negates_every_grader_in_both_forms(name: str) -> None:
+    opposed = decode_one({name: SHORT[name]}).grader.opposed()  # type: ignore[attr-defined]
+    for options in (SHORT[name], {GRADERS[name].short: SHORT[name]}):
+        negated = decode_one({f"not_{name}": options})
+        assert (negated.name, negated.negated, negated.grader) == (f"not_{name}", True, opposed)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_every_grader_takes_a_weight(name: str) -> None:
+    assert decode_one({name: {GRADERS[name].short: SHORT[name], "weight": 2}}).weight == 2.0
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ({"equals": {"a": 1}}, {"a": 1}),
+        ({"equals": {"value": {"a": 1}}}, {"a": 1}),
+        ({"equals": {"value": 1, "trim": True}}, 1),
+        ({"equals": {"value": 1, "other": 2}}, {"value": 1, "other": 2}),
+        ({"equals": {}}, {}),
+        ({"equals": []}, []),
+        ({"equals": None}, None),
+        ({"equals": {"weight": 2}}, {"weight": 2}),
+    ],
+)
+def test_a_mapping_may_be_the_value_of_equals(entry: object, value: object) -> None:
+    assert decode_one(entry).grader.value == value  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "schema"),
+    [
+        ({"type": "object", "required": ["a"]}, {"type": "object", "required": ["a"]}),
+        ({"schema": {"type": "object"}}, {"type": "object"}),
+        ({"schema": {"type": "object"}, "weight": 2}, {"type": "object"}),
+        ({}, {}),
+    ],
+)
+def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schema: object) -> None:
+    assert decode_one({"json_schema": options}).grader.schema == schema  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("contains: x", "expect: expected a list of graders, as in `- contains: Paris`"),
+        ("[5]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
+        ("[{}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
+        (
+            "[{contains: a, equals: b}]",
+            "expect[0]: 2 graders in one entry: write `- ` before each of contains, equals",
+        ),
+        (
+            "[{regex: a, equals: b, weight: 2}]",
+            "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; weight belongs inside",
+        ),
+        (
+            "[{regex: a, equals: b, weight: 2, ignore_case: true}]",
+            "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; weight and ignore_case belong",
+        ),
+        ("[contains]", "expect[0]: 'contains' needs a value, as in `contains: …`"),
+        ("[not_empty]", "expect[0]: 'not_empty' needs a value, as in `not_empty: true`"),
+        ("[is_json]", "expect[0]: 'is_json' needs a value, as in `is_json: true`"),
+        ("[not_is_json]", "expect[0]: 'not_is_json' needs a value, as in `not_is_json: true`"),
+        ("[{contains: P, weight: 2}]", "expect[0]: weight stands inside: `contains: {value: P, weight: 2}`"),
+        ("[{weight: 2, not_empty: true}]", "expect[0]: weight stands inside: `not_empty: {value: true, weight: 2}`"),
+        (
+            "[{not_contains: a b, ignore_case: true, weight: 2}]",
+            'expect[0]: ignore_case and weight stand inside: `not_contains: {value: "a b", ignore_case: true',
+        ),
+        (
+            "[{contains: {value: P, ignore_case: true}, weight: 2}]",
+            "expect[0]: weight stands inside: `contains: {value: P, ignore_case: true, weight: 2}`",
+        ),
+        ("[{contains: P, wieght: 2}]", "expect[0]: beside `contains`: unknown key 'wieght', did you mean 'weight'?"),
+        ("[{contains: P, equlas: Q}]", "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?"),
+        ("[{is_json: true, zzz: 2}]", "expect[0]: beside `is_json`: unknown key 'zzz', known: value, weight"),
+        ("[{zzz: 1, yyy: 2}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
+        ("[python: 'nomod:x']", "expect[0].python: there is no module 'nomod' in"),
+        ("[contians: x]", "expect[0]: unknown grader 'contians', did you mean 'contains'?"),
+        ("[not_contians: x]", "expect[0]: unknown grader 'not_contians', did you mean 'not_contains'?"),
+        ("[not_not_empty: {valeu: true}]", "expect[0].not_not_empty: unknown key 'valeu', did you mean 'value'?"),
+        ("[contains: ]", "expect[0].contains: expected text, got nothing"),
+        ("[no_tool_errors: false]", "expect[0].no_tool_errors: `false` says nothing: write `not_no_tool_errors: true`"),
+        ("[goal_reached: false]", "expect[0].goal_reached: `false` says nothing: write `not_goal_reached: true`"),
+        (
+            "[judge: {rubric: Is it kind?, choices: {a: 1}}]",
+            "expect[0].judge.choices: expected at least 2 entries, got 1",
+        ),
+        (
+            "[judge: pollite]",
+            "expect[0].judge: unknown rubric 'pollite', did you mean 'polite'? Else say it in a sentence",
+        ),
+        ("[contains: '']", "expect[0].contains: expected text of length >= 1, got ''"),
+        ("[contains: {ignore_case: true}]", "expect[0].contains: the key 'value' is missing"),
+        (
+            "[contains: {value: x, ignore_case: yes}]",
+            "expect[0].contains.ignore_case: expected true or false, got 'yes'",
+        ),
+        (
+            "[contains_any: x]",
+            "expect[0].contains_any: expected a list, got 'x': write `- ` before each item, or put [ ] round them",
+        ),
+        ("[latency: 0]", "expect[0].latency: expected a number > 0, got 0"),
+        (
+            "[similar: {value: x, threshold: 80}]",
+            "expect[0].similar.threshold: expected a number <= 1, got 80: 80 % is written 0.8",
+        ),
+        ("[contains: {value: x, weight: -1}]", "expect[0].contains.weight: expected a number >= 0, got -1"),
+        ("[json_schema: {type: nonsense}]", "expect[0].json_schema: bad JSON Schema"),
+        ("[json_schema: text]", "expect[0].json_schema: expected a mapping, got 'text'"),
+        ("[regex: (]", "expect[0].regex: bad regular expression '('"),
+        ("[json_path: '$[']", "expect[0].json_path: bad JSONPath"),
+        ("[python: nofunction]", "expect[0].python: expected `module:function`"),
+        ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `name`"),
+        ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
+    ],
+)
+def test_a_wrong_expectation_says_where_what_and_what_to_try(text: str, problem: str) -> None:
+    found, problems = decode(text)
+    assert problems[0].startswith(f"f:1: {problem}")
+    assert len(found) <= 1
+
+
+def test_an_unknown_grader_far_from_any_brings_the_list_without_negations() -> None:
+    _, (problem,) = decode("[zzzzzz: 1]")
+    assert "known: classify, contains, contains_all, contains_any, cost," in problem
+    assert "not_contains" not in problem
+
+
+def test_nothing_under_expect_is_an_empty_list() -> None:
+    assert decode("") == ((), [])
+
+
+def test_each_wrong_entry_is_told_at_its_own_line() -> None:
+    _, problems = decode("- contains: 5\n- contains: x\n- regex:\n    pattern: (\n- latency: soon\n")
+    assert [problem.split(": ")[0] for problem in problems] == ["f:1", "f:3", "f:5"]

@@ -1,0 +1,169 @@
+"""Fingerprints and rendering."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from projects import CASE, Project
+
+from ci_evals.model.fingerprint import digest
+from ci_evals.model.response import Message
+from ci_evals.model.result import Case, Prompt
+from ci_evals.suite.fingerprint import Templates, asked_fingerprint, provider_identity
+
+MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def fingerprint(project: Project, environ: Mapping[str, str] | None = None, **settings: Any) -> str:
+    project.suite(**({"providers": [MODEL]} | settings))
+    return project.load(environ).fingerprint
+
+
+def test_a_fingerprint_is_the_same_for_the_same_suite_however_it_is_written(project: Project) -> None:
+    first = fingerprint(project)
+    reordered = dict(reversed(MODEL.items())) | {"params": {"b": 2, "a": 1}}
+    assert fingerprint(project, name="other", providers=[reordered], max_concurrency=2) == first
+    assert len(first) == 32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"runs": 2},
+        {"prompts": ["{{ input }}"]},
+        {"providers": [MODEL | {"model": "other"}]},
+        {"providers": [MODEL | {"params": {"a": 2, "b": 2}}]},
+        {"providers": [MODEL | {"name": "other"}]},
+        {"cases": [CASE | {"id": "other"}]},
+        {"cases": [CASE | {"input": "other"}]},
+        {"cases": [CASE | {"vars": {"a": 1}}]},
+        {"cases": [CASE | {"metadata": {"a": 1}}]},
+        {"cases": [CASE | {"threshold": 0.5}]},
+        {"cases": [CASE | {"expect": [{"not_contains": "Paris"}]}]},
+        {"cases": [CASE | {"expect": [{"icontains": "Paris"}]}]},
+        {"cases": [CASE | {"expect": [{"contains": {"value": "Paris", "weight": 2}}]}]},
+        {"expect": [{"not_empty": True}]},
+        {"threshold": 0.5},
+    ],
+)
+def test_a_fingerprint_changes_with_what_is_asked_of_whom_and_how_it_is_judged(
+    project: Project, change: dict[str, Any]
+) -> None:
+    assert fingerprint(project, **change) != fingerprint(project)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timeout_s": 5, "retries": 1, "seed": 3},
+        {"providers": [MODEL | {"timeout_s": 5, "retries": 1, "max_concurrency": 1, "on_error": "fail"}]},
+        {"providers": [MODEL | {"price": {"input_per_mtok": 1, "output_per_mtok": 2}}]},
+        {"cases": [CASE | {"description": "about", "tags": ["t"]}]},
+        {"gate": {"min_pass_rate": 0.5}},
+    ],
+)
+def test_pace_price_patience_and_gate_leave_a_fingerprint_as_it_is(project: Project, change: dict[str, Any]) -> None:
+    assert fingerprint(project, **change) == fingerprint(project)
+
+
+def test_the_patience_with_a_grader_leaves_a_fingerprint_as_it_is(project: Project) -> None:
+    project.write("own.py", "def judge(output):\n    return True\n")
+
+    def judged_by(**options: Any) -> str:
+        grader = {"python": {"target": "own:judge", **options}}
+        turns = {"id": "talk", "turns": [{"user": "hi", "expect": [grader]}], "expect": [{"not_empty": True}]}
+        return fingerprint(project, cases=[CASE | {"expect": [grader]}, turns])
+
+    assert judged_by(timeout_s=5, retries=2) == judged_by()
+    assert judged_by(threshold=0.5) != judged_by()
+
+
+def test_a_secret_takes_no_part_in_a_fingerprint(project: Project) -> None:
+    providers = [MODEL | {"api_key": "${KEY}"}]
+    assert fingerprint(project, {"KEY": "one"}, providers=providers) == fingerprint(
+        project, {"KEY": "two"}, providers=providers
+    )
+
+
+def test_providers_of_two_types_with_the_same_settings_are_not_the_same(project: Project) -> None:
+    identities = []
+    for kind in ("openai", "anthropic"):
+        project.suite(providers=[MODEL | {"type": kind}])
+        identities.append(digest(provider_identity(project.load().providers[0])))
+    assert identities[0] != identities[1]
+
+
+def test_the_fingerprint_of_a_cell_changes_with_the_rendered_prompt(project: Project) -> None:
+    project.suite()
+    suite = project.load()
+    identity, (case,) = provider_identity(suite.providers[0]), suite.cases
+    texts = ["{{ input }}", "{{ input }}!", "{{ input ~ '' }}"]
+    prints = [asked_fingerprint(case, Templates().render(prompt(text), case), identity) for text in texts]
+    assert prints[0] == prints[2]
+    assert prints[0] != prints[1]
+
+
+def prompt(*turns: str, role: Any = "user") -> Prompt:
+    return Prompt("p", tuple((role, turn) for turn in turns))
+
+
+def test_a_prompt_is_filled_from_vars_and_input() -> None:
+    case = Case(id="a", input="i", vars={"q": "v", "n": [1, 2]})
+    rendered = Templates().render(prompt("{{ q }} {{ input }} {{ n[1] }} <b> & {{ '<' }}"), case)
+    assert rendered.input == "v i 2 <b> & <"
+    assert rendered.messages == (Message("user", "v i 2 <b> & <"),)
+
+
+def test_a_var_called_input_wins_over_the_input() -> None:
+    assert Templates().render(prompt("{{ input }}"), Case(id="a", input="i", vars={"input": "v"})).input == "v"
+
+
+def test_several_turns_are_a_conversation_that_the_cases_own_continues() -> None:
+    case = Case(id="a", vars={"q": "v"}, messages=(Message("assistant", "{{ q }}"),))
+    rendered = Templates().render(Prompt("p", (("system", "s {{ q }}"), ("user", "{{ q }}"))), case)
+    assert rendered.messages == (Message("system", "s v"), Message("user", "v"), Message("assistant", "{{ q }}"))
+    assert rendered.input == [
+        {"role": "system", "content": "s v"},
+        {"role": "user", "content": "v"},
+        {"role": "assistant", "content": "{{ q }}"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("case", "value", "text"),
+    [
+        (Case(id="a", input="plain {{ q }}"), "plain {{ q }}", "plain {{ q }}"),
+        (Case(id="a", input={"a": [1, "é"]}), {"a": [1, "é"]}, '{"a":[1,"é"]}'),
+        (Case(id="a", input=0), 0, "0"),
+        (Case(id="a", vars={"q": 1}), {"q": 1}, '{"q":1}'),
+    ],
+)
+def test_without_a_prompt_a_case_speaks_for_itself(case: Case, value: object, text: str) -> None:
+    assert Templates().render(None, case) == (value, (Message("user", text),))
+
+
+def test_without_a_prompt_a_conversation_is_sent_as_it_is() -> None:
+    messages = (Message("system", "s"), Message("user", "u"))
+    as_data = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    assert Templates().render(None, Case(id="a", messages=messages)) == (as_data, messages)
+    assert Templates().render(None, Case(id="a", messages=messages, input="i")) == ("i", messages)
+
+
+@pytest.mark.parametrize("source", ["{{ missing }}", "{{ q.missing }}", "{{ q.__class__.__mro__ }}", "{{ 1 // 0 }}"])
+def test_a_template_that_asks_for_what_is_not_there_raises(source: str) -> None:
+    with pytest.raises((jinja2.TemplateError, ZeroDivisionError)):
+        Templates().render(prompt(source), Case(id="a", vars={"q": "v"}))
+
+
+def test_a_template_is_compiled_once() -> None:
+    templates = Templates()
+    assert templates.compile("{{ q }}") is templates.compile("{{ q }}")
+    with pytest.raises(jinja2.TemplateSyntaxError):
+        templates.compile("{{ q")

@@ -1,0 +1,59 @@
+"""The sandbox of what a suite writes as a template, and the templates of the reports."""
+
+from pathlib import Path
+
+import jinja2
+import pytest
+from jinja2.exceptions import SecurityError
+
+from ci_evals import templating as templates
+from ci_evals.reports.markdown import finalize
+from ci_evals.templating import sandboxed
+
+GROWING = "{% set seen = [] %}{% set _ = seen.append(1) %}{{ seen }}"
+
+
+@pytest.mark.parametrize("lists_may_grow", [True, False])
+def test_a_template_reaches_nothing_but_its_values(lists_may_grow: bool) -> None:
+    environment = sandboxed(lists_may_grow=lists_may_grow)
+    with pytest.raises(SecurityError):
+        environment.from_string("{{ text.__class__.__mro__[1].__subclasses__() }}").render(text="")
+    with pytest.raises(jinja2.UndefinedError):
+        environment.from_string("{{ missing }}").render()
+
+
+def test_nothing_is_escaped() -> None:
+    assert sandboxed().from_string("{{ text }}").render(text="<b> & 'c'") == "<b> & 'c'"
+
+
+def test_lists_grow_only_where_they_may() -> None:
+    assert sandboxed(lists_may_grow=True).from_string(GROWING).render() == "[1]"
+    with pytest.raises(SecurityError):
+        sandboxed().from_string(GROWING).render()
+
+
+def test_the_last_line_feed_stays_only_where_it_is_wanted() -> None:
+    assert sandboxed().from_string("a\n").render() == "a"
+    assert sandboxed(keep_last_newline=True).from_string("a\n").render() == "a\n"
+
+
+def test_a_checkout_has_its_templates_at_the_top() -> None:
+    assert templates.folder() == Path(__file__).parents[2] / "templates"
+    assert (templates.folder() / "comment.md.j2").is_file()
+
+
+def test_a_wheel_has_its_templates_inside_the_package(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    shipped = tmp_path / "ci_evals" / "_templates"
+    shipped.mkdir(parents=True)
+    assert templates.folder(tmp_path / "ci_evals") == shipped
+
+
+def test_every_value_goes_through_the_formats_own_escaping() -> None:
+    template = templates.environment(finalize).from_string("**{{ text }}** {{ number }}")
+    assert template.render(text="*a* <b>", number=3) == "**&#42;a&#42; &#60;b&#62;** 3"
+
+
+def test_a_name_without_a_value_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        templates.environment(finalize).from_string("{{ missing }}").render()
