@@ -41,6 +41,10 @@ _PRIVATE_KEY = (
     r"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 _SHAPES = re.compile(rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII)
+_SHAPES_IN_JSON = re.compile(  # where an escape may stand before them: "\nsk-..."
+    rf"{_PRIVATE_KEY}|{_LOGIN}|(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u00[0-9a-f]{{2}}))(?:{_KEY}|{_BEARER})",
+    re.ASCII,
+)
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
 
@@ -77,6 +81,7 @@ class Redactor:
     def __init__(self, values: Iterable[str]) -> None:
         forms = {form for value in values for part in _parts(value) for form in _forms(part) if len(form) >= SHORTEST}
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
+        self._json_forms = [json.dumps(form, ensure_ascii=False)[1:-1] for form in self._forms]
 
     def clean(self, value: T) -> T:
         """Return a copy without secrets, or the value itself if it holds none.
@@ -85,10 +90,6 @@ class Redactor:
         (`status`) are left alone. Keys that become equal merge into one, with the last one's value. Values nested more
         than 40 levels deep become text.
         """
-        # Hardly any value holds a secret, and one search of all texts takes a fraction of the time.
-        texts = "\n\0\n".join(_texts(value))
-        if not _SHAPES.search(texts) and not any(form in texts for form in self._forms):
-            return value
         return cast("T", self._clean(value, 0))
 
     def clean_text(self, text: str) -> str:
@@ -100,6 +101,14 @@ class Redactor:
                 text = text.replace(form, MASK)
             text = _SHAPES.sub(_mask, text)
         return text
+
+    def suspects(self, encoded: bytes) -> bool:
+        """Return True if a value, given as JSON in UTF-8 without needless escapes, may hold a secret.
+
+        One search of the JSON takes a fraction of the time of `clean`, and hardly any value holds a secret.
+        """
+        text = encoded.decode()
+        return _SHAPES_IN_JSON.search(text) is not None or any(form in text for form in self._json_forms)
 
     def finds(self, line: bytes) -> bool:
         """Return True if a line of JSON, or the text of a damaged one, holds a secret."""
@@ -116,25 +125,13 @@ class Redactor:
         if not names and not is_container:
             return value
         if depth == _DEEPEST:
-            return self.clean_text(json.dumps(value, ensure_ascii=False, default=repr))
+            text = json.dumps(value, ensure_ascii=False, default=repr)
+            return value if (cleaned := self.clean_text(text)) == text else cleaned
         old = _items(value) if is_container else [getattr(value, name) for name in names]
         new = [self._clean(item, depth + 1) for item in old]
         if all(map(operator.is_, new, old)):
             return value
         return _rebuild(value, new) if is_container else replace(value, **dict(zip(names, new, strict=True)))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Find every text in a value, however deep."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, _CONTAINERS):
-            waiting += _items(item)
-        else:
-            waiting += [getattr(item, name) for name in _free_fields(item.__class__)]
 
 
 def _items(container: Any) -> list[Any]:

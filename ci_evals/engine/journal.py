@@ -220,8 +220,9 @@ class Journal:
         except PydanticSerializationError:
             result = _encodable(result)
             line = encode(result)
-        if (cleaned := self._redactor.clean(result)) is not result:
-            result, line = cleaned, encode(cleaned)
+        if self._redactor.suspects(line):
+            result = self._redactor.clean(result)
+            line = encode(result)
         return result, self._append(line)
 
     def _append(self, line: bytes) -> int:

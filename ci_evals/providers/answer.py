@@ -5,6 +5,7 @@ import json
 import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
@@ -69,6 +70,8 @@ def encode_json(value: object) -> bytes:
         TypeError: something in the value has no JSON form.
         ValueError: the value contains itself, or is nested too deeply.
     """
+    with suppress(PydanticSerializationError):  # of what needs `plain_json`
+        return to_json(value, inf_nan_mode="null")
     try:
         return to_json(plain_json(value), inf_nan_mode="null")
     except RecursionError:

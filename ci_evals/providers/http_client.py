@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -99,6 +100,8 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
     Raises:
         ProviderError: it is no JSON, or of another shape.
     """
+    with suppress(ValidationError):
+        return adapter.validate_json(body)
     try:
         value = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
         return adapter.validate_python(plain_json(value))
