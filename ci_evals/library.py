@@ -11,8 +11,8 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict
 from ci_evals.model import report as counted
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import plan_runs
-from ci_evals.model.result import Case, Variant
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
@@ -177,13 +177,13 @@ def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> cou
     only = {new for new, (case, variant) in enumerate(pairs) if (case.id, variant) in old}
     rounds = max((report.plan.runs(number) for case, _, number in cells if not case.runs), default=1)
     plan = plan_runs(cases, variants, rounds, only=only)
-    slots = [slot for new in sorted(only) for slot in report.plan.slots(old[pairs[new][0].id, pairs[new][1]])]
-    records = {new: record for new, slot in enumerate(slots) if (record := report.records.get(slot)) is not None}
+    indices = [index for new in sorted(only) for index in report.plan.indices(old[pairs[new][0].id, pairs[new][1]])]
+    records = {new: record for new, index in enumerate(indices) if (record := report.records.get(index)) is not None}
     return counted.Report(
         report.suite,
         plan,
         records,
-        read=lambda chosen: report.results(slots[slot] for slot in chosen),
+        read=lambda chosen: report.results(indices[index] for index in chosen),
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,

@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ci_evals.engine.rate_limit import Permit, RateLimiter
 from ci_evals.errors import ProviderError, StorageError
+from ci_evals.model.case import Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Request
 from ci_evals.providers.base import Provider
 
 BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0

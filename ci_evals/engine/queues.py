@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 from ci_evals.engine.calls import Calls, EndedError, Slot
+from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.response import Response
-from ci_evals.model.result import Case, Request, Variant
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.fingerprint import Rendered, Templates, asked_fingerprint, provider_identity
 from ci_evals.suite.types import CheckedSuite
@@ -173,7 +173,8 @@ MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory s
 class PreparedCell:
     """What every run of one cell shares.
 
-    `asked` identifies the question; run 1 is, or would be, in `first_slot`; a call may take `timeout_s` seconds.
+    `asked` identifies the question; `first_index` is the index that run 1 has, or would have, in the plan; a call may
+    take `timeout_s` seconds.
     """
 
     case: Case
@@ -181,12 +182,12 @@ class PreparedCell:
     rendered: Rendered
     asked: str
     fingerprint: str
-    first_slot: int
+    first_index: int
     timeout_s: float
 
-    def run_of(self, slot: int) -> int:
-        """The run number, from 1, of one of the cell's slots."""
-        return slot - self.first_slot + 1
+    def run_of(self, index: int) -> int:
+        """The number, from 1, of the run at an index of the plan."""
+        return index - self.first_index + 1
 
     def request(self, run: int) -> Request:
         """What a provider is sent for a run by its number."""
@@ -205,9 +206,9 @@ class Cells:
         self._timeouts_s = {str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers}
         self._kept: dict[int, PreparedCell] = {}
 
-    def of_slot(self, slot: int) -> PreparedCell:
-        """The cell that a slot belongs to."""
-        return self.cell(self._plan.cell_of(slot))
+    def of_index(self, index: int) -> PreparedCell:
+        """The cell of the run at an index of the plan."""
+        return self.cell(self._plan.cell_of(index))
 
     def cell(self, number: int) -> PreparedCell:
         """A cell by its number in the plan."""
@@ -223,6 +224,6 @@ class Cells:
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
         asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
         fingerprint = f"{asked}.{self._suite.judged_fingerprint(self._plan.row(number))}"
-        first_slot = self._plan.slot(number, 1)
+        first_index = self._plan.index(number, 1)
         timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
-        return PreparedCell(case, variant, rendered, asked, fingerprint, first_slot, timeout_s)
+        return PreparedCell(case, variant, rendered, asked, fingerprint, first_index, timeout_s)

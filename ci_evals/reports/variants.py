@@ -10,8 +10,8 @@ from ci_evals.gate.bars import figures_of, table_of, tasks_of
 from ci_evals.gate.baseline import TrendPoint
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.wording import rate_change, ratio_change
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, Report
-from ci_evals.model.result import Variant
 from ci_evals.model.rules import BY_LABEL, Gate
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.classification import Confusion
