@@ -11,7 +11,7 @@ from sides import base_of, compared, head_of, key_of
 from ci_evals.errors import ErrorKind
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, same_reason, variant_sentence
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, RunError, Variant
 from ci_evals.model.rules import Gate
 
@@ -89,7 +89,7 @@ def failing_with(*errors: RunError) -> Callable[[Result], Result]:
     return lambda result: replace(result, error=next(turns)) if result.status == "errored" else result
 
 
-def reason_of(report: Report, gate: Gate | None = None) -> str:
+def reason_of(report: SuiteReport, gate: Gate | None = None) -> str:
     verdict = decide(report, gate)
     assert verdict.status == "error"
     return verdict.reason
