@@ -10,9 +10,9 @@ from ci_evals.format import number_of, one_line, percent
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict
+from ci_evals.model.case import Case
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import CellReport, SuiteReport
-from ci_evals.model.result import Case
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
@@ -164,13 +164,13 @@ def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
     old = [chosen.get((case, variant)) for case in cases for variant in variants]
     rounds = max((cell.counts.planned for cell in cells if not cell.case.runs), default=1)
     only = {new for new, cell in enumerate(old) if cell is not None}
-    slots = [slot for cell in old if cell is not None for slot in report.plan.slots(cell)]
+    indices = [index for cell in old if cell is not None for index in report.plan.indices(cell)]
     fingerprints = dict(zip((case.id for case in report.plan.cases), report.fingerprints, strict=True))
     return SuiteReport(
         report.suite,
         plan_runs(list(cases.values()), variants, rounds, only=only),
-        {new: report.records[slot] for new, slot in enumerate(slots) if slot in report.records},
-        read=lambda chosen: report.results(slots[slot] for slot in chosen),
+        {new: report.records[index] for new, index in enumerate(indices) if index in report.records},
+        read=lambda chosen: report.results(indices[index] for index in chosen),
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,

@@ -25,9 +25,10 @@ from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, suspects
 from ci_evals.gate.verdict import missed, proven, settled
+from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
-from ci_evals.model.result import Case, Result
+from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
 from ci_evals.suite.types import CheckedSuite
@@ -368,7 +369,9 @@ class _Session:
             self._redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,
-            read=lambda slots: map(decode, read_lines(invocation.journal, (records[slot].offset for slot in slots))),
+            read=lambda indices: map(
+                decode, read_lines(invocation.journal, (records[index].offset for index in indices))
+            ),
             started_at=started_at,
             duration_s=duration_s,
             interrupted=interrupted,

@@ -11,9 +11,9 @@ from ci_evals.engine.queues import PreparedCell, Queue
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
+from ci_evals.model.case import Request, SimulatedUser
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import GOAL_REACHED, Message, Response, Turn, Usage
-from ci_evals.model.result import Request, SimulatedUser
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import total_usd
 from ci_evals.suite.fingerprint import provider_identity

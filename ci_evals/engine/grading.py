@@ -9,8 +9,9 @@ from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, describe_exception
 from ci_evals.graders.scoring import asks_a_model, grade, name_of, passes, score_of
+from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
-from ci_evals.model.result import Answer, Grade, Judging, Result, RunError, Status
+from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.user_code import is_cancelling
 
@@ -19,7 +20,7 @@ _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The part of a result that depends on the answer."""
 
     status: Status
@@ -33,7 +34,7 @@ class Outcome:
 
 async def grade_answer(
     answer: Answer, judges: Judges | None = None, known: Mapping[int, Grade] | None = None
-) -> Outcome:
+) -> RunOutcome:
     """Grade an answer. A grader that crashes makes the run errored.
 
     Args:
@@ -61,18 +62,18 @@ async def grade_answer(
             ungraded = RunError("grader", text, detail=traceback.format_exc())
     judging = meter.judging if meter is not None and meter.judging.calls else None
     if ungraded is not None:
-        return Outcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
+        return RunOutcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return Outcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
+    return RunOutcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
 
 
-async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None) -> Outcome:
+async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None) -> RunOutcome:
     """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
 
     Grades of a model are kept if both the answer and the grader are the same.
     """
     if recorded.response is None:
-        return Outcome(recorded.status, recorded.score, error=recorded.error)
+        return RunOutcome(recorded.status, recorded.score, error=recorded.error)
     same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
     known = {
         number: recorded.grades[number]
@@ -83,7 +84,7 @@ async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | Non
     return await grade_answer(answer, judges, known)
 
 
-def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> Outcome:
+def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> RunOutcome:
     """Return the outcome of a run without an answer: failed if the system under test broke, else errored.
 
     Args:
@@ -94,4 +95,4 @@ def fail_or_exclude(error: ProviderError, cause: ProviderError, options: Provide
     reason = RunError(error.kind, error.message, error.status, error.detail)
     own_fault = options.own_code and cause.kind in _OWN_FAULTS
     fails = own_fault if options.on_error is None else options.on_error == "fail"
-    return Outcome("failed", 0.0, error=reason) if fails else Outcome("errored", error=reason)
+    return RunOutcome("failed", 0.0, error=reason) if fails else RunOutcome("errored", error=reason)

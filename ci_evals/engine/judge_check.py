@@ -12,9 +12,10 @@ from ci_evals.engine.setup import open_suite
 from ci_evals.errors import GradingError, StorageError, UsageError, first_problem
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import judging
+from ci_evals.model.case import Answer, Case, Request
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.response import Response
-from ci_evals.model.result import Answer, Case, Judging, Request
+from ci_evals.model.result import Judging
 from ci_evals.stats.classification import Confusion, cohen_kappa, confusion
 from ci_evals.stats.rates import Estimate
 from ci_evals.suite.types import CheckedSuite

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from ci_evals.engine.calls import Calls, LostError, Slot
 from ci_evals.errors import GradingError, ProviderError
+from ci_evals.model.case import Asking, Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Asking, Judging, Request
+from ci_evals.model.result import Judging
 from ci_evals.providers.base import ProviderOptions
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ class Meter:
         self._judges = judges
 
     async def ask(self, grader: Asking, request: Request) -> Response:
-        """See `model.result.Models`."""
+        """See `model.case.Models`."""
         judge = self._judges.find(grader)
         try:
             response = await judge.answer(request)

@@ -21,10 +21,11 @@ from ci_evals.engine.journal import JOURNAL, Journal, decode, is_torn, read_resu
 from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError, first_problem
+from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import Resumption, RunRecord
 from ci_evals.model.response import Response
-from ci_evals.model.result import Case, Result, RunError, Status
+from ci_evals.model.result import Result, RunError, Status
 from ci_evals.providers.answer import as_response
 from ci_evals.redaction import Redactor
 
@@ -147,26 +148,26 @@ class KnownAnswers:
 
         Args:
             plan: the plan.
-            records: where results are counted; slots that have one already are left alone.
+            records: where results are counted; runs that have one already are left alone.
             cells: the fingerprints of the plan.
             journal: the one that is written.
             redactor: takes secrets out of names, as it did in journals.
         """
         kept = retried = changed = 0
         for number in range(len(plan)) if self._named else ():
-            missing = [slot for slot in plan.slots(number) if slot not in records]
+            missing = [index for index in plan.indices(number) if index not in records]
             if not missing:
                 continue
             cell, name = cells.cell(number), redactor.clean(plan.key(number))
-            for slot in missing:
-                run = cell.run_of(slot)
+            for index in missing:
+                run = cell.run_of(index)
                 key = (cell.fingerprint, name[2], run)
                 errored = self._errored.get(key)
                 place = self._graded.get(key) or (errored if self._keep_errored else None)
                 if place is not None:
                     result = place.read()
                     offset = place.offset if place.is_own else journal.append(result)[1]
-                    records[slot] = RunRecord.of(result, offset)
+                    records[index] = RunRecord.of(result, offset)
                     self.ended_at = max(self.ended_at, result.started_at + result.latency_s)
                     kept += 1
                 elif errored is not None:

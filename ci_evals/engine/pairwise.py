@@ -14,8 +14,9 @@ from ci_evals.engine.setup import open_auxiliary, open_resources
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.format import one_line
 from ci_evals.graders.json import unfenced
+from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.response import Message, Response
-from ci_evals.model.result import Case, Pair, Preferred, Request, Variant
+from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import call_in_thread, load_target

@@ -4,23 +4,26 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from ci_evals.engine.calls import LostError, Slot, StoppedError
 from ci_evals.engine.conversation import Conversation, SimulatedUserError
-from ci_evals.engine.grading import Outcome, fail_or_exclude, grade_again, grade_answer
+from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.known_answers import KnownAnswers
 from ci_evals.engine.queues import Cells, PreparedCell, Queue
 from ci_evals.engine.setup import OpenSuite
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError
+from ci_evals.model.case import Answer, Request, SimulatedUser
 from ci_evals.model.plan import RunPlan, execution_order
 from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
-from ci_evals.model.result import Answer, Request, Result, RunError, SimulatedUser
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Budget, RunBudget
 from ci_evals.suite.types import CheckedSuite
 
@@ -65,7 +68,7 @@ class Spending:
         return None
 
 
-def violations(allowed: RunBudget, outcome: Outcome, duration_s: float) -> tuple[str, ...]:
+def violations(allowed: RunBudget, outcome: RunOutcome, duration_s: float) -> tuple[str, ...]:
     """Return the bounds that a run exceeded, each with its figure."""
     found = []
     cost_usd = outcome.cost_usd
@@ -84,7 +87,7 @@ def violations(allowed: RunBudget, outcome: Outcome, duration_s: float) -> tuple
 class _Ending:
     """The end of a run. Its last attempt began at `started_at` (seconds since 1970), and took `latency_s`."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     started_at: float
     latency_s: float
     attempts: int
@@ -96,7 +99,7 @@ class Run:
     Args:
         suite: what to run.
         plan: its cells.
-        records: where results are counted; slots that have one already are not run.
+        records: where results are counted; runs that have one already are left out.
         journal: where results are written.
         cells: prepares the plan's cells.
         opened: what is called; it has no queues when only recorded answers are allowed.
@@ -142,7 +145,7 @@ class Run:
 
         Args:
             plan: the cells of the suite with the runs that are to be there.
-            records: where results are counted; slots that have one already are not run.
+            records: where results are counted; runs that have one already are left out.
             cells: prepares the plan's cells.
             doing: what this is about, for whoever watches.
             rounds: how many rounds of the plan to run; None means all.
@@ -180,7 +183,7 @@ class Run:
                     await self._grade_known()
                 async with asyncio.TaskGroup() as queues:
                     for queue in self._queues:
-                        queues.create_task(self._work_off(queue))
+                        queues.create_task(queue.work(partial(self._do, queue), self.plan.total))
                     background.append(group.create_task(self._watch_the_time()))
                 for task in background:
                     task.cancel()
@@ -214,34 +217,24 @@ class Run:
 
     async def _grade_each(self, indexes: Iterator[int]) -> None:
         while self.stopped is None and (index := next(indexes, None)) is not None:
-            cell = self._cells.of_slot(index)
+            cell = self._cells.of_index(index)
             run = cell.run_of(index)
             if (known := self._known.answer(cell, run)) is not None:
                 outcome = await grade_again(known, cell, self._judges)
                 ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
                 self._record(index, replace(self._result(cell, run, ending), recorded=True))
             elif not self._queues:
-                ending = _Ending(Outcome("errored", error=self._known.absence), time.time(), 0.0, 1)
+                ending = _Ending(RunOutcome("errored", error=self._known.absence), time.time(), 0.0, 1)
                 self._record(index, self._result(cell, run, ending))
             await asyncio.sleep(0)
 
     # Runs that are called.
 
-    async def _work_off(self, queue: Queue) -> None:
-        """Do the runs of a queue, as many at once as it has slots."""
-        async with asyncio.TaskGroup() as runs:
-            while (taken := await queue.take()) is not None:
-                runs.create_task(self._run(queue, *taken))
-
-    async def _run(self, queue: Queue, index: int, slot: Slot) -> None:
+    async def _do(self, queue: Queue, index: int, slot: Slot) -> None:
         """Do one run and write its result, unless it is stopped before its call."""
-        cell = self._cells.of_slot(index)
-        try:
+        cell = self._cells.of_index(index)
+        with suppress(StoppedError):
             self._record(index, self._result(cell, cell.run_of(index), await self._call(queue, cell, index, slot)))
-        except StoppedError:
-            pass
-        finally:
-            queue.done(slot)
 
     async def _call(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> _Ending:
         """Make a run's call, or have its conversation, and grade the answer."""
@@ -258,7 +251,9 @@ class Run:
                 started_at, attempts = made.started_at, made.attempts
         except SimulatedUserError as silent:
             error = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
-            return _Ending(Outcome("errored", error=error), started_at, conversation.latency_s, conversation.attempts)
+            return _Ending(
+                RunOutcome("errored", error=error), started_at, conversation.latency_s, conversation.attempts
+            )
         except LostError as lost:
             outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
             if cell.case.is_conversation:

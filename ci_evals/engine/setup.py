@@ -17,11 +17,11 @@ from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.engine.stages import Price, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem
+from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import RunPlan, execution_order
 from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
-from ci_evals.model.result import Case, Request
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.http_client import open_session
 from ci_evals.providers.pricing import pricer

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import StorageError
+from ci_evals.model.case import Case
 from ci_evals.model.response import Response, Usage
-from ci_evals.model.result import Case
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.spans import Span, attribute, input_text, response_of
 

@@ -10,10 +10,10 @@ from statistics import fmean, median
 from typing import Literal, NamedTuple
 
 from ci_evals.format import name_of
+from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey, VariantKey
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Variant
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.exact_tests import fisher_two_sided

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 
 from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, HeadCell, History, Tally
 from ci_evals.gate.differences import Differences, differences
+from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey, VariantKey
-from ci_evals.model.result import Variant
 from ci_evals.stats.exact_tests import (
     Table,
     benjamini_hochberg,

@@ -17,9 +17,9 @@ from ci_evals.gate.wording import (
     regressions_sentence,
     variant_sentence,
 )
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Variant
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate, look_confidence
 

@@ -10,8 +10,9 @@ from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import PoolStep, Tally
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import Difference
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import RunError, Status, Variant
+from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
 
 _REVISION_CHARACTERS = 7
@@ -327,7 +328,7 @@ def why_none_passed(report: SuiteReport) -> str:
 
 def _errors(report: SuiteReport, status: Status) -> list[RunError | None]:
     """Return the errors of the first runs that ended so; None for a run that has an answer."""
-    return [result.error for result in report.results(report.slots(status)[:_MOST_READ])]
+    return [result.error for result in report.results(report.indices(status)[:_MOST_READ])]
 
 
 def _commonest(found: Iterable[RunError | None]) -> str:

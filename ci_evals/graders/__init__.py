@@ -2,7 +2,7 @@
 
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.code import Not, Python, grader
+from ci_evals.graders.code import Not, PythonGrader, grader
 from ci_evals.graders.embeddings import EmbeddingSimilar
 from ci_evals.graders.json import IsJson, JsonPath, JsonSchema
 from ci_evals.graders.judge import LlmJudge
@@ -55,7 +55,7 @@ __all__ = [
     "NoToolErrors",
     "Not",
     "NotEmpty",
-    "Python",
+    "PythonGrader",
     "Regex",
     "Reward",
     "Similar",
@@ -93,7 +93,7 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "classify": Classify,
     "judge": LlmJudge,
     "embedding_similar": EmbeddingSimilar,
-    "python": Python,
+    "python": PythonGrader,
     "reward": Reward,
     "goal_reached": GoalReached,
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ci_evals.errors import GradingError
+from ci_evals.model.case import Answer, Finding, Models
 from ci_evals.model.fields import Bool, NonNegative, Options
-from ci_evals.model.result import Answer, Finding, Models
 
 _TOLERANCE = 1e-9
 

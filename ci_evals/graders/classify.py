@@ -13,8 +13,8 @@ from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.json import JsonPath, find_all, unfenced
 from ci_evals.graders.text import pattern_problems, search
+from ci_evals.model.case import Answer, Classified, Finding
 from ci_evals.model.fields import Many, Name
-from ci_evals.model.result import Answer, Classified, Finding
 
 NONE = "(none)"
 """What an answer without a label is counted as."""

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self, overload
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, reaches
+from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Retries, Seconds, Share
-from ci_evals.model.result import Answer, Finding
 from ci_evals.user_code import (
     call_in_thread,
     has_second_parameter,
@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Python(GraderOptions):
+class PythonGrader(GraderOptions):
     """A Python function judges the answer.
 
     It is called as `fn(output, answer)` if it has a second positional parameter that is required or called `answer`,

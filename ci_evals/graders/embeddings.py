@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from ci_evals.errors import GradingError
 from ci_evals.format import quote
 from ci_evals.graders.base import AskingOptions, failed, passed, reaches
+from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import Filled, Share
-from ci_evals.model.result import Answer, Finding, Models, Request
 
 _VECTORS = TypeAdapter(tuple[list[float], list[float]])
 

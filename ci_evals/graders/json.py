@@ -22,8 +22,8 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
+from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import UNSET, Filled
-from ci_evals.model.result import Answer, Finding
 
 ABSENT: Final = object()
 """Stands in a `Mismatch` for a value that is not there."""

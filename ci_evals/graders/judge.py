@@ -18,9 +18,9 @@ from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AskingOptions, reaches
 from ci_evals.graders.json import unfenced
+from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import Filled, Share
 from ci_evals.model.response import Message
-from ci_evals.model.result import Answer, Finding, Models, Request
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from ci_evals.format import quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
+from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import NonNegative, Seconds, Share
 from ci_evals.model.response import GOAL_REACHED
-from ci_evals.model.result import Answer, Finding
 
 
 @dataclass(frozen=True, slots=True)

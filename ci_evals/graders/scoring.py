@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ci_evals.graders.base import AskingOptions, GraderOptions, reaches
-from ci_evals.model.result import Answer, Expectation, Finding, Grade, Grader, Models
+from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
+from ci_evals.model.result import Grade
 
 
 async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:

@@ -13,8 +13,8 @@ from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed, reaches
 from ci_evals.graders.json import first_difference, judge_json
+from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Count, Filled, OneOrMore, Share
-from ci_evals.model.result import Answer, Finding
 
 LONGEST_SEARCH_S = 5.0
 _MOST_LISTED = 5

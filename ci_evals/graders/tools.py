@@ -10,9 +10,9 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.graders.json import ABSENT, Mismatch, first_difference, schema_mistake, schema_problems
 from ci_evals.graders.text import pattern_problems, search
+from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import UNSET, Bool, Count, Float, Many, NonNegative, OneOrMore, Options
 from ci_evals.model.response import Step, ToolCall
-from ci_evals.model.result import Answer, Finding
 
 _MAX_SHOWN = 3  # differing arguments that a reason lists
 _MAX_NAMED = 10  # calls that a reason names

@@ -9,8 +9,8 @@ from heapq import heapify, heapreplace
 from itertools import accumulate
 from statistics import median
 
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.fingerprint import digest
-from ci_evals.model.result import Case, Variant
 
 CellKey = tuple[str, str, str | None]
 """Case id, provider and prompt: the name of a cell, the same in every report."""
@@ -24,7 +24,7 @@ class RunPlan:
     """Cases × variants × runs.
 
     Everything is numbered in plan order: case by case, variant by variant, run by run. A *cell* has a number from 0 to
-    `len(plan) - 1`, a *slot* (one run of one cell) one from 0 to `plan.total - 1`. A *row* is the number of a case.
+    `len(plan) - 1`, a run an *index* from 0 to `plan.total - 1`. A *row* is the number of a case.
 
     Args:
         cases: its rows.
@@ -39,7 +39,7 @@ class RunPlan:
     first_runs: Sequence[int]
 
     @cached_property
-    def _first_slots(self) -> Sequence[int]:
+    def _first_indices(self) -> Sequence[int]:
         return list(accumulate(self.counts, initial=0))
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class RunPlan:
     @property
     def total(self) -> int:
         """The number of planned runs."""
-        return self._first_slots[-1]
+        return self._first_indices[-1]
 
     @property
     def rounds(self) -> int:
@@ -77,16 +77,16 @@ class RunPlan:
         """The number of a cell's first run."""
         return self.first_runs[cell]
 
-    def slot(self, cell: int, run: int) -> int:
-        """The slot of a cell's run by its number, counted from 1."""
-        return self._first_slots[cell] + run - self.first_run(cell)
+    def index(self, cell: int, run: int) -> int:
+        """The index of a cell's run, whose number counts from 1."""
+        return self._first_indices[cell] + run - self.first_run(cell)
 
-    def slots(self, cell: int) -> range:
-        """The slots of all runs of a cell."""
-        return range(self._first_slots[cell], self._first_slots[cell + 1])
+    def indices(self, cell: int) -> range:
+        """The indices of all runs of a cell."""
+        return range(self._first_indices[cell], self._first_indices[cell + 1])
 
-    def cell_of(self, slot: int) -> int:
-        return bisect_right(self._first_slots, slot) - 1
+    def cell_of(self, index: int) -> int:
+        return bisect_right(self._first_indices, index) - 1
 
     def first_rounds(self, rounds: int) -> "RunPlan":
         """Return the plan of the first `rounds` runs of every cell."""
@@ -121,7 +121,7 @@ def plan_runs(
 def execution_order(
     plan: RunPlan, provider: str, seed: int, done: Container[int], rounds: int | None = None
 ) -> Iterator[int]:
-    """Yield the slots of one provider that have no result yet: run 1 of every cell, then run 2, each round shuffled.
+    """Yield the index of each run of a provider without a result: run 1 of every cell, then run 2, each round shuffled.
 
     So a run phase that is stopped early has seen every case equally often.
 
@@ -129,7 +129,7 @@ def execution_order(
         plan: what is planned.
         provider: whose cells.
         seed: makes the shuffles repeatable.
-        done: the slots to skip, asked when their turn comes.
+        done: the indices to skip, looked up when their turn comes.
         rounds: how many rounds; None means all.
     """
     cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
@@ -138,8 +138,8 @@ def execution_order(
         shuffled = cells.copy()
         random.Random(f"{seed}:{number}").shuffle(shuffled)  # noqa: S311  an order, not a secret
         for cell in shuffled:
-            if number < plan.runs(cell) and (slot := plan.slots(cell)[number]) not in done:
-                yield slot
+            if number < plan.runs(cell) and (index := plan.indices(cell)[number]) not in done:
+                yield index
 
 
 @dataclass(frozen=True, slots=True)

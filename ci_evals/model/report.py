@@ -11,8 +11,9 @@ from sys import intern
 from typing import Literal, NamedTuple
 
 from ci_evals.format import percent
+from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import RunPlan
-from ci_evals.model.result import Case, Classified, Judging, Result, Status, Variant
+from ci_evals.model.result import Judging, Result, Status
 
 _MOST_TOKENS = 2**53  # whatever a provider claims
 
@@ -124,18 +125,18 @@ class RunRecord:
 
 
 def move_records(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[int, RunRecord]:
-    """Return the records of one plan by the slots of another one of the same cells; runs not planned there are dropped.
+    """Return the records of one plan by the indices of another one of the same cells; runs not planned there are dropped.
 
     Args:
-        records: by slot of `old`.
+        records: by index of `old`.
         old: the plan that they are of.
         new: a plan whose cells have more runs or fewer.
     """
     return {
-        new_slot: records[old_slot]
+        new_index: records[old_index]
         for cell in range(len(old))
-        for old_slot, new_slot in zip(old.slots(cell), new.slots(cell), strict=False)
-        if old_slot in records
+        for old_index, new_index in zip(old.indices(cell), new.indices(cell), strict=False)
+        if old_index in records
     }
 
 
@@ -230,8 +231,8 @@ class SuiteReport:
     Args:
         suite: which suite ran, at which revision, by which version of ci-evals.
         plan: what was planned.
-        records: what became of it, by slot; a slot without a record never ran.
-        read: reads the results of the given slots from the journal, in their order.
+        records: what became of it, by index; a run without a record never took place.
+        read: reads the results of the given indices from the journal, in their order.
         started_at: seconds since the epoch.
         duration_s: wall time of the run phase.
         interrupted: the signal or reason that ended it early, or None.
@@ -273,14 +274,18 @@ class SuiteReport:
 
     def records_of(self, cells: Iterable[int] | None = None) -> list[RunRecord]:
         """The records of the runs of some cells, or of all, in plan order."""
-        return [record for slot in self._slots(cells) if (record := self.records.get(slot)) is not None]
+        return [record for index in self._indices(cells) if (record := self.records.get(index)) is not None]
 
-    def slots(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
-        """The slots whose run ended in `status`, of some cells or of all, in plan order."""
-        return [slot for slot in self._slots(cells) if slot in self.records and self.records[slot].status == status]
+    def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
+        """The indices whose run ended in `status`, of some cells or of all, in plan order."""
+        return [
+            index for index in self._indices(cells) if index in self.records and self.records[index].status == status
+        ]
 
-    def _slots(self, cells: Iterable[int] | None) -> Iterable[int]:
-        return range(self.plan.total) if cells is None else (slot for cell in cells for slot in self.plan.slots(cell))
+    def _indices(self, cells: Iterable[int] | None) -> Iterable[int]:
+        return (
+            range(self.plan.total) if cells is None else (index for cell in cells for index in self.plan.indices(cell))
+        )
 
     @property
     def cells(self) -> Iterator[CellReport]:
@@ -297,10 +302,10 @@ class SuiteReport:
         """The cells of one variant."""
         return range(self.plan.variants.index(variant), len(self.plan), len(self.plan.variants))
 
-    def results(self, slots: Iterable[int] | None = None) -> Iterator[Result]:
-        """The results of some slots, or of all in plan order, read from the journal; slots that never ran have none."""
-        chosen = range(self.plan.total) if slots is None else slots
-        return self.read(slot for slot in chosen if slot in self.records)
+    def results(self, indices: Iterable[int] | None = None) -> Iterator[Result]:
+        """The results of some indices, or of all runs in plan order, read from the journal, as far as they ran."""
+        chosen = range(self.plan.total) if indices is None else indices
+        return self.read(index for index in chosen if index in self.records)
 
     @property
     def runs(self) -> list[Result]:
@@ -402,9 +407,9 @@ class SuiteReport:
     def orders_to_judges(self) -> Mapping[str, int]:
         """Case id to the number of runs whose answer seems to give orders to the model that judged it."""
         return Counter(
-            self.plan.case(self.plan.cell_of(slot)).id
-            for slot in sorted(self.records)
-            if self.records[slot].orders_judge
+            self.plan.case(self.plan.cell_of(index)).id
+            for index in sorted(self.records)
+            if self.records[index].orders_judge
         )
 
     # Latency, tokens and cost.

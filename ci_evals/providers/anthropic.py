@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
+from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
-from ci_evals.model.result import Request
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import Endpoint, ModelOptions
 

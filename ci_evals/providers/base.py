@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import aiohttp
 
+from ci_evals.model.case import Case, Request
 from ci_evals.model.fields import Above0, Bool, Many, NonNegative, Options, Positive, Retries, Seconds
 from ci_evals.model.response import Message, Response
-from ci_evals.model.result import Case, Request
 
 
 def overrides_of(case: Case) -> dict[str, Any]:

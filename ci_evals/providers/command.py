@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
+from ci_evals.model.case import NO_OVERRIDES, Request
 from ci_evals.model.fields import Many
 from ci_evals.model.response import Response
-from ci_evals.model.result import NO_OVERRIDES, Request
 from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.subprocess import Ended, run_program

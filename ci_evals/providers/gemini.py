@@ -9,8 +9,8 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from ci_evals.errors import ProviderError
+from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
-from ci_evals.model.result import Request
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import Endpoint, ModelOptions, readable
 

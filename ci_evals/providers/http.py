@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from ci_evals.errors import ProviderError, first_problem
+from ci_evals.model.case import Request
 from ci_evals.model.response import Response, Step, ToolCall
-from ci_evals.model.result import Request
 from ci_evals.providers.answer import as_steps, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems

@@ -14,8 +14,8 @@ from aiohttp import web
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ci_evals.errors import ErrorKind, ProviderError, UsageError, first_problem
+from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, Role, ToolCall
-from ci_evals.model.result import Case, Request
 from ci_evals.providers.http_client import authority
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
 

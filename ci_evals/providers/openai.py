@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from ci_evals.errors import ProviderError
+from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
-from ci_evals.model.result import Request
 from ci_evals.providers.answer import encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import Endpoint, ModelOptions, kind_of, readable

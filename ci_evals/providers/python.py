@@ -14,9 +14,9 @@ from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.format import one_line
+from ci_evals.model.case import Request
 from ci_evals.model.fields import Bool
 from ci_evals.model.response import Response
-from ci_evals.model.result import Request
 from ci_evals.providers.answer import as_response, clean_text
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.user_code import (

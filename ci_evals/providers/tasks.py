@@ -18,9 +18,9 @@ from jinja2 import TemplateSyntaxError
 
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.format import one_line
+from ci_evals.model.case import Request, Task
 from ci_evals.model.fields import OneOrMore
 from ci_evals.model.response import Response
-from ci_evals.model.result import Request, Task
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, overrides_of
 from ci_evals.providers.command import NO_WORDS, words_of

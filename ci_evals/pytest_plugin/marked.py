@@ -21,7 +21,7 @@ from ci_evals.gate.compare import CellKind, Comparison, NoComparison
 from ci_evals.gate.verdict import exit_code
 from ci_evals.gate.wording import cell_sentence, variant_sentence
 from ci_evals.library import Report
-from ci_evals.model.result import Case
+from ci_evals.model.case import Case
 from ci_evals.reports import terminal
 from ci_evals.reports.files import write_reports
 from ci_evals.suite.problems import unknown

@@ -9,9 +9,9 @@ from ci_evals.errors import ErrorKind
 from ci_evals.format import number_of, percent
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
 from ci_evals.gate.wording import cell_finding, of_runs, same_reason
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import CellReport, Counts, SuiteReport
-from ci_evals.model.result import Case, Variant
 from ci_evals.model.rules import Gate
 from ci_evals.reports.runs import why
 from ci_evals.reports.summary import Summary
@@ -252,15 +252,15 @@ class ErrorGroup:
 
 def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     """Group errored runs by variant and reason, the largest group first."""
-    slots = report.slots("errored")
+    indices = report.indices("errored")
     first: dict[tuple[Variant, ErrorKind | None, Hashable], str] = {}
     cells: dict[tuple[Variant, ErrorKind | None, Hashable], Counter[int]] = {}
-    for slot, result in zip(slots, report.results(slots), strict=True):
+    for index, result in zip(indices, report.results(indices), strict=True):
         message, error = why(result)[0], result.error
         variant = Variant(result.provider, result.prompt)
         key = (variant, error.kind, same_reason(error)) if error else (variant, None, message)
         first.setdefault(key, message)
-        cells.setdefault(key, Counter())[report.plan.cell_of(slot)] += 1
+        cells.setdefault(key, Counter())[report.plan.cell_of(index)] += 1
     groups = (
         ErrorGroup(runs.total(), key[0], first[key], tuple(map(report.plan.case, runs)), key[1])
         for key, runs in cells.items()

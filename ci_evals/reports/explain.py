@@ -18,8 +18,9 @@ from ci_evals.format import (
 from ci_evals.gate.baseline import ReportRef, Tally
 from ci_evals.gate.compare import CellComparison, CellKind
 from ci_evals.gate.wording import of_runs
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Grade, Result, RunError, Status, Variant
+from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, printed
 from ci_evals.reports.runs import answer_text, common_grades, ended, verdicts_of
@@ -129,9 +130,9 @@ def explain_cell(report: SuiteReport, cell: int, finding: CellFinding) -> Explan
 
 def run_entries(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
     """Return every run of a cell, the confirm runs last."""
-    planned = report.results(report.plan.slots(cell))
+    planned = report.results(report.plan.indices(cell))
     more = report.confirmation
-    further = more.results(more.plan.slots(cell)) if more is not None else ()
+    further = more.results(more.plan.indices(cell)) if more is not None else ()
     return (*_entries(planned, confirming=False), *_entries(further, confirming=True))
 
 

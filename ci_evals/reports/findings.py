@@ -11,7 +11,8 @@ from typing import Final, Literal
 from ci_evals.format import interval, name_of, number_of, percent, seconds
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus, worst_first
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.model.result import Result, Variant
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Result
 from ci_evals.reports.cells import ComparedCell, ErrorGroup, Roster, changes, error_groups, finding_of, rosters
 from ci_evals.reports.notes import Note, basis, comparison_notes, notes
 from ci_evals.reports.runs import counted_reasons, failed_runs, place_of

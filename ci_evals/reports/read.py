@@ -14,9 +14,10 @@ from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, joined
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, usual
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_runs
 from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
-from ci_evals.model.result import Case, Result, Variant
+from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import bar_of
@@ -313,7 +314,7 @@ def summary_of(document: ReportDocument) -> Summary:
     for result in document.results:
         cell = numbers[result.case, result.provider, result.prompt]
         if result.run <= plan.runs(cell):
-            planned[plan.slot(cell, result.run)] = result
+            planned[plan.index(cell, result.run)] = result
         else:
             further[cell].append(result)
     report = _report(
@@ -368,8 +369,8 @@ def _confirmation(document: ReportDocument, after: RunPlan, further: Mapping[int
     if most * len(further) > MOST_RUNS:
         raise ValueError(f"it has more than {MOST_RUNS:,} runs")
     plan = plan_runs(after.cases, after.variants, most, only=further.keys(), after=after)
-    slots = {plan.slot(cell, result.run): result for cell, results in further.items() for result in results}
-    return _report(document, plan, slots)
+    indices = {plan.index(cell, result.run): result for cell, results in further.items() for result in results}
+    return _report(document, plan, indices)
 
 
 def _report(document: ReportDocument, plan: RunPlan, results: Mapping[int, Result], **more: Any) -> SuiteReport:
@@ -378,8 +379,8 @@ def _report(document: ReportDocument, plan: RunPlan, results: Mapping[int, Resul
     return SuiteReport(
         document.suite,
         plan,
-        {slot: RunRecord.of(result, offset=slot) for slot, result in results.items()},
-        read=lambda slots: (results[slot] for slot in slots),
+        {index: RunRecord.of(result, offset=index) for index, result in results.items()},
+        read=lambda indices: (results[index] for index in indices),
         started_at=document.started_at,
         duration_s=document.duration_s,
         fingerprints=fingerprints,

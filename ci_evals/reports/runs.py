@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ci_evals.format import number_of, one_line, run_numbers
+from ci_evals.model.case import Case
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response
-from ci_evals.model.result import Case, Grade, Result, Status
+from ci_evals.model.result import Grade, Result, Status
 
 _REASON_CHARACTERS = 300
 _DETAIL_CHARACTERS = 2000
@@ -18,7 +19,7 @@ _MAX_CALLS_SHOWN = 100
 
 def results_of(report: SuiteReport, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
     """Return the results of a cell that ended with this status, or the first `limit` of them."""
-    return tuple(report.results(report.slots(status, (cell,))[:limit]))
+    return tuple(report.results(report.indices(status, (cell,))[:limit]))
 
 
 def failed_runs(report: SuiteReport, cell: int, limit: int | None = None) -> tuple[Result, ...]:

@@ -27,8 +27,8 @@ from ci_evals.gate.bars import STATUS_WORDS, ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import of_runs, scope_label
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Variant
 from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Name, Tone, findings
 from ci_evals.reports.runs import answer_text, place_of
 from ci_evals.reports.summary import Summary

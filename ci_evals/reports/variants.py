@@ -9,9 +9,9 @@ from ci_evals.format import UNKNOWN, percent, usd
 from ci_evals.gate.bars import figures_of, table_of, tasks_of
 from ci_evals.gate.baseline import TrendPoint
 from ci_evals.gate.wording import rate_change, ratio_change
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import VariantKey
 from ci_evals.model.report import Counts, Figures, SuiteReport
-from ci_evals.model.result import Variant
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.rates import pass_at_k, pass_hat_k, pass_rate

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import TurnGrader
-from ci_evals.model.result import Case, Cassette, Expectation, SimulatedUser, Task
+from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser, Task
 from ci_evals.suite.expectations import read_expect, read_expectation
 from ci_evals.suite.fingerprint import Templates
 from ci_evals.suite.problems import Written, check, is_object, unknown

@@ -6,8 +6,8 @@ from pathlib import Path
 from ci_evals.errors import Problem
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import judging
+from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
-from ci_evals.model.result import NO_OVERRIDES, Case
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price

@@ -10,7 +10,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import AskingOptions, GraderOptions
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
-from ci_evals.model.result import Expectation
+from ci_evals.model.case import Expectation
 from ci_evals.suite.problems import Written, check, is_object, keys_of, quietly, unknown
 from ci_evals.suite.yaml import Lines
 

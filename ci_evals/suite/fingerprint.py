@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from jinja2 import Template
 
 from ci_evals.graders.scoring import asker, deciding
+from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides, Prompt
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
 from ci_evals.model.response import Message
-from ci_evals.model.result import NO_OVERRIDES, Case, CaseOverrides, Prompt
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.templating import sandboxed
 

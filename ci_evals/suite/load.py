@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.model.result import Case
+from ci_evals.model.case import Case
 from ci_evals.model.rules import Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
+from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated
-from ci_evals.model.result import Case
 from ci_evals.suite.types import Suite
 from ci_evals.suite.yaml import Lines, resolve
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from jinja2 import TemplateSyntaxError
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Role
-from ci_evals.model.result import Case, Prompt
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.fingerprint import Templates

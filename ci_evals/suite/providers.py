@@ -10,8 +10,8 @@ from typing import Any
 from ci_evals.errors import Place, Problem
 from ci_evals.graders.base import AskingOptions
 from ci_evals.graders.scoring import asker
+from ci_evals.model.case import Case
 from ci_evals.model.fields import Secret
-from ci_evals.model.result import Case
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.python import Function, Python

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ci_evals.graders import GRADERS
+from ci_evals.model.case import Case
 from ci_evals.model.fields import UNSET
-from ci_evals.model.result import Case
 from ci_evals.providers import PROVIDERS
 from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.problems import keys_of

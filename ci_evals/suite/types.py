@@ -12,6 +12,7 @@ from pydantic import Field, GetPydanticSchema, Strict
 from ci_evals.errors import Place
 from ci_evals.format import number_of
 from ci_evals.graders.scoring import asker
+from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
     Bool,
     Int,
@@ -26,7 +27,6 @@ from ci_evals.model.fields import (
     Share,
 )
 from ci_evals.model.response import Message
-from ci_evals.model.result import Case, Prompt, Variant, written_at
 from ci_evals.model.rules import Budget, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.fingerprint import Fingerprints, identify

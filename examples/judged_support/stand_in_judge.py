@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ci_evals.model.result import Request
+from ci_evals.model.case import Request
 
 
 def judge(turns: list[dict[str, Any]], request: Request) -> str:

@@ -15,8 +15,8 @@ from ci_evals.cli.reports import render_comparison as shown
 from ci_evals.errors import StorageError
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import exit_code
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Variant
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import read_summary

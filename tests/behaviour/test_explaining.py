@@ -13,8 +13,9 @@ from ci_evals.cli.reports import render_explanations as shown
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.wording import step_sentence
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Result, Variant
+from ci_evals.model.result import Result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
 

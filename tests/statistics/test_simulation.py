@@ -41,9 +41,9 @@ def verdicts(true_rate: float, cases: int, runs: int) -> tuple[float, float, flo
 
 def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) -> SuiteReport:
     records = {
-        slot: PASSED if rng.random() < rate else FAILED
+        index: PASSED if rng.random() < rate else FAILED
         for cell, rate in enumerate(rates)
-        for slot in blank.plan.slots(cell)
+        for index in blank.plan.indices(cell)
     }
     return SuiteReport(
         blank.suite, blank.plan, records, read=lambda _: iter(()), fingerprints=(), started_at=0, duration_s=0

@@ -8,8 +8,9 @@ from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.comment import Section, SectionId, Stamp, compose
+from ci_evals.model.case import Variant
 from ci_evals.model.response import Response, ToolCall
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports.markdown import Links, comment_document
 from ci_evals.reports.summary import Summary, summarize

@@ -8,10 +8,11 @@ from pydantic import TypeAdapter
 
 from ci_evals.engine.journal import decode, encode
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_cells, joined, report_ref, trend_point
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.response import Response, Usage
-from ci_evals.model.result import Case, Grade, Result, RunError, Status, Variant
+from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ def report_of(
             info,
             plan,
             records,
-            read=lambda slots: (decode(journal[slot]) for slot in slots),
+            read=lambda indices: (decode(journal[index]) for index in indices),
             started_at=started_at,
             duration_s=duration_s,
             fingerprints=[ascii(question) for question in questions],
@@ -168,13 +169,13 @@ def _run(
     for cell in range(len(plan)):
         case, variant = plan.case(cell), plan.variant(cell)
         letters = outcomes[case.id][cell % len(plan.variants)] if case.id in outcomes else ""
-        runs = enumerate(zip(plan.slots(cell), letters, strict=False), start=plan.first_run(cell))
-        for run, (slot, letter) in runs:
+        runs = enumerate(zip(plan.indices(cell), letters, strict=False), start=plan.first_run(cell))
+        for run, (index, letter) in runs:
             if letter == ".":
                 continue
             result = result_of(case.id, _STATUSES[letter], provider=variant.provider, prompt=variant.prompt, run=run)
-            journal[slot] = encode(edited := edit(result))
-            records[slot] = RunRecord.of(edited, offset=slot)
+            journal[index] = encode(edited := edit(result))
+            records[index] = RunRecord.of(edited, offset=index)
     return records, journal
 
 

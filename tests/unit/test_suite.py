@@ -8,9 +8,9 @@ import jinja2
 import pytest
 from projects import CASE, Project
 
+from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Message
-from ci_evals.model.result import Case, Prompt
 from ci_evals.suite.fingerprint import Templates, asked_fingerprint, provider_identity
 
 MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}

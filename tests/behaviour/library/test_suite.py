@@ -139,7 +139,7 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         ({"cases": [Case(input="a", id="x"), Case(input="b", id="x")]}, "the id 'x' is taken"),
         ({"cases": [Case(expect=[Contains("x")])]}, "nothing is asked"),
         ({"cases": [Case(input="a", runs=0)]}, "cases[0].runs: expected a whole number >= 1"),
-        ({"cases": [Case(input="a", expect=Contains("x"))]}, "expected a list of graders"),
+        ({"cases": [Case(input="a", expect=Contains("x"))]}, "expected a list of graders"),  # type: ignore[arg-type]
         ({"cases": []}, "there are no cases"),
         ({"providers": []}, "expected a list with at least one provider"),
         ({"providers": [3.5]}, "expected a mapping with a `type`"),

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientSession, web
 
+from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message
-from ci_evals.model.result import Case, Request
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

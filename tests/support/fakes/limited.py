@@ -11,8 +11,8 @@ from ci_evals.engine.calls import Calls, LostError, Slot
 from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.errors import ProviderError
+from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, Usage
-from ci_evals.model.result import Case, Request
 from ci_evals.providers.http_client import kind_of
 from ci_evals.providers.mock import Mock
 from fakes.virtual_time import VirtualLoop
@@ -188,18 +188,14 @@ def run_job(
         queue.fill(iter(range(runs)))
         errored = 0
 
-        async def run(slot: Slot) -> None:
+        async def run(index: int, slot: Slot) -> None:
             nonlocal errored
             try:
                 await calls.call(REQUEST, slot)
             except LostError:
                 errored += 1
-            finally:
-                queue.done(slot)
 
-        async with asyncio.TaskGroup() as group:
-            while taken := await queue.take():
-                group.create_task(run(taken[1]))
+        await queue.work(run, runs)
         return Job(loop.time(), errored, provider.calls, provider.refused)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -21,8 +21,8 @@ from ci_evals.engine.calls import (
 )
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.errors import ProviderError, StorageError
+from ci_evals.model.case import Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Request
 
 LIMIT = 4
 WRONG_KEY, DOWN, BROKEN, GONE = failing(401), failing(503), failing(500), failing(None)

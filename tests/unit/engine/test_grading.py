@@ -7,10 +7,10 @@ from factories import case_of
 
 from ci_evals.engine.grading import grade_answer
 from ci_evals.errors import StorageError
-from ci_evals.graders.code import Python
+from ci_evals.graders.code import PythonGrader
 from ci_evals.graders.text import Contains
+from ci_evals.model.case import Answer, Expectation, Finding, Grader, Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Answer, Expectation, Finding, Grader, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Broken(Contains):
         ("broken", Broken(value=""), "grader broken crashed: ZeroDivisionError: division by zero"),
         (
             "not_python",
-            Python(target="math:sqrt"),
+            PythonGrader(target="math:sqrt"),
             "grader not_python math:sqrt crashed: TypeError: must be real number",
         ),
     ],

@@ -43,7 +43,7 @@ class Watched:
 
 def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
     plan = plan_runs([case_of()], [AGENT], total)
-    records = {slot: record_of(status) for slot, status in enumerate(statuses)}
+    records = {index: record_of(status) for index, status in enumerate(statuses)}
     return Watched(plan, records, retrying, Spent(cost_usd))
 
 
@@ -212,9 +212,9 @@ def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
     now = 0.0
     run = watched(total=12)
     watch = progress.Watch(run, clock=lambda: now)
-    for slot in range(10):
+    for index in range(10):
         now += 1
-        run.records[slot] = record_of()
+        run.records[index] = record_of()
     assert watch.describe().endswith("  10 passed  0 failed  2 s left")
     now = 11.0
     assert watch.describe().endswith("  10 passed  0 failed  2 s left")

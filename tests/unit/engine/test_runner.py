@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from factories import result_of
 
-from ci_evals.engine.grading import Outcome
+from ci_evals.engine.grading import RunOutcome
 from ci_evals.engine.runner import Spending, violations
 from ci_evals.model.response import Response, Usage
 from ci_evals.model.rules import Budget, RunBudget
@@ -16,9 +16,9 @@ def reasons(budget: Budget, *results: Any) -> list[str | None]:
     return [spending.add(result) for result in results]
 
 
-def outcome_of(cost_usd: float | None = None, tokens: int | None = None) -> Outcome:
+def outcome_of(cost_usd: float | None = None, tokens: int | None = None) -> RunOutcome:
     usage = None if tokens is None else Usage(output_tokens=tokens)
-    return Outcome("passed", cost_usd=cost_usd, response=Response("x", usage=usage))
+    return RunOutcome("passed", cost_usd=cost_usd, response=Response("x", usage=usage))
 
 
 def test_a_budget_is_used_up_by_the_run_that_reaches_it() -> None:
@@ -73,10 +73,10 @@ def test_a_budget_of_time_needs_neither_prices_nor_usage() -> None:
             2,
             ("cost $2 of $1", "2 tokens of 1", "2 s of 1 s"),
         ),
-        (RunBudget(max_cost_usd=1, max_tokens=1), Outcome("errored"), 1, ()),
+        (RunBudget(max_cost_usd=1, max_tokens=1), RunOutcome("errored"), 1, ()),
     ],
 )
 def test_an_allowance_is_exceeded_by_more_than_itself(
-    allowed: RunBudget, outcome: Outcome, duration_s: float, expected: tuple[str, ...]
+    allowed: RunBudget, outcome: RunOutcome, duration_s: float, expected: tuple[str, ...]
 ) -> None:
     assert violations(allowed, outcome, duration_s) == expected

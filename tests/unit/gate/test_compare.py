@@ -11,8 +11,8 @@ from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, Tally
 from ci_evals.gate.compare import fall, matched_variants, suspects
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import VariantKey
-from ci_evals.model.result import Variant
 from ci_evals.stats.exact_tests import stratified_lower
 from ci_evals.stats.power import NEWEST_ALONE
 

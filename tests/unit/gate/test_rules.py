@@ -12,7 +12,7 @@ from ci_evals.gate.baseline import UNMEASURED, PerRun, TrendVariant, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts
 from ci_evals.gate.verdict import decide
-from ci_evals.model.result import Variant
+from ci_evals.model.case import Variant
 from ci_evals.model.rules import Gate, TagRule
 
 REPORT = report_of(many((3, "PPP")))

@@ -14,8 +14,8 @@ from ci_evals.format import percent
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.verdict import FailOn, Verdict, decide, exit_code, population_bounds, settled
 from ci_evals.gate.wording import scope_label
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Variant
 from ci_evals.model.rules import Gate
 
 FAST, STRONG = Variant("fast", "short"), Variant("strong", "short")

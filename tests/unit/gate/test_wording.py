@@ -11,8 +11,9 @@ from sides import base_of, compared, head_of, key_of
 from ci_evals.errors import ErrorKind
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, same_reason, variant_sentence
+from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 
 

@@ -22,7 +22,8 @@ from ci_evals.github.job import (
     command,
     write_outputs,
 )
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.reports.summary import summarize
 
 # What the runner obeys in a log.

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from ci_evals.model.case import Answer, Case, Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Answer, Case, Request
 
 AnswerOf = Callable[..., Answer]
 

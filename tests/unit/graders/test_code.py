@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ci_evals.errors import ConfigError, GradingError
-from ci_evals.graders.code import ObjectGrader, Python
+from ci_evals.graders.code import ObjectGrader, PythonGrader
 from ci_evals.graders.code import grader as graded
-from ci_evals.model.result import Answer, Finding
+from ci_evals.model.case import Answer, Finding
 from ci_evals.user_code import importable
 
 AnswerOf = Callable[..., Answer]
@@ -77,7 +77,7 @@ def _module(tmp_path: Path) -> Iterator[None]:
 async def test_what_a_function_may_take_and_return(
     function: str, passed: bool, score: float, reason: str, answer_of: AnswerOf
 ) -> None:
-    finding = await Python(target=f"own_graders:{function}").grade(answer_of("Paris"))
+    finding = await PythonGrader(target=f"own_graders:{function}").grade(answer_of("Paris"))
     assert finding == Finding(passed, score, reason)
 
 
@@ -87,7 +87,7 @@ async def test_what_a_function_may_take_and_return(
 async def test_a_score_passes_from_the_threshold_on(
     function: str, threshold: float, passed: bool, answer_of: AnswerOf
 ) -> None:
-    finding = await Python(target=f"own_graders:{function}", threshold=threshold).grade(answer_of())
+    finding = await PythonGrader(target=f"own_graders:{function}", threshold=threshold).grade(answer_of())
     assert finding.passed is passed
 
 
@@ -109,26 +109,26 @@ async def test_a_function_that_does_not_judge_raises(
     function: str, error: type[Exception], message: str, answer_of: AnswerOf
 ) -> None:
     with pytest.raises(error, match=message):
-        await Python(target=f"own_graders:{function}").grade(answer_of())
+        await PythonGrader(target=f"own_graders:{function}").grade(answer_of())
 
 
 @pytest.mark.parametrize("target", ["graders", "graders.py:check()", ":check", "graders:", "a-b:c", "/a/b.py:c"])
 def test_a_malformed_target_is_a_problem(target: str) -> None:
-    (message,) = Python(target=target).problems()
+    (message,) = PythonGrader(target=target).problems()
     assert "expected `module:function`" in message
 
 
 def test_a_target_may_have_dots() -> None:
-    assert Python(target="own.graders:Judge.check").problems() == []
+    assert PythonGrader(target="own.graders:Judge.check").problems() == []
 
 
 def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> None:
     (tmp_path / "loud_graders.py").write_text("raise RuntimeError('validate runs no code')")
-    assert Python(target="loud_graders:check").lacks(tmp_path) is None
+    assert PythonGrader(target="loud_graders:check").lacks(tmp_path) is None
     lack = f"there is no module 'loud_grader' in {tmp_path} or installed, did you mean 'loud_graders'?"
-    assert Python(target="loud_grader:check").lacks(tmp_path) == lack
+    assert PythonGrader(target="loud_grader:check").lacks(tmp_path) == lack
     (tmp_path / "loud_grader.py").write_text("")
-    assert Python(target="loud_grader:check").lacks(tmp_path) is None
+    assert PythonGrader(target="loud_grader:check").lacks(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> No
 def test_a_function_that_cannot_be_used_names_its_place(target: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "leaving_graders.py").write_text("raise SystemExit('bye')")
     with pytest.raises(ConfigError) as caught:
-        Python(target=target).prepare()
+        PythonGrader(target=target).prepare()
     (problem,) = caught.value.problems
     assert problem.message == f"target {target!r}: {why}"
     assert problem.file.endswith(f"{target.partition(':')[0]}.py")
@@ -165,7 +165,7 @@ async def test_a_function_that_raises_is_called_again_as_often_as_allowed(
 ) -> None:
     name = f"flaky_graders_{retries}"
     (tmp_path / f"{name}.py").write_text(FLAKY)
-    grader = Python(target=f"{name}:check", retries=retries)
+    grader = PythonGrader(target=f"{name}:check", retries=retries)
     if calls == 3:
         assert (await grader.grade(answer_of())).passed
     else:

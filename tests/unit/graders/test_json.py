@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ci_evals.graders.json import IsJson, JsonPath, JsonSchema, unfenced
-from ci_evals.model.result import Answer
+from ci_evals.model.case import Answer
 
 AnswerOf = Callable[..., Answer]
 

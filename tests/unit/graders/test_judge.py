@@ -11,8 +11,8 @@ from ci_evals.errors import GradingError
 from ci_evals.graders.embeddings import EmbeddingSimilar
 from ci_evals.graders.judge import RUBRICS, LlmJudge, Opinion, read_opinion, talks_to_a_judge
 from ci_evals.graders.scoring import grade
+from ci_evals.model.case import Answer, Asking, Expectation, Finding, Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Answer, Asking, Expectation, Finding, Request
 
 AnswerOf = Callable[..., Answer]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from ci_evals.graders.limits import Cost, Latency
+from ci_evals.model.case import Answer
 from ci_evals.model.response import Usage
-from ci_evals.model.result import Answer
 
 AnswerOf = Callable[..., Answer]
 

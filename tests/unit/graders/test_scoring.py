@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from ci_evals.format import visible
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import AskingOptions
-from ci_evals.graders.code import Python
+from ci_evals.graders.code import PythonGrader
 from ci_evals.graders.json import JsonPath, JsonSchema
 from ci_evals.graders.scoring import grade, passes, score_of
 from ci_evals.graders.text import Regex, Similar
+from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import Step, ToolCall
-from ci_evals.model.result import Answer, Expectation, Finding, Grade
+from ci_evals.model.result import Grade
 
 AnswerOf = Callable[..., Answer]
 
@@ -170,7 +171,7 @@ def test_no_answer_makes_a_grader_crash(
 @given(text=any_text | st.text("$.[]?@*'()=<>,:|&!1a ") | st.text("()[]{}*+?|\\^$aA1,<>!=:-"))
 @example(text="[0-\x1f")
 def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
-    for grader in (Regex(pattern=text), JsonPath(path=text), Python(target=text)):
+    for grader in (Regex(pattern=text), JsonPath(path=text), PythonGrader(target=text)):
         for problem in grader.problems():
             assert problem == visible(problem)
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ci_evals.errors import GradingError
 from ci_evals.graders import GRADERS
 from ci_evals.graders.text import search
-from ci_evals.model.result import Answer, Finding
+from ci_evals.model.case import Answer, Finding
 
 AnswerOf = Callable[..., Answer]
 

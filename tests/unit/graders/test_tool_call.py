@@ -8,8 +8,8 @@ from factories import checked
 
 from ci_evals.graders.scoring import grade
 from ci_evals.graders.tools import ToolCallMatch
+from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import ToolCall
-from ci_evals.model.result import Answer, Expectation, Finding
 
 AnswerOf = Callable[..., Answer]
 

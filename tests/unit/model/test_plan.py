@@ -9,8 +9,8 @@ from factories import case_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan, Shard, cells_of_shard, execution_order, plan_runs
-from ci_evals.model.result import Variant
 
 VARIANTS = (Variant("a", "p"), Variant("b", "p"), Variant("a", "q"))
 
@@ -29,23 +29,23 @@ def test_every_run_of_the_provider_comes_once() -> None:
     plan = matrix_of(20)
     both = order(plan, "a") + order(plan, "b")
     assert sorted(both) == list(range(plan.total))
-    assert {plan.variant(plan.cell_of(slot)).provider for slot in order(plan, "b")} == {"b"}
+    assert {plan.variant(plan.cell_of(index)).provider for index in order(plan, "b")} == {"b"}
 
 
 @pytest.mark.parametrize("case_runs", [None, 5])
 @pytest.mark.parametrize("only", [None, {0, 3, 4}, set()])
-def test_a_slot_is_of_the_cell_whose_slots_it_is_among(case_runs: int | None, only: set[int] | None) -> None:
+def test_an_index_is_of_the_cell_whose_indices_it_is_among(case_runs: int | None, only: set[int] | None) -> None:
     plan = plan_runs([case_of("a"), case_of("b", runs=case_runs), case_of("c")], VARIANTS, 3, only=only)
     further = plan_runs(plan.cases, plan.variants, 2, only=only, after=plan)
     for each in (plan, further):
-        of_slots = [cell for cell in range(len(each)) for _ in each.slots(cell)]
-        assert [each.cell_of(slot) for slot in range(each.total)] == of_slots
+        of_indices = [cell for cell in range(len(each)) for _ in each.indices(cell)]
+        assert [each.cell_of(index) for index in range(each.total)] == of_indices
 
 
 def test_every_cell_has_run_once_before_any_runs_twice() -> None:
     plan = matrix_of(20)
-    slots = order(plan, "a")
-    rounds = [[plan.cell_of(slot) for slot in slots[at : at + 40]] for at in (0, 40, 80)]
+    indices = order(plan, "a")
+    rounds = [[plan.cell_of(index) for index in indices[at : at + 40]] for at in (0, 40, 80)]
     assert all(set(each) == set(rounds[0]) for each in rounds)
     assert all(max(Counter(each).values()) == 1 for each in rounds)
 

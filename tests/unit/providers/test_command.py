@@ -11,8 +11,8 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.setup import open_resources
 from ci_evals.errors import ProviderError
+from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, ToolCall
-from ci_evals.model.result import Case, Request
 from ci_evals.providers import command as module
 from ci_evals.providers.command import Command
 

@@ -7,8 +7,8 @@ import pytest
 from fakes.http_server import FakeServer, Lent, Scripted, request_of
 
 from ci_evals.errors import ProviderError
+from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, Step, ToolCall
-from ci_evals.model.result import Case, Request
 from ci_evals.providers.http import Http
 
 CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})

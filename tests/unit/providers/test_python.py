@@ -12,8 +12,8 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.setup import open_resources
 from ci_evals.errors import ConfigError, ProviderError
+from ci_evals.model.case import Request
 from ci_evals.model.response import Response, ToolCall
-from ci_evals.model.result import Request
 from ci_evals.providers.python import Python
 
 LONG_S = 60.0
@@ -250,7 +250,7 @@ import asyncio
 from pathlib import Path
 from ci_evals.engine.setup import open_resources
 from ci_evals.errors import ProviderError
-from ci_evals.model.result import Case, Request
+from ci_evals.model.case import Case, Request
 from ci_evals.providers.python import Python
 
 async def main():

@@ -199,7 +199,7 @@ def test_the_agents_own_tracer_provider_is_listened_to(tmp_path: Path, *, sets_o
 import asyncio
 from pathlib import Path
 from ci_evals.engine.setup import open_resources
-from ci_evals.model.result import Case, Request
+from ci_evals.model.case import Case, Request
 from ci_evals.providers.python import Python
 
 async def main():
@@ -220,7 +220,7 @@ import asyncio, sys
 sys.modules["opentelemetry"] = None
 from pathlib import Path
 from ci_evals.engine.setup import open_resources
-from ci_evals.model.result import Case, Request
+from ci_evals.model.case import Case, Request
 from ci_evals.providers.python import Python
 
 async def main():

@@ -8,9 +8,10 @@ from factories import STARTED_AT, baseline_of, grade_of, report_of
 
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import decide
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall
-from ci_evals.model.result import Result, Variant
+from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary, summarize
 

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci_evals.gate.compare import NoComparison
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Resumption
 from ci_evals.model.response import Response, ToolCall
-from ci_evals.model.result import Result, Variant
+from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.markdown import Document, Links, comment_document
 from ci_evals.reports.summary import Summary, summarize

@@ -12,7 +12,7 @@ from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.wording import cell_finding
-from ci_evals.model.result import Variant
+from ci_evals.model.case import Variant
 from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import rosters
 from ci_evals.reports.findings import findings

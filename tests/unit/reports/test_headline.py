@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from factories import many, report_of
 
-from ci_evals.model.result import Variant
+from ci_evals.model.case import Variant
 
 TWO = (Variant("a"), Variant("b"))
 

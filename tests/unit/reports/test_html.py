@@ -19,8 +19,9 @@ from rendered import html_of as text_of
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import cell_finding
+from ci_evals.model.case import Variant
 from ci_evals.model.response import Response
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import html
 from ci_evals.reports.cells import rosters

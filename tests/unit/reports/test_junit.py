@@ -11,8 +11,9 @@ from factories import report_of
 from rendered import junit_of as text_of
 
 from ci_evals.gate.verdict import decide
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Resumption
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
 

@@ -12,7 +12,8 @@ from github_markdown import page
 from rendered import markdown_of as text_of
 
 from ci_evals.gate.verdict import decide
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown
 from ci_evals.reports.markdown import Markdown, code, difference, fence, fill, plain, with_code

@@ -18,9 +18,10 @@ from suites import write_suite
 from ci_evals.errors import StorageError
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, compare
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.response import Response
-from ci_evals.model.result import Result, Variant
+from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 from ci_evals.reports import junit, markdown
 from ci_evals.reports import report_json as json_report

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from ci_evals.gate.baseline import head_cells
 from ci_evals.gate.compare import compare
 from ci_evals.gate.verdict import decide
-from ci_evals.model.result import Result, RunError, Variant
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import terminal
 from ci_evals.reports.summary import Summary

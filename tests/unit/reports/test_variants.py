@@ -7,7 +7,7 @@ from factories import report_of
 
 from ci_evals.gate.baseline import ReportRef, TrendPoint, TrendVariant
 from ci_evals.gate.verdict import decide
-from ci_evals.model.result import Variant
+from ci_evals.model.case import Variant
 from ci_evals.reports import terminal
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import LabelReport, TaskReport, leaderboard, trend_of, variant_reports

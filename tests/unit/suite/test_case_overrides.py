@@ -1,6 +1,6 @@
 from projects import CASE, Project
 
-from ci_evals.model.result import CaseOverrides
+from ci_evals.model.case import CaseOverrides
 
 OPENAI = {"type": "openai", "model": "m", "base_url": "http://localhost"}
 SUITE = """\

@@ -6,7 +6,7 @@ import pytest
 
 from ci_evals.errors import Problem
 from ci_evals.graders import GRADERS
-from ci_evals.model.result import Expectation
+from ci_evals.model.case import Expectation
 from ci_evals.suite.expectations import read_expect
 from ci_evals.suite.problems import Written
 from ci_evals.suite.yaml import parse

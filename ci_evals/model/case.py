@@ -1,0 +1,267 @@
+"""What is asked and expected: cases, prompts and variants; requests, answers and what graders find."""
+
+import sys
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+from annotated_types import Ge, Le
+from pydantic import Field, GetPydanticSchema, Strict
+from pydantic_core import core_schema
+
+from ci_evals.errors import Place
+from ci_evals.model.fields import Bool, Filled, Many, Name, Options, Positive, Seconds, Share
+from ci_evals.model.response import Message, Response, Role
+from ci_evals.model.rules import RunBudget
+
+USUAL_WEIGHT = 1.0
+
+Expectations = Annotated[Sequence["Expectation | Any"], GetPydanticSchema(lambda *_: core_schema.any_schema())]
+"""Graders in any spelling, each of which is checked by itself; in a checked suite, `Expectation`s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOverrides(Options):
+    """Provider settings for one case.
+
+    A model API is called with this `model` and with these `params` beside its own; the team's own code finds both in
+    its request. `recorded` is a file that answers instead of any provider.
+    """
+
+    model: Annotated[Filled | None, Field(description="Instead of the provider's.")] = None
+    params: Annotated[Mapping[str, Any], Field(description="Beside the provider's own; they win.")] = field(
+        default_factory=dict
+    )
+    timeout_s: Annotated[Seconds | None, Field(description="Seconds that a call of this case may take.")] = None
+    recorded: Annotated[Filled | None, Field(description="A journal or stored response that answers instead.")] = None
+
+
+NO_OVERRIDES = CaseOverrides()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task folder: what is to be done there is the case's input; `digest` identifies all files in it."""
+
+    folder: Path
+    digest: str
+    image: str | None = None
+    has_dockerfile: bool = False
+    cpus: float | None = None
+    memory_mb: int | None = None
+    setup: tuple[str, ...] = ()
+    agent_timeout_s: float | None = None
+    verifier_timeout_s: float | None = None
+    build_timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cassette:
+    """A file with recorded answers, and what identifies its content."""
+
+    path: Path
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserTurn(Options):
+    """One turn of a conversation that a case leads."""
+
+    user: Annotated[Filled, Field(description="What the user says.")]
+    expect: Annotated[Expectations, Field(description="Expected of the answer to this turn.")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedUser(Options):
+    """A user whom another provider plays, for at most `max_turns` turns.
+
+    `provider` is the name of one, or one of its own that answers no case; once checked, that provider's options.
+    """
+
+    provider: Annotated[Any, Field(description="Who plays: the name of a provider, or one that answers no case.")]
+    persona: Annotated[Filled, Field(description="Who the user is, and how they talk.")]
+    goal: Annotated[Filled, Field(description="What the user wants; the conversation ends when they have it.")]
+    max_turns: Annotated[int, Strict(), Ge(1), Le(100)] = 10
+
+
+_FOUND = {"found": True}  # by the loader; no key of a file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Options):
+    """One input and what is expected of the answer.
+
+    In Python, `id` may be left out: it is then made of the input. `expect` takes graders of `ci_evals.graders`,
+    functions, objects with `grade(answer)`, or mappings as in YAML; those of the suite come on top. Once a suite is
+    checked, `expect` has the `Expectation`s of suite and case. The last four are found out, not written.
+    """
+
+    id: Name = ""
+    description: str | None = None
+    input: Annotated[Any, Field(description="What is sent when the suite has no prompts: text or any JSON value.")] = (
+        None
+    )
+    vars: Annotated[Mapping[str, Any], Field(description="Values for the prompts' templates.")] = field(
+        default_factory=dict
+    )
+    messages: Annotated[Many[Message], Field(description="A conversation to continue.")] = ()
+    turns: Annotated[Many[UserTurn], Field(description="A conversation: what the user says, turn by turn.")] = ()
+    user: Annotated[SimulatedUser | None, Field(description="A simulated user who talks to the provider.")] = None
+    expect: Annotated[Expectations, Field(description="What a good answer looks like: all of it must hold.")] = ()
+    threshold: Annotated[
+        Share | None, Field(description="Pass on a weighted mean score instead of on every grader.")
+    ] = None
+    tags: Many[Name] = ()
+    runs: Annotated[Positive | None, Field(description="Runs of this case; wins over the suite and --runs.")] = None
+    min_pass_rate: Annotated[Share | None, Field(description="A bar for this case alone.")] = None
+    critical: Annotated[
+        Bool, Field(description="A regression of this case, or its missed bar, is red whatever else the gate allows.")
+    ] = False
+    timeout_s: Seconds | None = None
+    budget: Annotated[RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")] = None
+    overrides: Annotated[CaseOverrides, Field(description="Provider settings for this case.")] = NO_OVERRIDES
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    cassette: Cassette | None = field(default=None, metadata=_FOUND)
+    task: Task | None = field(default=None, metadata=_FOUND)
+    file: str = field(default="", metadata=_FOUND)
+    line: int | None = field(default=None, metadata=_FOUND)
+
+    def __post_init__(self) -> None:
+        if not self.file:
+            file, line = written_at(2)
+            object.__setattr__(self, "file", file)
+            object.__setattr__(self, "line", line)
+
+    @property
+    def is_conversation(self) -> bool:
+        """Return True if a run of it is more than one call."""
+        return bool(self.turns) or self.user is not None
+
+
+def written_at(depth: int) -> tuple[str, int]:
+    """Return the file and line from which the caller was called, `depth` calls further out."""
+    frame = sys._getframe(depth + 1)  # noqa: SLF001  the one way to know without walking the whole stack
+    path = Path(frame.f_code.co_filename)
+    try:
+        return path.relative_to(Path.cwd()).as_posix(), frame.f_lineno
+    except (OSError, ValueError):
+        return path.as_posix(), frame.f_lineno
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A template by name: a list of (role, Jinja2 source) turns."""
+
+    name: str
+    turns: tuple[tuple[Role, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One provider with one prompt: a column of the matrix. `prompt` is None when the suite has no prompts."""
+
+    provider: str
+    prompt: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.provider} · {self.prompt}" if self.prompt else self.provider
+
+
+# One run, as providers and graders see it.
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run as a provider sees it.
+
+    Args:
+        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no prompts.
+        messages: the same as a conversation, for chat endpoints.
+        case: the case that is run.
+        run: its run number, from 1.
+        timeout_s: seconds that the call may take.
+        schema: the JSON Schema that the answer must fit, for providers that can hold a model to one.
+    """
+
+    input: Any
+    messages: tuple[Message, ...]
+    case: "Case"
+    run: int
+    timeout_s: float
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response together with what graders may ask about it."""
+
+    request: Request
+    response: Response
+    latency_s: float
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The label of an answer beside the true one; `scores` are those that the answer itself gives to labels."""
+
+    task: str
+    truth: str
+    predicted: str
+    scores: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A grader's bare judgement, before its name, negation and weight are put to it."""
+
+    passed: bool
+    score: float
+    reason: str
+    classified: Classified | None = None
+    orders_judge: bool = False
+
+
+class Grader(Protocol):
+    """Judges an answer. May be async; whatever it raises makes the run `errored`."""
+
+    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
+
+    def prepare(self) -> None: ...
+
+
+class Models(Protocol):
+    """The models that graders may ask."""
+
+    async def ask(self, grader: "Asking", request: Request) -> Response:
+        """Ask the model that a grader names; the time-out of the request is the model's own.
+
+        Raises:
+            GradingError: no answer could be had.
+        """
+        ...
+
+
+class Asking(Protocol):
+    """A grader that asks a model, as far as it says which one."""
+
+    @property
+    def provider(self) -> str | None: ...
+
+    @property
+    def embeds(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for.
+
+    `place` is where it is written, kept of those graders that need more than an answer.
+    """
+
+    name: str
+    grader: Grader
+    negated: bool = False
+    weight: float = USUAL_WEIGHT
+    place: Place | None = None
