@@ -125,7 +125,7 @@ class RunRecord:
 
 
 def move_records(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[int, RunRecord]:
-    """Return the records of one plan by the indices of another one of the same cells; runs not planned there are dropped.
+    """Return the records of one plan by the indices of another one of the same cells, without runs not planned there.
 
     Args:
         records: by index of `old`.
@@ -278,14 +278,13 @@ class SuiteReport:
 
     def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
         """The indices whose run ended in `status`, of some cells or of all, in plan order."""
-        return [
-            index for index in self._indices(cells) if index in self.records and self.records[index].status == status
-        ]
+        ran = (index for index in self._indices(cells) if index in self.records)
+        return [index for index in ran if self.records[index].status == status]
 
     def _indices(self, cells: Iterable[int] | None) -> Iterable[int]:
-        return (
-            range(self.plan.total) if cells is None else (index for cell in cells for index in self.plan.indices(cell))
-        )
+        if cells is None:
+            return range(self.plan.total)
+        return (index for cell in cells for index in self.plan.indices(cell))
 
     @property
     def cells(self) -> Iterator[CellReport]:
