@@ -280,27 +280,24 @@ def test_async_tests_take_the_result(mark: str | None, plugin: str, ini: str, pr
     done.assert_outcomes(passed=1)
 
 
-def test_workers_of_xdist_tell_the_summary(project: pytest.Pytester) -> None:
-    done = run(
-        project,
-        """
+def test_workers_of_xdist_compare_with_the_baseline_and_tell_the_summary(project: pytest.Pytester) -> None:
+    test = """
     @pytest.mark.parametrize("number", range(4))
     @pytest.mark.evals(prompt="hello", expect=[Contains("HELLO")])
     def test_it(number):
         pass
-    """,
-        "-n2",
-        "--evals-report=reports",
-        plugins=("xdist",),
-    )
+    """
+    run(project, test, "--evals-report=main").assert_outcomes(passed=4)
+    done = run(project, test, "-n1", "--evals-report=reports", "--evals-baseline=main", plugins=("xdist",))
     done.assert_outcomes(passed=4)
     assert done.stdout.str().count(": PASS  1 of 1 run") == 4
+    done.stdout.no_fnmatch_line("*no baseline*")
     assert len(list((project.path / "reports").iterdir())) == 4
 
 
 def test_without_a_marker_nothing_is_said_of_evaluations(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done = session(pytester)
     done.assert_outcomes(passed=1)
     assert "evals" not in done.stdout.str().replace("ci-evals", "")
 
@@ -353,8 +350,6 @@ def test_beside_a_baseline_like_itself_nothing_is_worse(
     done = run(project, WORSE, "--evals-report=reports", "--evals-baseline=reports", "-k", "low_bar")
     done.assert_outcomes(passed=1, deselected=2)
     done.stdout.no_fnmatch_line("*regressed*")
-    again = run(project, WORSE, "--evals-baseline=reports", "-k", "low_bar", "-p", "xdist", "-n2", plugins=("xdist",))
-    again.assert_outcomes(passed=1)
 
 
 def test_a_baseline_that_is_not_there_is_a_warning_and_the_test_runs_all_the_same(
