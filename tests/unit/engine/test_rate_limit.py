@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from fakes.limited import Bucket, Chance, Down, Free, Simulated, Window, failing, run_job, run_plain_loop
@@ -78,7 +79,7 @@ def test_windows_are_used_up_before_another_one_ends(latency_s: float, telling: 
 
 
 @pytest.mark.parametrize("settings", [{"rpm": 600.0}, {"tpm": 60_000.0}])
-def test_a_declared_limit_is_used_up_and_never_refused(settings: dict[str, float]) -> None:
+def test_a_declared_limit_is_used_up_and_never_refused(settings: dict[str, Any]) -> None:
     by_tokens = "tpm" in settings
     server = Bucket(60_000, 2000, cost=100) if by_tokens else Bucket(600, 10)
     job = run_job(Simulated(server, 0.05, tokens=100), **settings)
