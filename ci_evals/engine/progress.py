@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.format import duration
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
 
@@ -117,7 +118,7 @@ async def _bar(run: Watched, stream: TextIO) -> None:
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
-    """Return a line such as `120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`.
+    """Return a line such as `120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  2 min left`.
 
     Args:
         run: the run phase.
@@ -139,12 +140,3 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
     if before < finished < total and (left_s := elapsed_s / (finished - before) * (total - finished)) >= idle_s:
         parts.append(f"{duration(left_s)} left")
     return "  ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return `42s`, `1m 20s` or `2h 5m`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {rest}s" if minutes else f"{rest}s"

@@ -11,7 +11,7 @@ from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoCompar
 from ci_evals.gate.wording import cell_finding, of_runs, same_reason
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import CellReport, Counts, Report
+from ci_evals.model.report import CellReport, Counts, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports.runs import why
 from ci_evals.reports.summary import Summary
@@ -250,7 +250,7 @@ class ErrorGroup:
     kind: ErrorKind | None
 
 
-def error_groups(report: Report) -> list[ErrorGroup]:
+def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     """Group errored runs by variant and reason, the largest group first."""
     indices = report.indices("errored")
     first: dict[tuple[Variant, ErrorKind | None, Hashable], str] = {}

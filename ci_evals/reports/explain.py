@@ -19,7 +19,7 @@ from ci_evals.gate.baseline import ReportRef, Tally
 from ci_evals.gate.compare import CellComparison, CellKind
 from ci_evals.gate.wording import of_runs
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, printed
@@ -102,7 +102,7 @@ class ExplanationDocument:
     cells: tuple[Explanation, ...]
 
 
-def explain_cell(report: Report, cell: int, finding: CellFinding) -> Explanation:
+def explain_cell(report: SuiteReport, cell: int, finding: CellFinding) -> Explanation:
     """Explain one cell of a report."""
     case, found = report.plan.case(cell), finding.found
     provider, prompt = report.plan.key(cell)[1:]
@@ -128,7 +128,7 @@ def explain_cell(report: Report, cell: int, finding: CellFinding) -> Explanation
     )
 
 
-def run_entries(report: Report, cell: int) -> tuple[RunEntry, ...]:
+def run_entries(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
     """Return every run of a cell, the confirm runs last."""
     planned = report.results(report.plan.indices(cell))
     more = report.confirmation

@@ -8,22 +8,24 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal
 
-from ci_evals.format import name_of, number_of, percent, seconds
+from ci_evals.format import interval, name_of, number_of, percent, seconds
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus, worst_first
+from ci_evals.gate.verdict import population_bounds
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.reports.cells import ComparedCell, ErrorGroup, Roster, changes, error_groups, finding_of, rosters
-from ci_evals.reports.notes import Note, basis, comparison_notes, expected_on_new_cases, notes
+from ci_evals.reports.notes import Note, basis, comparison_notes, notes
 from ci_evals.reports.runs import counted_reasons, failed_runs, place_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     Standing,
     TaskReport,
     Trend,
+    VariantChange,
     VariantReport,
     leaderboard,
-    task_reports,
-    trends,
+    trend_of,
+    variant_changes,
     variant_reports,
 )
 from ci_evals.stats.rates import suite_flip_rate
@@ -133,7 +135,8 @@ class Findings:
         outcome: `34 of 43 graded runs passed, … in 12.5 s`.
         expected: what similar new cases would come to, where there are cases enough to tell.
         notes: what else is to be known of the run.
-        variants, leaderboard, tasks, trends: the figures.
+        variants, leaderboard, trends: the figures.
+        changes: each variant beside the baseline; empty without a comparison.
         bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
         groups: the cells to look at, the most important first; none is empty.
         basis: what the verdict rests on: the baseline, the size of the plan, the cost.
@@ -144,8 +147,8 @@ class Findings:
     expected: str | None
     notes: tuple[Note, ...]
     variants: tuple[VariantReport, ...]
+    changes: Mapping[Variant, VariantChange]
     leaderboard: tuple[Standing, ...]
-    tasks: tuple[TaskReport, ...]
     trends: tuple[tuple[VariantReport, Trend], ...]
     bars: tuple[ScopeVerdict, ...]
     groups: tuple[Group, ...]
@@ -160,6 +163,11 @@ class Findings:
     def several_variants(self) -> bool:
         return len(self.variants) > 1
 
+    @property
+    def tasks(self) -> list[tuple[Variant, TaskReport]]:
+        """The classifications of every variant."""
+        return [(of.variant, task) for of in self.variants for task in of.classifications]
+
     def group(self, kind: GroupKind) -> Group | None:
         """Return the group of this kind, if there is one."""
         return next((group for group in self.groups if group.kind == kind), None)
@@ -167,17 +175,23 @@ class Findings:
 
 def findings(summary: Summary) -> Findings:
     """Decide what a person is shown of a summary."""
-    report, scopes = summary.report, summary.verdict.scopes
-    variants = variant_reports(summary)
+    report, comparison, scopes = summary.report, summary.compared, summary.verdict.scopes
+    bounds, variants = population_bounds(report, summary.gate), variant_reports(summary)
+    trends = [
+        (of, trend)
+        for of in variants
+        if comparison
+        and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(of.variant), of.pass_rate))
+    ]
     return Findings(
         summary=summary,
         outcome=f"{report.summary()} in {seconds(report.duration_s)}",
-        expected=expected_on_new_cases(summary),
+        expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
         notes=(*notes(report), *comparison_notes(summary)),
         variants=variants,
+        changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
-        tasks=tuple(task_reports(report)),
-        trends=tuple(trends(summary.compared, variants)),
+        trends=tuple(trends),
         bars=tuple(worst_first(scopes)) if len(scopes) > 1 else (),
         groups=tuple(group for group in _groups(summary) if group.total),
         basis=tuple(basis(summary)),

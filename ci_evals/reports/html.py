@@ -29,7 +29,7 @@ from ci_evals.format import (
     visible,
 )
 from ci_evals.gate.wording import same_reason, scope_label
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, Status
 from ci_evals.reports.cells import CellOutcome, ComparedCell, JudgedCell, finding_of, judged_cells
 from ci_evals.reports.findings import (
@@ -147,7 +147,7 @@ def _worst_first(found: Findings) -> list[ComparedCell]:
     return [*worse, *errored, *(flaky.cells if flaky else ()), *(cell for rest in others.values() for cell in rest)]
 
 
-def _telling_runs(report: Report, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
+def _telling_runs(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
     """Return the first runs that show why a cell ended as it did, and the number of such runs."""
     if cell.outcome in ("failed", "flaky"):
         more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0

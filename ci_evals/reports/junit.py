@@ -11,7 +11,7 @@ from ci_evals.format import number_of, one_line, shorten, visible
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.wording import cell_finding
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, Status
 from ci_evals.reports.cells import JudgedCell, judged_cells
 from ci_evals.reports.notes import notes
@@ -44,7 +44,8 @@ def render(summary: Summary) -> Iterator[bytes]:
         cells = list(judged_cells(summary, variant))
         cases = [_test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)]) for cell in cells]
         suite = TestSuite(name, cases, properties=properties).build_xml_doc()
-        suite.set("time", f"{sum(report.latencies_s([cell.cell for cell in cells])):.3f}")  # it shows 1e-07 as such
+        runs = report.records_of(cell.cell for cell in cells)
+        suite.set("time", f"{sum(run.latency_s for run in runs):.3f}")  # it shows 1e-07 as such
         root.append(suite)
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
@@ -69,7 +70,7 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], class_name: str, name: str) -> TestCase:
     """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed, whatever its bar."""
     report = summary.report
-    time_s = round(sum(report.latencies_s((cell.cell,))), 6)
+    time_s = round(sum(record.latency_s for record in report.records_of((cell.cell,))), 6)
     case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
     told = _compared(summary, cell)
     outcome = "failed" if cell.key in red else cell.outcome
@@ -96,7 +97,7 @@ def _compared(summary: Summary, cell: JudgedCell) -> str:
     return _attribute(f"{word}{cell_finding(comparison, found)}")
 
 
-def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple[str, str]:
+def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> tuple[str, str]:
     """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each run."""
     counts = cell.counts
     if status == "failed":

@@ -8,7 +8,7 @@ from typing import Any
 
 from ci_evals.format import number_of, one_line, run_numbers
 from ci_evals.model.case import Case
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Result, Status
 
@@ -17,12 +17,12 @@ _DETAIL_CHARACTERS = 2000
 _MAX_CALLS_SHOWN = 100
 
 
-def results_of(report: Report, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
+def results_of(report: SuiteReport, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
     """Return the results of a cell that ended with this status, or the first `limit` of them."""
     return tuple(report.results(report.indices(status, (cell,))[:limit]))
 
 
-def failed_runs(report: Report, cell: int, limit: int | None = None) -> tuple[Result, ...]:
+def failed_runs(report: SuiteReport, cell: int, limit: int | None = None) -> tuple[Result, ...]:
     """Return the failed results of a cell, confirm runs included, or the first `limit` of them."""
     planned = results_of(report, cell, "failed", limit)
     if report.confirmation is None:

@@ -13,7 +13,7 @@ import pytest
 from factories import report_of, result_of
 
 from ci_evals.gate.verdict import decide
-from ci_evals.model.report import Report, RunRecord
+from ci_evals.model.report import RunRecord, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.distributions import beta_quantile
 
@@ -41,13 +41,13 @@ def verdicts(true_rate: float, cases: int, runs: int) -> tuple[float, float, flo
     return (100 * seen["pass"] / REPEATS, 100 * seen["borderline"] / REPEATS, 100 * seen["fail"] / REPEATS)
 
 
-def evaluated(blank: Report, rates: Sequence[float], rng: random.Random) -> Report:
+def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) -> SuiteReport:
     records = {
         index: PASSED if rng.random() < rate else FAILED
         for cell, rate in enumerate(rates)
         for index in blank.plan.indices(cell)
     }
-    return Report(
+    return SuiteReport(
         blank.suite, blank.plan, records, read=lambda _: iter(()), fingerprints=(), started_at=0, duration_s=0
     )
 
