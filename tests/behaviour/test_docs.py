@@ -22,7 +22,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.providers.http_client import ModelOptions
+from ci_evals.providers.model_api import ModelOptions
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.schema import suite_schema
 from ci_evals.suite.yaml import parse
