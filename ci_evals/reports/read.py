@@ -20,7 +20,7 @@ from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
-from ci_evals.reports.cells import bar_of
+from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
     MOST_RUNS,
     REPORT,
@@ -31,7 +31,6 @@ from ci_evals.reports.report_json import (
     document_of,
     encode,
 )
-from ci_evals.reports.runs import answer_text
 from ci_evals.reports.summary import Summary
 
 MAX_REPORT_BYTES: Final = 1 << 30
