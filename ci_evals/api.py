@@ -15,8 +15,8 @@ from uuid import uuid4
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
 from ci_evals.library import Report, as_baseline
-from ci_evals.model import report as counted
 from ci_evals.model.plan import plan_runs
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.reports.files import write_reports
 from ci_evals.reports.read import with_answers
@@ -232,7 +232,7 @@ class _Listener(Watcher):
             self._on_result(result)
 
 
-def _judged(report: counted.Report, invocation: Invocation) -> Summary:
+def _judged(report: SuiteReport, invocation: Invocation) -> Summary:
     suite = invocation.suite
     return with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
 

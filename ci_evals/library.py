@@ -1,7 +1,7 @@
 """The report for Python: looked at, sliced, saved, loaded and compared."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ci_evals.errors import StorageError
@@ -10,21 +10,22 @@ from ci_evals.format import number_of, one_line, percent
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict
-from ci_evals.model import report as counted
-from ci_evals.model.case import Case, Variant
+from ci_evals.model.case import Case
 from ci_evals.model.plan import plan_runs
+from ci_evals.model.report import CellReport, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
-from ci_evals.reports.read import read_baseline, read_report, read_summary
-from ci_evals.reports.runs import input_text
+from ci_evals.reports.cells import input_text
+from ci_evals.reports.read import as_saved, baseline_of, read_baseline, read_report, read_summary
 from ci_evals.reports.summary import Summary, summarize
-from ci_evals.reports.variants import Standing, ranked, variant_reports
+from ci_evals.reports.variants import Standing, rank, variant_reports
 
 _INPUT_CHARACTERS = 100
 
 
-class Report(counted.Report):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Report(SuiteReport):
     """All results of one evaluation.
 
     `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean score) are fractions;
@@ -32,32 +33,24 @@ class Report(counted.Report):
     the report beside the baseline that it was evaluated with, or why there is none; None if there was to be none.
     """
 
-    gate: Gate | None
-    comparison: Comparison | NoComparison | None
-    verdict: Verdict
     judged: Summary
 
     @classmethod
     def of(cls, judged: Summary) -> "Report":
         """Make the report of a run that was judged."""
-        report = judged.report
-        self = cls(
-            report.suite,
-            report.plan,
-            report.records,
-            read=report.results,
-            started_at=report.started_at,
-            duration_s=report.duration_s,
-            interrupted=report.interrupted,
-            resumption=report.resumption,
-            fingerprints=report.fingerprints,
-            looks=report.looks,
-            settled=report.settled,
-            confirmation=report.confirmation,
-        )
-        self.verdict, self.gate, self.comparison = judged.verdict, judged.gate, judged.comparison
-        self.judged = judged
-        return self
+        return cls(**{part.name: getattr(judged.report, part.name) for part in fields(SuiteReport)}, judged=judged)
+
+    @property
+    def gate(self) -> Gate | None:
+        return self.judged.gate
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judged.verdict
+
+    @property
+    def comparison(self) -> Comparison | NoComparison | None:
+        return self.judged.comparison
 
     @property
     def run_id(self) -> str | None:
@@ -67,7 +60,7 @@ class Report(counted.Report):
     @property
     def leaderboard(self) -> Sequence[Standing]:
         """Every variant, the best first: `place`, `rank`, `tied` and `variant` with its rates and figures."""
-        return ranked(variant_reports(self.judged))
+        return rank(variant_reports(self.judged))
 
     @property
     def all_passed(self) -> bool:
@@ -126,9 +119,8 @@ class Report(counted.Report):
         Raises:
             StorageError: the baseline cannot be read.
         """
+        saved = read_report(Path(other)) if not isinstance(other, Report) else as_saved(other.judged)
         alpha = (self.gate or Gate()).alpha
-        with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
-            saved = read_report(other.save(folder) if isinstance(other, Report) else Path(other))
         return compare(head_cells(self, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
 
     def diff_table(self, other: "Report | Path | str") -> str:
@@ -139,17 +131,15 @@ class Report(counted.Report):
         self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
     ) -> "Report":
         """Return the part of the report with this tag, case, provider and prompt, as far as they are given."""
-        plan = self.plan
         cells = [
-            cell.cell
+            cell
             for cell in self.cells
             if (tag is None or tag in cell.case.tags)
             and (case is None or cell.case.id == case)
             and (provider is None or cell.variant.provider == provider)
             and (prompt is None or cell.variant.prompt == prompt)
         ]
-        part = _part(self, [(plan.case(c), plan.variant(c), c) for c in cells])
-        return Report.of(summarize(part, self.gate))
+        return Report.of(summarize(_part_of(self, cells), self.gate))
 
 
 def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:
@@ -158,36 +148,33 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
     Raises:
         StorageError: nothing is at the path, or it cannot be read.
     """
-    if not isinstance(given, Report):
-        path = Path(given)
-        if not path.exists():
-            raise StorageError(f"{path}: no baseline is here: name a report.json, or the folder of one or several")
-        return read_baseline((path,), suite)
-    with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
-        return read_baseline((given.save(folder),), suite)
+    if isinstance(given, Report):
+        return baseline_of([as_saved(given.judged)], suite)
+    path = Path(given)
+    if not path.exists():
+        raise StorageError(f"{path}: no baseline is here: name a report.json, or the folder of one or several")
+    return read_baseline((path,), suite)
 
 
-def _part(report: counted.Report, cells: list[tuple[Case, Variant, int]]) -> counted.Report:
+def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
     """Return a report of some cells: the same runs, numbered anew."""
-    variants = tuple(v for v in report.plan.variants if any(v == variant for _, variant, _ in cells))
-    cases = list({case.id: case for case, _, _ in cells}.values())
-    prints = {case.id: text for case, text in zip(report.plan.cases, report.fingerprints, strict=True)}
-    old = {(case.id, variant): number for case, variant, number in cells}
-    pairs = [(case, variant) for case in cases for variant in variants]
-    only = {new for new, (case, variant) in enumerate(pairs) if (case.id, variant) in old}
-    rounds = max((report.plan.runs(number) for case, _, number in cells if not case.runs), default=1)
-    plan = plan_runs(cases, variants, rounds, only=only)
-    indices = [index for new in sorted(only) for index in report.plan.indices(old[pairs[new][0].id, pairs[new][1]])]
-    records = {new: record for new, index in enumerate(indices) if (record := report.records.get(index)) is not None}
-    return counted.Report(
+    cases = {cell.case.id: cell.case for cell in cells}
+    chosen = {(cell.case.id, cell.variant): cell.cell for cell in cells}
+    variants = [variant for variant in report.plan.variants if variant in {cell.variant for cell in cells}]
+    old = [chosen.get((case, variant)) for case in cases for variant in variants]
+    rounds = max((cell.counts.planned for cell in cells if not cell.case.runs), default=1)
+    only = {new for new, cell in enumerate(old) if cell is not None}
+    indices = [index for cell in old if cell is not None for index in report.plan.indices(cell)]
+    fingerprints = dict(zip((case.id for case in report.plan.cases), report.fingerprints, strict=True))
+    return SuiteReport(
         report.suite,
-        plan,
-        records,
+        plan_runs(list(cases.values()), variants, rounds, only=only),
+        {new: report.records[index] for new, index in enumerate(indices) if index in report.records},
         read=lambda chosen: report.results(indices[index] for index in chosen),
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,
         resumption=report.resumption,
-        fingerprints=[prints[case.id] for case in cases],
+        fingerprints=[fingerprints[case] for case in cases],
         looks=report.looks,
     )

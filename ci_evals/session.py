@@ -27,7 +27,7 @@ from ci_evals.gate.compare import NoComparison, suspects
 from ci_evals.gate.verdict import missed, proven, settled
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_runs
-from ci_evals.model.report import Looks, Report, Resumption, RunRecord, SuiteInfo, moved
+from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
@@ -127,7 +127,7 @@ class Watcher:
         return nullcontext()
 
 
-async def execute(invocation: Invocation, *, watcher: Watcher | None = None, stop: Stop | None = None) -> Report:
+async def execute(invocation: Invocation, *, watcher: Watcher | None = None, stop: Stop | None = None) -> SuiteReport:
     """Run what is missing of a suite's results and return the report of all of them.
 
     Args:
@@ -281,7 +281,7 @@ class _Session:
     def _extend(self, runs: int) -> None:
         """Plan `runs` runs of every cell instead of fewer."""
         old, plan = self._planned, self._invocation.plan(runs)
-        part = self._take_over(plan, moved(old.records, old.plan, plan))
+        part = self._take_over(plan, move_records(old.records, old.plan, plan))
         self._planned = part._replace(resumption=_sum(old.resumption, part.resumption))
         if self._run is not None:
             self._run.go_on(part.plan, part.records, part.cells, f"round {runs}")
@@ -310,7 +310,7 @@ class _Session:
     def _first_rounds(self, number: int) -> _Part:
         part = self._planned
         plan = part.plan.first_rounds(number)
-        return part._replace(plan=plan, records=moved(part.records, part.plan, plan))
+        return part._replace(plan=plan, records=move_records(part.records, part.plan, plan))
 
     async def _confirm_suspects(self, baseline: Baseline) -> None:
         """Run suspects again, apart from the runs that the gate judges."""
@@ -355,15 +355,17 @@ class _Session:
         missing = missing_shards(self._invocation.sources) if self._planned.missing else []
         return f"shard {', '.join(missing)} is missing" if missing else None
 
-    def report(self, interrupted: str | None) -> Report:
+    def report(self, interrupted: str | None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""
         confirmation = self._report(self._confirmation) if self._confirmation else None
         return self._report(self._planned, interrupted, confirmation)
 
-    def _report(self, part: _Part, interrupted: str | None = None, confirmation: Report | None = None) -> Report:
+    def _report(
+        self, part: _Part, interrupted: str | None = None, confirmation: SuiteReport | None = None
+    ) -> SuiteReport:
         invocation, records = self._invocation, part.records
         started_at, duration_s = self._span()
-        return Report(
+        return SuiteReport(
             self._redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,

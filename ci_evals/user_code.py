@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from threading import Thread
@@ -230,6 +230,16 @@ def is_cancelling() -> bool:
     """Return True if the running task is being cancelled; if not, the team's code raised a `CancelledError` itself."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def is_async(function: Any) -> bool:
+    """Return True if calling a function, or an object like one, gives a coroutine."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call one of the team's functions and return its result: an async one as it is, any other in a thread."""
+    return await (function(*arguments) if is_async(function) else call_in_thread(partial(function, *arguments)))
 
 
 async def call_in_thread(call: Callable[[], Any]) -> Any:

@@ -20,7 +20,7 @@ from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentenc
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown, report_json, terminal
 from ci_evals.reports.explain import (
@@ -120,7 +120,7 @@ def explain_cells(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list
     return [explain_cell(report, cell, finding_of(report.plan.key(cell))) for cell in cells]
 
 
-def _cells(wanted: Wanted, report: Report) -> list[int]:
+def _cells(wanted: Wanted, report: SuiteReport) -> list[int]:
     keys = {cell.cell: report.plan.key(cell.cell) for cell in report.cells}
     cells = [cell for cell, key in keys.items() if wanted.chosen(key)]
     if cells:

@@ -27,7 +27,7 @@ from ci_evals.github.context import RESULTS, in_actions, read_context
 from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.reports.files import FORMATS, write_reports
 from ci_evals.reports.notes import notes
 from ci_evals.reports.read import with_answers
@@ -81,10 +81,10 @@ class _Progress(Watcher):
     def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
         if self._console.quiet:
             return nullcontext()
-        return progress.shown(run, self._console.stderr, live=self._console.is_live)
+        return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
 
 
-def _tell_shard(invocation: Invocation, report: Report, console: Console) -> int:
+def _tell_shard(invocation: Invocation, report: SuiteReport, console: Console) -> int:
     """Say what a shard has run; its exit code is no verdict."""
     found = [f"{label.lower()}: {text}" for label, text in notes(report)]
     name = f"shard {invocation.shard} of {invocation.suite.name}"
@@ -92,7 +92,7 @@ def _tell_shard(invocation: Invocation, report: Report, console: Console) -> int
     return 3 if report.interrupted else 0
 
 
-def _lacks(invocation: Invocation, report: Report) -> list[str]:
+def _lacks(invocation: Invocation, report: SuiteReport) -> list[str]:
     """Name what is missing although the command line asked for it."""
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]

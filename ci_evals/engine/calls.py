@@ -142,40 +142,51 @@ class Calls:
         try:
             with self._limiter.watch(), self.breaker.watch():
                 while True:
-                    if not begun or attempts or self.breaker.cause:
-                        permit = await self._waits.hold(self._limiter.acquire, request.messages, self._max_tokens)
-                    else:
-                        permit = await self._limiter.acquire(request.messages, self._max_tokens)
+                    permit = await self._permit(request, can_stop=not begun or attempts > 0)
                     attempts += 1
                     started_at, start = time.time(), time.perf_counter()
-                    try:
-                        response = await self._provider.answer(request)
-                    except (StorageError, asyncio.CancelledError):
-                        self._limiter.ended(permit)
-                        raise
-                    except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
-                        latency_s, error = time.perf_counter() - start, ProviderError.of(raised)
-                        counted += self._note(permit, error)
-                        if not self._is_worth_another(error, counted):
-                            self._lose(error)
-                            raise LostError(error, error, started_at, latency_s, attempts) from None
-                    else:
-                        self._reached = True
-                        self._limiter.answered(permit, response.usage)
-                        self.breaker.answered()
-                        return CallResult(response, started_at, time.perf_counter() - start, attempts)
-                    slot.give_back()
-                    self.retrying += 1
-                    try:
-                        await self._waits.hold(asyncio.sleep, self._delay_s(counted, error.retry_after_s))
-                        await self._waits.hold(slot.take)
-                    finally:
-                        self.retrying -= 1
+                    answer = await self._attempt(request, permit)
+                    latency_s = time.perf_counter() - start
+                    if isinstance(answer, Response):
+                        return CallResult(answer, started_at, latency_s, attempts)
+                    counted += self._note(permit, answer)
+                    if not self._is_worth_another(answer, counted):
+                        self._lose(answer)
+                        raise LostError(answer, answer, started_at, latency_s, attempts)
+                    await self._wait(slot, self._delay_s(counted, answer.retry_after_s))
         except EndedError:
             if (cause := self.breaker.cause) is None:
                 raise StoppedError from None
             given_up = ProviderError("given_up", self.breaker.reason)
             raise LostError(given_up, cause, time.time(), 0.0, max(1, attempts)) from None
+
+    async def _permit(self, request: Request, *, can_stop: bool) -> Permit:
+        if can_stop or self.breaker.cause:
+            return await self._waits.hold(self._limiter.acquire, request.messages, self._max_tokens)
+        return await self._limiter.acquire(request.messages, self._max_tokens)
+
+    async def _attempt(self, request: Request, permit: Permit) -> Response | ProviderError:
+        try:
+            response = await self._provider.answer(request)
+        except (StorageError, asyncio.CancelledError):
+            self._limiter.ended(permit)
+            raise
+        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
+            return ProviderError.of(raised)
+        self._reached = True
+        self._limiter.answered(permit, response.usage)
+        self.breaker.answered()
+        return response
+
+    async def _wait(self, slot: Slot, delay_s: float) -> None:
+        """Wait for the next attempt, with the slot given back meanwhile."""
+        slot.give_back()
+        self.retrying += 1
+        try:
+            await self._waits.hold(asyncio.sleep, delay_s)
+            await self._waits.hold(slot.take)
+        finally:
+            self.retrying -= 1
 
     def stop(self) -> None:
         """Begin no further call or attempt; calls that are under way end."""
@@ -220,14 +231,13 @@ class Calls:
         """Return the seconds to wait before the next attempt.
 
         Exponential backoff with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
-        2015). A `Retry-After` is kept, with a little on top so that not everybody returns at the same moment. Where
-        that was no help before, the backoff is the least: some providers ask for no time at all.
+        2015). A `Retry-After` is kept, with a little on top so that not everybody returns at the same moment; one
+        that is shorter than any backoff is lengthened by it, as some providers ask for no time at all.
         """
         backoff_s = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** max(0, attempts - 1)) * self._draw()
         if retry_after_s is None:
             return backoff_s
-        asked_for_s = retry_after_s + 0.1 * self._draw()
-        return asked_for_s if attempts <= 1 else max(asked_for_s, backoff_s)
+        return retry_after_s + (backoff_s if retry_after_s < BACKOFF_S else 0.1 * self._draw())
 
 
 def _is_from_behind_limits(error: ProviderError) -> bool:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.format import duration
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
 
@@ -33,21 +34,14 @@ class Watched(Protocol):
     def records(self) -> Mapping[int, RunRecord]: ...
 
     @property
-    def spending(self) -> "Spending": ...
+    def cost_usd(self) -> float: ...
 
     @property
     def retrying(self) -> int: ...
 
 
-class Spending(Protocol):
-    """The cost so far."""
-
-    @property
-    def cost_usd(self) -> float: ...
-
-
 @asynccontextmanager
-async def shown(
+async def show_progress(
     run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
 ) -> AsyncIterator[None]:
     """Show the progress of `run` on `stream` until the block ends: as a bar if `live`, else as lines."""
@@ -117,7 +111,7 @@ async def _bar(run: Watched, stream: TextIO) -> None:
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
-    """Return a line such as `120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  1m 20s left`.
+    """Return a line such as `120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  2 min left`.
 
     Args:
         run: the run phase.
@@ -134,17 +128,8 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
         parts.append(f"{counts['errored']:,} errored")
     if run.retrying:
         parts.append(f"{run.retrying:,} retrying")
-    if run.spending.cost_usd:
-        parts.append(f"${run.spending.cost_usd:.2f}")
+    if run.cost_usd:
+        parts.append(f"${run.cost_usd:.2f}")
     if before < finished < total and (left_s := elapsed_s / (finished - before) * (total - finished)) >= idle_s:
         parts.append(f"{duration(left_s)} left")
     return "  ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return `42s`, `1m 20s` or `2h 5m`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {rest}s" if minutes else f"{rest}s"

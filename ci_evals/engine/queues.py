@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from ci_evals.engine.calls import Calls, EndedError, Slot, Waits
+from ci_evals.engine.calls import Calls, EndedError, Slot
 from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.response import Response
@@ -13,7 +13,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.fingerprint import Rendered, Templates, asked_fingerprint, provider_identity
 from ci_evals.suite.types import CheckedSuite
 
-BACKLOG = 16  # times as many runs may be begun as calls be under way: the others wait for another attempt
+BACKLOG = 16  # workers for each slot: those whose call waits for another attempt give theirs back
 
 
 class Queue:
@@ -34,46 +34,38 @@ class Queue:
         self.price = price
         self._share = share
         self._indexes: Iterator[int] = iter(())
-        self._room = asyncio.Semaphore(BACKLOG * share.limit)
-        self._waits = Waits()
 
     def fill(self, indexes: Iterator[int]) -> None:
         """Queue runs, by their index in the plan; what the provider was found to do stays known."""
         self._indexes = indexes
         self._share.is_exhausted = False
 
-    async def take(self) -> tuple[int, Slot] | None:
-        """Wait for a slot for the next run; return None if none is left, or if the queue is stopped.
+    async def work(self, do: Callable[[int, Slot], Awaitable[None]], most: int) -> None:
+        """Do the queued runs, `most` at most, until none is left or the queue is stopped.
 
-        Each run that is taken must be reported to `done`.
+        Each is done by `do`, which is given its index in the plan and the slot that it holds.
         """
-        try:
-            await self._waits.hold(self._room.acquire)
-        except EndedError:
-            return None
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(BACKLOG * self._share.limit, most)):
+                workers.create_task(self._work(do))
+
+    async def _work(self, do: Callable[[int, Slot], Awaitable[None]]) -> None:
         slot = Slot(self._share)
-        self._share.begun += 1
-        if (index := next(self._indexes, None)) is None:
-            self._share.is_exhausted = True
-        else:
+        while not self._share.is_closed and (index := next(self._indexes, None)) is not None:
+            self._share.begun += 1
             try:
-                await self._waits.hold(slot.take)
+                await slot.take()
+                await do(index, slot)
             except EndedError:
                 pass
-            else:
-                return index, slot
-        self.done(slot)
-        return None
-
-    def done(self, slot: Slot) -> None:
-        """A run has ended."""
-        slot.give_back()
-        self._share.leave()
-        self._room.release()
+            finally:
+                slot.give_back()
+                self._share.leave()
+        self._share.exhaust()
 
     def stop(self) -> None:
         """Begin no further run and no further attempt; calls that are under way end."""
-        self._waits.end()
+        self._share.close()
         self.calls.stop()
 
 
@@ -124,16 +116,19 @@ class Share:
         self.in_use = 0
         self.begun = 0  # runs that may want a slot
         self.is_exhausted = True  # no further run will begin
+        self.is_closed = False
         self.waiting: deque[asyncio.Future[None]] = deque()
         self._slots = slots
 
     @property
     def demand(self) -> int:
-        """How many slots it can use."""
+        """The number of slots that it can use."""
         return min(self.limit, self.begun) if self.is_exhausted else self.limit
 
     async def acquire(self) -> None:
-        """Take a slot, waiting for one if need be."""
+        """Take a slot, waiting for one if need be; raises `EndedError` where no more are handed out."""
+        if self.is_closed:
+            raise EndedError
         if not self.waiting and self._slots.may_take(self):
             self.in_use += 1
             self._slots.free -= 1
@@ -143,7 +138,7 @@ class Share:
         try:
             await ticket
         except asyncio.CancelledError:
-            if ticket.done() and not ticket.cancelled():
+            if ticket.done() and not ticket.cancelled() and not ticket.exception():
                 self.release()
             raise
 
@@ -151,6 +146,18 @@ class Share:
         """Give a slot back."""
         self.in_use -= 1
         self._slots.free += 1
+        self._slots.hand_out()
+
+    def close(self) -> None:
+        """Hand out no more slots; whoever waits for one is told."""
+        self.is_closed = True
+        while self.waiting:
+            if not (ticket := self.waiting.popleft()).done():
+                ticket.set_exception(EndedError())
+
+    def exhaust(self) -> None:
+        """Begin no further run, so that what is kept for them can be lent."""
+        self.is_exhausted = True
         self._slots.hand_out()
 
     def leave(self) -> None:
@@ -164,7 +171,7 @@ MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedCell:
-    """What every run of one cell shares.
+    """A cell of the plan, with what all its runs share.
 
     `asked` identifies the question; `first_index` is the index that run 1 has, or would have, in the plan; a call may
     take `timeout_s` seconds.
@@ -183,7 +190,7 @@ class PreparedCell:
         return index - self.first_index + 1
 
     def request(self, run: int) -> Request:
-        """What a provider is sent for a run by its number."""
+        """Return what a provider is sent for a run by its number."""
         return Request(self.rendered.input, tuple(self.rendered.messages), self.case, run, self.timeout_s)
 
 

@@ -4,7 +4,9 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -153,7 +155,13 @@ class Run:
             queue.fill(execution_order(plan, str(queue.options.name), self.suite.seed, records, rounds))
 
     @property
+    def cost_usd(self) -> float:
+        """The cost of all results so far."""
+        return self.spending.cost_usd
+
+    @property
     def retrying(self) -> int:
+        """The number of calls that wait for another attempt."""
         return sum(queue.calls.retrying for queue in self._queues)
 
     def stop(self, reason: str) -> None:
@@ -181,7 +189,7 @@ class Run:
                     await self._grade_known()
                 async with asyncio.TaskGroup() as queues:
                     for queue in self._queues:
-                        queues.create_task(self._work_off(queue))
+                        queues.create_task(queue.work(partial(self._do, queue), self.plan.total))
                     background.append(group.create_task(self._watch_the_time()))
                 for task in background:
                     task.cancel()
@@ -228,21 +236,11 @@ class Run:
 
     # Runs that are called.
 
-    async def _work_off(self, queue: Queue) -> None:
-        """Do the runs of a queue, as many at once as it has slots."""
-        async with asyncio.TaskGroup() as runs:
-            while (taken := await queue.take()) is not None:
-                runs.create_task(self._run(queue, *taken))
-
-    async def _run(self, queue: Queue, index: int, slot: Slot) -> None:
+    async def _do(self, queue: Queue, index: int, slot: Slot) -> None:
         """Do one run and write its result, unless it is stopped before its call."""
         cell = self._cells.of_index(index)
-        try:
+        with suppress(StoppedError):
             self._record(index, self._result(cell, cell.run_of(index), await self._call(queue, cell, index, slot)))
-        except StoppedError:
-            pass
-        finally:
-            queue.done(slot)
 
     async def _call(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> _Ending:
         """Make a run's call, or have its conversation, and grade the answer."""

@@ -11,7 +11,8 @@ from zlib import crc32
 from ci_evals.format import exact
 from ci_evals.gate.baseline import Tally
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.fields import Share
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import BY_LABEL, WHOLE, Gate, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
@@ -43,11 +44,11 @@ class ScopeVerdict:
 
     kind: ScopeKind
     name: str
-    bar: float | None
+    bar: Share | None
     status: VerdictStatus
-    rate: float | None
-    lower: float | None
-    upper: float | None
+    rate: Share | None
+    lower: Share | None
+    upper: Share | None
     cases: int
     graded: int
     failed: int
@@ -66,7 +67,7 @@ class Scope:
     critical: bool = False
 
 
-def judged_scopes(report: Report, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
+def judged_scopes(report: SuiteReport, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
     """Judge every scope by the graded runs of each cell: the suite first, metrics last."""
     counted = (_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
     return (*counted, *_metric_scopes(report, rules))
@@ -81,7 +82,7 @@ def worst_first(scopes: Iterable[ScopeVerdict]) -> list[ScopeVerdict]:
     return sorted(scopes, key=lambda scope: -SEVERITY[scope.status])
 
 
-def _scopes(report: Report, rules: Gate) -> Iterator[Scope]:
+def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
     """Yield all scopes but the metrics.
 
     The suite's has all cases; or, where every run must pass only by default, those without a bar of their own.
@@ -111,7 +112,7 @@ def _scopes(report: Report, rules: Gate) -> Iterator[Scope]:
             yield Scope("case", case.id, case.min_pass_rate, cells((row,)), critical)
 
 
-def _judge(scope: Scope, tallies: Sequence[Tally], report: Report, rules: Gate) -> ScopeVerdict:
+def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: Gate) -> ScopeVerdict:
     chosen = [tallies[cell] for cell in scope.cells]
     graded = sum(tally.graded for tally in chosen)
     estimate = pass_rate(chosen)
@@ -133,7 +134,7 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: Report, rules: Gate) 
     )
 
 
-def _metric_scopes(report: Report, rules: Gate) -> Iterator[ScopeVerdict]:
+def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     """Judge every metric that has a bar on every variant; it is not graded where it is not defined."""
     for name, bar in rules.metrics.items():
         metric = read_metric(name)
@@ -213,7 +214,7 @@ class Measured(NamedTuple):
     runs: int
 
 
-def tasks_of(report: Report, variant: Variant) -> Mapping[str, Sequence[LabelledRun]]:
+def tasks_of(report: SuiteReport, variant: Variant) -> Mapping[str, Sequence[LabelledRun]]:
     """Return the labelled runs of one variant by task. Labels beyond the first `MAX_LABELS` count as `OTHER`."""
     tasks = {}
     for task, found in report.labels_of(variant).items():

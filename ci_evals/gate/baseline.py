@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 
 from ci_evals.format import name_of
 from ci_evals.model.case import Variant
+from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey, VariantKey
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.exact_tests import fisher_two_sided
@@ -172,7 +173,7 @@ class TrendVariant:
 
     provider: str
     prompt: str | None
-    pass_rate: float | None
+    pass_rate: Share | None
     n_eff: float
     cost_usd: float | None
     latency_p50_s: float | None
@@ -280,7 +281,7 @@ class HeadCell(NamedTuple):
     per_run: PerRun = UNMEASURED
 
 
-def head_cells(report: Report, gate: Gate | None, *, unplanned: bool = False) -> list[HeadCell]:
+def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = False) -> list[HeadCell]:
     """Return the cells of a report that have runs, in plan order.
 
     Args:
@@ -313,7 +314,7 @@ def head_cells(report: Report, gate: Gate | None, *, unplanned: bool = False) ->
     return cells
 
 
-def per_run_of(report: Report, cell: int) -> PerRun:
+def per_run_of(report: SuiteReport, cell: int) -> PerRun:
     """Average the graded runs of a cell; runs that repeat a recording take no part."""
     runs = [record for record in report.records_of((cell,)) if record.graded and not record.recorded]
     scores = [record.score for record in runs if record.score is not None]
@@ -327,16 +328,16 @@ def per_run_of(report: Report, cell: int) -> PerRun:
     )
 
 
-def fresh_rate(report: Report, variant: Variant) -> PassRate | None:
+def fresh_rate(report: SuiteReport, variant: Variant) -> PassRate | None:
     """Estimate the pass rate of a variant over the runs that repeat no recording. None without any."""
     return pass_rate(report.fresh(cell) for cell in report.cells_of(variant))
 
 
-def report_ref(report: Report) -> ReportRef:
+def report_ref(report: SuiteReport) -> ReportRef:
     return ReportRef(report.id, report.started_at, report.suite.revision)
 
 
-def trend_point(report: Report) -> TrendPoint:
+def trend_point(report: SuiteReport) -> TrendPoint:
     """Return the figures of a report as a point of the trend."""
     variants = []
     for variant in report.plan.variants:
@@ -347,7 +348,7 @@ def trend_point(report: Report) -> TrendPoint:
                 prompt=variant.prompt,
                 pass_rate=float(rate.rate) if rate else None,
                 n_eff=rate.n_eff if rate else 0.0,
-                cost_usd=figures.cost_usd if figures.priced_runs else None,
+                cost_usd=figures.cost_usd,
                 latency_p50_s=figures.latency_p50_s,
                 latency_p95_s=figures.latency_p95_s,
             )

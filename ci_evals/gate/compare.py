@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, HeadCell, History, Tally
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
+from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey, VariantKey
 from ci_evals.stats.exact_tests import (
     Table,
@@ -50,8 +51,8 @@ class CellComparison:
     head: Tally = NO_RUNS
     base: Tally = NO_RUNS
     base_reports: int = 0
-    p: float | None = None
-    adjusted_p: float | None = None
+    p: Share | None = None
+    adjusted_p: Share | None = None
     renamed_from: str | None = None
     critical: bool = False
 
@@ -78,11 +79,11 @@ class VariantComparison:
     base_provider: str
     base_prompt: str | None = None
     cells: int
-    head_rate: float
-    base_rate: float
-    p: float
-    adjusted_p: float
-    adjusted_p_of_rest: float
+    head_rate: Share
+    base_rate: Share
+    p: Share
+    adjusted_p: Share
+    adjusted_p_of_rest: Share
     differences: Differences
 
     @property

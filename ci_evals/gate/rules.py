@@ -19,7 +19,7 @@ from ci_evals.gate.wording import (
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate, look_confidence
 
@@ -38,7 +38,9 @@ class RuleVerdict:
     sentence: str
 
 
-def rule_verdicts(report: Report, rules: Gate, comparison: Comparison | NoComparison | None) -> Iterator[RuleVerdict]:
+def rule_verdicts(
+    report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
+) -> Iterator[RuleVerdict]:
     """Yield the verdict of every rule that speaks against merging."""
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
@@ -81,7 +83,7 @@ def fall_behind(comparison: Comparison | NoComparison | None, rule: RuleVerdict)
     return next((variant_sentence(comparison, each) for each in found), None)
 
 
-def broken_ratchets(report: Report, rules: Gate, comparison: Comparison) -> Iterator[str]:
+def broken_ratchets(report: SuiteReport, rules: Gate, comparison: Comparison) -> Iterator[str]:
     """Yield a sentence for each variant whose rate is surely below the best that it has surely held.
 
     Only points of the baseline's trend with the same cases count; for a variant that is compared under another name,

@@ -22,7 +22,7 @@ from ci_evals.gate.wording import (
     why_none_passed,
 )
 from ci_evals.model.plan import RunPlan
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
 
@@ -46,7 +46,7 @@ class Verdict:
     warning: bool = False
 
 
-def decide(report: Report, gate: Gate | None, comparison: Comparison | NoComparison | None = None) -> Verdict:
+def decide(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison | None = None) -> Verdict:
     """Judge a report by its gate; without a bar for the suite, a provider or a tag, every run must pass.
 
     Even then, a case with a `min_pass_rate` is held to that instead. The verdict is `error` where too many runs
@@ -76,7 +76,7 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
     return {"pass": 0, "borderline": int(blocks), "fail": 1, "error": 3}[verdict.status]
 
 
-def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
+def comparison_verdict(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
     """Decide by the comparison alone, whatever the report's own bars say; without one there is no verdict."""
     if not isinstance(comparison, Comparison) or not comparison.compared:
         return Verdict(status="error", reason=nothing_compared(comparison), scopes=())
@@ -84,7 +84,7 @@ def comparison_verdict(report: Report, gate: Gate | None, comparison: Comparison
     return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
 
 
-def settled(report: Report, plan: RunPlan, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
+def settled(report: SuiteReport, plan: RunPlan, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
     """Return the verdict of the bars if no outcome of the remaining runs can change it, else None.
 
     The labels of runs to come are not known: where metrics have bars, only a failure can be settled.
@@ -107,12 +107,12 @@ def settled(report: Report, plan: RunPlan, gate: Gate | None) -> Literal["pass",
     return None if over and best.status != "fail" else best.status
 
 
-def missed(report: Report, gate: Gate | None) -> bool:
+def missed(report: SuiteReport, gate: Gate | None) -> bool:
     """Return True if a bar is surely missed, so that more runs would change nothing."""
     return _by_bars(report, _over_looks(report, gate or Gate())).status == "fail"
 
 
-def proven(report: Report, gate: Gate | None) -> bool:
+def proven(report: SuiteReport, gate: Gate | None) -> bool:
     """Return True if every bar is met beyond doubt, so that more runs would change nothing.
 
     A bar of 1 never is: the next run may fail.
@@ -122,7 +122,7 @@ def proven(report: Report, gate: Gate | None) -> bool:
     return found.status == "pass" and all(scope.bar is None or scope.bar < 1 for scope in found.scopes)
 
 
-def population_bounds(report: Report, gate: Gate | None) -> Bounds | None:
+def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
     """Return bounds of the pass rate on new cases like these, at the gate's confidence; None with too few cases."""
     width = len(report.plan.variants)
     tallies = _tallies(report)
@@ -130,7 +130,7 @@ def population_bounds(report: Report, gate: Gate | None) -> Bounds | None:
     return estimate.bounds((gate or Gate()).confidence) if estimate else None
 
 
-def _over_looks(report: Report, rules: Gate) -> Gate:
+def _over_looks(report: SuiteReport, rules: Gate) -> Gate:
     """Share the accepted chance of error among the looks that are taken at the results."""
     if report.looks is None:
         return rules
@@ -138,12 +138,12 @@ def _over_looks(report: Report, rules: Gate) -> Gate:
     return replace(rules, confidence=confidence)
 
 
-def _tallies(report: Report) -> list[Tally]:
+def _tallies(report: SuiteReport) -> list[Tally]:
     """The graded runs of every cell."""
     return [Tally(counts.passed, counts.graded) for counts in report.by_cell]
 
 
-def _worst_if_rest(report: Report, plan: RunPlan, rules: Gate, *, passes: bool) -> ScopeVerdict:
+def _worst_if_rest(report: SuiteReport, plan: RunPlan, rules: Gate, *, passes: bool) -> ScopeVerdict:
     """Return the worst of the scopes that have a bar (of all if none has) if all runs to come passed, or all failed.
 
     Metrics are left out.
@@ -156,7 +156,7 @@ def _worst_if_rest(report: Report, plan: RunPlan, rules: Gate, *, passes: bool) 
     return worst_first([each for each in judged if each.bar is not None] or judged)[0]
 
 
-def _by_bars(report: Report, rules: Gate) -> Verdict:
+def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
     """Decide on a report by itself."""
     scopes = judged_scopes(report, _tallies(report), rules)
     stopped = stopped_clause(report)
@@ -182,7 +182,7 @@ def _by_bars(report: Report, rules: Gate) -> Verdict:
     return verdict(worst.status, scope_subject(worst, report) + bar_sentence(worst, rules) + why + more, hint)
 
 
-def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gate) -> str | None:
+def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules: Gate) -> str | None:
     """Return the reason why there can be no verdict, if there is one."""
     totals = report.totals
     if not totals.graded:
@@ -196,7 +196,7 @@ def _lack_of_evidence(report: Report, scopes: Iterable[ScopeVerdict], rules: Gat
     return None
 
 
-def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: Report, rules: Gate) -> Verdict:
+def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: SuiteReport, rules: Gate) -> Verdict:
     """Return the worse of what bars and comparison say; where they are alike, the comparison comes first."""
     found = tuple(sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status]))
     if not found:

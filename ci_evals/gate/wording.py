@@ -11,7 +11,7 @@ from ci_evals.gate.baseline import PoolStep, Tally
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
 
@@ -223,12 +223,12 @@ def increase_sentence(
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 
-def scope_label(scope: ScopeVerdict, report: Report) -> str:
+def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
     """Return the kind of a scope; a suite that leaves out the cases with bars of their own says so."""
     return "suite, other cases" if scope.kind == "suite" and _leaves_cases_out(scope, report) else scope.kind
 
 
-def scope_subject(scope: ScopeVerdict, report: Report) -> str:
+def scope_subject(scope: ScopeVerdict, report: SuiteReport) -> str:
     """Return the start of a sentence about a scope."""
     if scope.kind == "suite":
         return "other cases: " if _leaves_cases_out(scope, report) else ""
@@ -269,7 +269,7 @@ def over_budget_sentence(runs: int, allowed: int) -> str:
     return f"{number_of(runs, 'run')} exceeded {'its' if runs == 1 else 'their'} budget, and the gate allows {allowed}"
 
 
-def stopped_clause(report: Report) -> str:
+def stopped_clause(report: SuiteReport) -> str:
     """Return `; stopped after 3 of 10 runs` for a report that is not complete, else nothing."""
     totals = report.totals
     if totals.missing:
@@ -279,7 +279,7 @@ def stopped_clause(report: Report) -> str:
     return ""
 
 
-def _leaves_cases_out(scope: ScopeVerdict, report: Report) -> bool:
+def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
     return scope.cases < len(report.plan.cases)
 
 
@@ -300,7 +300,7 @@ def same_reason(error: RunError) -> Hashable:
     return re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_COMPARED_CHARACTERS]) or error.kind
 
 
-def all_errored(report: Report) -> str:
+def all_errored(report: SuiteReport) -> str:
     """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
     totals, why = report.totals, _commonest(_errors(report, "errored"))
     if totals.missing:
@@ -309,7 +309,7 @@ def all_errored(report: Report) -> str:
     return f"{runs} errored{why}"
 
 
-def too_many_errored(report: Report, share: float, allowed: float) -> str:
+def too_many_errored(report: SuiteReport, share: float, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
     totals = report.totals
     errored = [each for each in report.plan.variants if report.counts(report.cells_of(each)).errored]
@@ -320,13 +320,13 @@ def too_many_errored(report: Report, share: float, allowed: float) -> str:
     return f"{found} ({percent(share, allowed)}{where}), {limit}{_commonest(_errors(report, 'errored'))}"
 
 
-def why_none_passed(report: Report) -> str:
+def why_none_passed(report: SuiteReport) -> str:
     """Return `: no answer from localhost:8000: …` where all runs failed without an answer; else nothing."""
     errors = [] if report.totals.passed else _errors(report, "failed")
     return _commonest(errors) if all(errors) else ""
 
 
-def _errors(report: Report, status: Status) -> list[RunError | None]:
+def _errors(report: SuiteReport, status: Status) -> list[RunError | None]:
     """Return the errors of the first runs that ended so; None for a run that has an answer."""
     return [result.error for result in report.results(report.indices(status)[:_MOST_READ])]
 

@@ -16,10 +16,9 @@ from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, mask_commands
-from ci_evals.reports.cells import ComparedCell, changes, finding_of
+from ci_evals.reports.cells import JudgedCell, changes, failed_runs, finding_of, results_of, why
 from ci_evals.reports.markdown import summary_document
 from ci_evals.reports.report_json import REPORT
-from ci_evals.reports.runs import failed_runs, results_of, why
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import CheckedSuite
 
@@ -298,10 +297,10 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
     """
     report, found = summary.report, changes(summary)
 
-    def annotation(level: Level, word: str, cell: ComparedCell, finding: str, more: str = "") -> Annotation:
-        case, number = cell.judged.case, cell.judged.cell
+    def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
+        case, number = cell.case, cell.cell
         results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
-        on = f" on {cell.judged.variant}" if len(report.plan.variants) > 1 else ""
+        on = f" on {cell.variant}" if len(report.plan.variants) > 1 else ""
         message = "\n".join((finding, *(why(results[0])[:1] if results else ())))
         return Annotation(level, message, path_of(case.file), case.line, f"{word}: {case.id}{on}{more}")
 
@@ -310,19 +309,19 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
     for word, cell in worse:
         yield annotation(level, word, cell, finding_of(cell, summary.comparison))
-    alike: dict[Hashable, list[ComparedCell]] = {}
+    alike: dict[Hashable, list[JudgedCell]] = {}
     for cell in found.errored:
-        (result,) = results_of(report, cell.judged.cell, "errored", 1)
-        alike.setdefault(same_reason(result.error) if result.error else cell.judged.key, []).append(cell)
+        (result,) = results_of(report, cell.cell, "errored", 1)
+        alike.setdefault(same_reason(result.error) if result.error else cell.key, []).append(cell)
     for first, *others in alike.values():
         more = f" and {len(others):,} more" if others else ""
-        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.judged.tally
+        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.tally
         yield annotation("warning", "No verdict", first, finding, more)
 
 
-def _extent(summary: Summary, cells: Sequence[ComparedCell]) -> str:
+def _extent(summary: Summary, cells: Sequence[JudgedCell]) -> str:
     """Return `3 cases`, and where a suite has several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
-    cases, variants = {cell.judged.case.id for cell in cells}, {cell.judged.variant for cell in cells}
+    cases, variants = {cell.case.id for cell in cells}, {cell.variant for cell in cells}
     found = number_of(len(cases), "case")
     if len(summary.report.plan.variants) == 1:
         return found

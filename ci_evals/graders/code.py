@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from ci_evals.graders.base import GraderOptions, reaches
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.user_code import (
-    call_in_thread,
+    call,
     has_second_parameter,
     identity,
     load,
@@ -133,16 +132,15 @@ class FunctionGrader:
                 await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
         return await self._call(answer)
 
+    def _arguments(self, answer: Answer) -> tuple[Any, ...]:
+        output = answer.response.output
+        return (output, answer) if has_second_parameter(self.function, "answer", variadic=True) else (output,)
+
     async def _call(self, answer: Answer) -> Finding:
-        function, output = self.function, answer.response.output
-        arguments = (output, answer) if has_second_parameter(function, "answer", variadic=True) else (output,)
         timeout_s = self.timeout_s or answer.request.timeout_s
         try:
             async with asyncio.timeout(timeout_s) as scope:
-                if inspect.iscoroutinefunction(function):
-                    returned = await function(*arguments)
-                else:
-                    returned = await call_in_thread(functools.partial(function, *arguments))
+                returned = await call(self.function, *self._arguments(answer))
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -192,13 +190,13 @@ def _describe(value: Any) -> str:
     return f"{one_line(type(value).__name__)} {quote(value)}"
 
 
-class ObjectGrader:
+class ObjectGrader(FunctionGrader):
     """Any object with a method `grade(answer)`, sync (in a thread) or async, that returns what a function may."""
 
     def __init__(self, judge: Any) -> None:
+        name = str(getattr(judge, "name", None) or type(judge).__name__)
+        super().__init__(judge.grade, name=name, weight=float(getattr(judge, "weight", 1.0)))
         self.judge = judge
-        self.name = str(getattr(judge, "name", None) or type(judge).__name__)
-        self.weight = float(getattr(judge, "weight", 1.0))
 
     def __str__(self) -> str:
         return identity(self.judge)
@@ -207,17 +205,8 @@ class ObjectGrader:
         if callable(prepare := getattr(self.judge, "prepare", None)):
             prepare()
 
-    async def grade(self, answer: Answer) -> Finding:
-        method = self.judge.grade
-
-        async def on_the_loop(_output: str, answer: Answer) -> Any:
-            return await method(answer)
-
-        def in_a_thread(_output: str, answer: Answer) -> Any:
-            return method(answer)
-
-        function = on_the_loop if inspect.iscoroutinefunction(method) else in_a_thread
-        return await FunctionGrader(function, name=self.name).grade(answer)
+    def _arguments(self, answer: Answer) -> tuple[Any, ...]:
+        return (answer,)
 
 
 class Not:

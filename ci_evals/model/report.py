@@ -3,16 +3,16 @@
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import fsum, isclose
 from sys import intern
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 from ci_evals.format import percent
 from ci_evals.model.case import Case, Classified, Variant
-from ci_evals.model.plan import RunPlan
+from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.result import Judging, Result, Status
 
 _MOST_TOKENS = 2**53  # whatever a provider claims
@@ -40,7 +40,11 @@ class SuiteInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
-    """The runs that an invocation found in earlier journals; `torn` are the journals whose last line was cut off."""
+    """The runs that an invocation found in earlier journals.
+
+    Their results were `kept`; `retried` ones had errored, `changed` ones are of an earlier version of the suite. `torn`
+    are the journals whose last line was cut off.
+    """
 
     kept: int = 0
     retried: int = 0
@@ -114,8 +118,13 @@ class RunRecord:
     def graded(self) -> bool:
         return self.status != "errored"
 
+    @property
+    def lacks_price(self) -> bool:
+        """Return True if the run was graded after a call of unknown price."""
+        return self.graded and not self.recorded and self.cost_usd is None
 
-def moved(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[int, RunRecord]:
+
+def move_records(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[int, RunRecord]:
     """Return the records of one plan by the indices of another one of the same cells, without runs not planned there.
 
     Args:
@@ -131,7 +140,8 @@ def moved(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[
     }
 
 
-class Counts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Counts:
     """The number of runs by status. `planned` includes runs that never happened."""
 
     passed: int
@@ -152,17 +162,36 @@ class Counts(NamedTuple):
         """The share of graded runs that passed; None when none was graded."""
         return self.passed / self.graded if self.graded else None
 
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.errored + other.errored,
+            self.planned + other.planned,
+        )
 
-class Figures(NamedTuple):
-    """Latency in seconds over the runs that took place, cost and tokens over the runs that report them."""
+
+_NO_COUNTS = Counts(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Latency in seconds over the runs that took place, cost and tokens over the runs that report them.
+
+    `cost_usd` is that of the `priced_runs`; None if there are none.
+    """
 
     latency_mean_s: float | None
     latency_p50_s: float | None
     latency_p95_s: float | None
-    cost_usd: float
+    cost_usd: float | None
     priced_runs: int
     input_tokens: int
     output_tokens: int
+
+    @property
+    def cost_per_run_usd(self) -> float | None:
+        return None if self.cost_usd is None else self.cost_usd / self.priced_runs
 
 
 class Spent(NamedTuple):
@@ -171,11 +200,6 @@ class Spent(NamedTuple):
     planned: float | None
     confirming: float | None
     judging: float | None
-
-    @property
-    def several(self) -> bool:
-        """Return True if more than one of them cost something."""
-        return len(list(filter(None, self))) > 1
 
     @property
     def total_usd(self) -> float | None:
@@ -199,8 +223,13 @@ class CellReport:
     variant: Variant
     counts: Counts
 
+    @property
+    def key(self) -> CellKey:
+        return self.case.id, self.variant.provider, self.variant.prompt
 
-class Report:
+
+@dataclass(eq=False, repr=False)
+class SuiteReport:
     """All results of one invocation, with settings and revision.
 
     Args:
@@ -218,34 +247,19 @@ class Report:
         confirmation: the further runs of suspects, as a report of the same cells; None if there were no suspects.
     """
 
-    def __init__(  # noqa: PLR0913  the parts of a report; keyword-only where they could be mixed up
-        self,
-        suite: SuiteInfo,
-        plan: RunPlan,
-        records: Mapping[int, RunRecord],
-        *,
-        read: Callable[[Iterable[int]], Iterator[Result]],
-        started_at: float,
-        duration_s: float,
-        interrupted: str | None = None,
-        resumption: Resumption | None = None,
-        fingerprints: Sequence[str],
-        looks: Looks | None = None,
-        settled: Literal["pass", "borderline", "fail"] | None = None,
-        confirmation: "Report | None" = None,
-    ) -> None:
-        self.suite = suite
-        self.plan = plan
-        self.records = records
-        self.started_at = started_at
-        self.duration_s = duration_s
-        self.interrupted = interrupted
-        self.resumption = resumption
-        self.looks = looks
-        self.settled = settled
-        self.confirmation = confirmation
-        self.fingerprints = fingerprints
-        self._read = read
+    suite: SuiteInfo
+    plan: RunPlan
+    records: Mapping[int, RunRecord]
+    _: KW_ONLY
+    read: Callable[[Iterable[int]], Iterator[Result]]
+    started_at: float
+    duration_s: float
+    interrupted: str | None = None
+    resumption: Resumption | None = None
+    fingerprints: Sequence[str]
+    looks: Looks | None = None
+    settled: Literal["pass", "borderline", "fail"] | None = None
+    confirmation: "SuiteReport | None" = None
 
     # Identity.
 
@@ -264,29 +278,23 @@ class Report:
 
     def records_of(self, cells: Iterable[int] | None = None) -> list[RunRecord]:
         """The records of the runs of some cells, or of all, in plan order."""
-        indices = (
-            range(self.plan.total) if cells is None else (index for cell in cells for index in self.plan.indices(cell))
-        )
-        return [record for index in indices if (record := self.records.get(index)) is not None]
+        return [record for index in self._indices(cells) if (record := self.records.get(index)) is not None]
 
     def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
         """The indices whose run ended in `status`, of some cells or of all, in plan order."""
-        indices = (
-            range(self.plan.total) if cells is None else (index for cell in cells for index in self.plan.indices(cell))
-        )
-        return [
-            index for index in indices if (record := self.records.get(index)) is not None and record.status == status
-        ]
+        ran = (index for index in self._indices(cells) if index in self.records)
+        return [index for index in ran if self.records[index].status == status]
+
+    def _indices(self, cells: Iterable[int] | None) -> Iterable[int]:
+        if cells is None:
+            return range(self.plan.total)
+        return (index for cell in cells for index in self.plan.indices(cell))
 
     @property
     def cells(self) -> Iterator[CellReport]:
         """Every cell that has runs, in plan order."""
-        return self.cells_among(range(len(self.plan)))
-
-    def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
-        """Those of some cells that have runs."""
-        for cell in cells:
-            if (counts := self.by_cell[cell]).planned:
+        for cell, counts in enumerate(self.by_cell):
+            if counts.planned:
                 yield CellReport(cell, self.plan.case(cell), self.plan.variant(cell), counts)
 
     def cells_of(self, variant: Variant) -> range:
@@ -294,14 +302,14 @@ class Report:
         return range(self.plan.variants.index(variant), len(self.plan), len(self.plan.variants))
 
     def results(self, indices: Iterable[int] | None = None) -> Iterator[Result]:
-        """The results at some indices, or of all runs in plan order, read from the journal, as far as they ran."""
+        """The results of some indices, or of all runs in plan order, read from the journal, as far as they ran."""
         chosen = range(self.plan.total) if indices is None else indices
-        return self._read(index for index in chosen if index in self.records)
+        return self.read(index for index in chosen if index in self.records)
 
     @property
-    def runs(self) -> "Runs":
-        """Every result in plan order, read from the journal when it is looked at."""
-        return Runs(sorted(self.records), self.results)
+    def runs(self) -> list[Result]:
+        """Every result in plan order, read from the journal."""
+        return list(self.results())
 
     # Counts and rates.
 
@@ -312,7 +320,7 @@ class Report:
 
     def counts(self, cells: Iterable[int]) -> Counts:
         """The counts of some cells together."""
-        return _sum(self.by_cell[cell] for cell in cells)
+        return sum((self.by_cell[cell] for cell in cells), _NO_COUNTS)
 
     def fresh(self, cell: int) -> tuple[int, int]:
         """Passed and graded runs of a cell, without those whose answer is recorded."""
@@ -321,7 +329,7 @@ class Report:
 
     @cached_property
     def totals(self) -> Counts:
-        return _sum(self.by_cell)
+        return sum(self.by_cell, _NO_COUNTS)
 
     @property
     def total(self) -> int:
@@ -414,29 +422,11 @@ class Report:
             latency_mean_s=statistics.fmean(latencies) if latencies else None,
             latency_p50_s=_quantile(latencies, 0.5),
             latency_p95_s=_quantile(latencies, 0.95),
-            cost_usd=fsum(costs),
+            cost_usd=fsum(costs) if costs else None,
             priced_runs=len(costs),
             input_tokens=sum(record.input_tokens for record in records),
             output_tokens=sum(record.output_tokens for record in records),
         )
-
-    def latencies_s(self, cells: Iterable[int] | None = None) -> list[float]:
-        """The latency of each run of some cells, or of all, in plan order."""
-        return [record.latency_s for record in self.records_of(cells)]
-
-    def costs_usd(self, cells: Iterable[int] | None = None) -> list[float]:
-        """The cost of each run of some cells, or of all, in plan order; runs of unknown price are left out."""
-        return [record.cost_usd for record in self.records_of(cells) if record.cost_usd is not None]
-
-    def unpriced_runs(self, cells: Iterable[int]) -> int:
-        """The number of graded runs of some cells without a known price."""
-        return sum(record.graded and record.cost_usd is None for record in self.records_of(cells))
-
-    @property
-    def unknown_prices(self) -> int:
-        """The number of graded runs that called their provider at an unknown price."""
-        runs = self.records.values()
-        return sum(record.graded and not record.recorded and record.cost_usd is None for record in runs)
 
     @property
     def judging(self) -> Judging:
@@ -448,16 +438,15 @@ class Report:
     @cached_property
     def spent(self) -> Spent:
         """The cost of all runs, confirm runs and judges included."""
-        planned, further = self.costs_usd(), self.confirmation.costs_usd() if self.confirmation else ()
-        return Spent(
-            fsum(planned) if planned else None, fsum(further) if further else None, self.judging.known_cost_usd
-        )
+        further = self.confirmation.figures().cost_usd if self.confirmation else None
+        return Spent(self.figures().cost_usd, further, self.judging.known_cost_usd)
 
     @cached_property
     def unpriced(self) -> Unpriced:
         """The calls that `spent` leaves out."""
         reports = (self, self.confirmation) if self.confirmation else (self,)
-        return Unpriced(sum(each.unknown_prices for each in reports), self.judging.unpriced)
+        runs = sum(record.lacks_price for report in reports for record in report.records.values())
+        return Unpriced(runs, self.judging.unpriced)
 
     def summary(self) -> str:
         """Return one line for a person: `102 of 110 runs passed (92.7 %), 8 failed`.
@@ -479,41 +468,9 @@ class Report:
         return ", ".join(parts + [f"{number:,} {word}" for word, number in rest.items() if number])
 
 
-class Runs(Sequence[Result]):
-    """Results as a sequence that reads the journal on demand.
-
-    Args:
-        indices: those that have one.
-        read: returns the results of the given indices, in their order.
-    """
-
-    def __init__(self, indices: Sequence[int], read: Callable[[Iterable[int]], Iterator[Result]]) -> None:
-        self._indices = indices
-        self._read = read
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __iter__(self) -> Iterator[Result]:
-        return self._read(self._indices)
-
-    @overload
-    def __getitem__(self, index: int) -> Result: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Result]: ...
-    def __getitem__(self, index: int | slice) -> Result | list[Result]:
-        if isinstance(index, slice):
-            return list(self._read(self._indices[index]))
-        return next(self._read((self._indices[index],)))
-
-
 def _counts(records: Iterable[RunRecord], planned: int) -> Counts:
     ended = Counter(record.status for record in records)
     return Counts(ended["passed"], ended["failed"], ended["errored"], planned)
-
-
-def _sum(counts: Iterable[Counts]) -> Counts:
-    return Counts(*map(sum, zip(Counts(0, 0, 0, 0), *counts, strict=True)))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:

@@ -6,7 +6,7 @@ import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
@@ -18,6 +18,8 @@ MAX_STEPS = 5_000
 """An agent that takes more is going in circles, and its journal line would grow to megabytes."""
 
 MAX_STEP_CHARACTERS = 20_000
+
+T = TypeVar("T")
 
 _MAX_TOKENS = 2**53
 _KINDS = get_args(StepKind)
@@ -117,17 +119,18 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
     output, calls = fields.get("output"), fields.get("tool_calls")
     if output is None and calls is None:
         raise ValueError("the answer has neither 'output' nor 'tool_calls'")
+    listed = () if calls is None else _listed(calls, "'tool_calls' must be a list of {name, arguments}")
     return Response(
         output="" if output is None else _text(output, "'output'"),
-        tool_calls=_tool_calls(calls),
+        tool_calls=tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)),
         usage=_usage(fields.get("usage")),
         model=_name(fields.get("model"), "'model'"),
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
         cost_usd=_amount(fields.get("cost_usd"), "'cost_usd' must be an amount in US dollars, 0 or more"),
         steps=as_steps(fields.get("steps")),
         reward=_amount(fields.get("reward"), "'reward' must be a number between 0 and 1", most=1),
-        turns=_turns(fields.get("turns")),
-        files=_files(fields.get("files")),
+        turns=_parts(_TURNS, fields.get("turns"), "'turns' must be a list of {user, response}"),
+        files=_parts(_FILES, fields.get("files"), "'files' must be a list of Content"),
     )
 
 
@@ -148,43 +151,28 @@ def as_steps(steps: object) -> tuple[Step, ...] | None:
 
 def _step(step: object, what: str) -> Step:
     fields = _fields(step, Step, what, "kind, name, …")
-    kind = _kind(fields.get("kind"), f"{what}.kind")
+    kind = fields.get("kind")
+    if kind not in _KINDS:
+        raise ValueError(f"{what}.kind must be one of {', '.join(_KINDS)}, got {_shorten(kind)}")
     name = _name(fields.get("name"), f"{what}.name") or ""
     if kind == "tool_call" and not name:
         raise ValueError(f"{what} is a tool call without a 'name'")
     arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
     written = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
     return Step(
-        kind=kind,
+        kind=cast("StepKind", kind),
         name=name,
         arguments=arguments if len(written) <= MAX_STEP_CHARACTERS else _cut(written),
-        result=_short_text(fields.get("result"), f"{what}.result"),
-        error=_short_text(fields.get("error"), f"{what}.error"),
+        result=None if fields.get("result") is None else _cut(_text(fields["result"], f"{what}.result")),
+        error=None if fields.get("error") is None else _cut(_text(fields["error"], f"{what}.error")),
         usage=_usage(fields.get("usage")),
         duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"),
         agent=_name(fields.get("agent"), f"{what}.agent"),
     )
 
 
-def _kind(value: object, what: str) -> StepKind:
-    if value not in _KINDS:
-        raise ValueError(f"{what} must be one of {', '.join(_KINDS)}, got {_shorten(value)}")
-    return cast("StepKind", value)
-
-
-def _short_text(value: object, what: str) -> str | None:
-    return None if value is None else _cut(_text(value, what))
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_STEP_CHARACTERS else text[: MAX_STEP_CHARACTERS - 1] + "…"
-
-
-def _tool_calls(calls: object) -> tuple[ToolCall, ...]:
-    if calls is None:
-        return ()
-    listed = _listed(calls, "'tool_calls' must be a list of {name, arguments}")
-    return tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed))
 
 
 def _tool_call(call: object, what: str) -> ToolCall:
@@ -234,18 +222,11 @@ def _amount(value: object, what: str, most: float = sys.float_info.max) -> float
     return float(value)
 
 
-def _turns(value: object) -> tuple[Turn, ...]:
+def _parts(adapter: TypeAdapter[T], value: object, expected: str) -> T:
     try:
-        return _TURNS.validate_python(value or ())
+        return adapter.validate_python(value or ())
     except ValidationError as error:
-        raise ValueError(f"'turns' must be a list of {{user, response}}: {first_problem(error)}") from None
-
-
-def _files(value: object) -> tuple[Content, ...]:
-    try:
-        return _FILES.validate_python(value or ())
-    except ValidationError as error:
-        raise ValueError(f"'files' must be a list of Content: {first_problem(error)}") from None
+        raise ValueError(f"{expected}: {first_problem(error)}") from None
 
 
 def _name(value: object, what: str) -> str | None:

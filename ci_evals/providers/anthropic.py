@@ -1,6 +1,6 @@
 """Anthropic's messages API: `POST {base_url}/v1/messages`."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import Endpoint, ModelOptions
+from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 
 _VERSION = "2023-06-01"
 _MAX_TOKENS = 1024  # the API wants a number
@@ -22,14 +22,13 @@ class Anthropic(ModelOptions):
     kind: ClassVar[str] = "anthropic"
     default_key_variable: ClassVar[str] = "ANTHROPIC_API_KEY"
     vendor_host: ClassVar[str] = "api.anthropic.com"
+    key_header: ClassVar[str] = "x-api-key"
 
     base_url: str = "https://api.anthropic.com"
 
     def open(self, resources: Resources) -> Provider:
-        key = {"x-api-key": self.api_key.reveal().strip()} if self.api_key else {}
-        headers = {"anthropic-version": _VERSION, **key}
         fields = {"model": self.model, "max_tokens": _MAX_TOKENS, **self.params}
-        return Messages(self.endpoint(resources, "v1/messages", headers, fields))
+        return Messages(self.endpoint(resources, "v1/messages", fields, {"anthropic-version": _VERSION}))
 
 
 class Messages:
@@ -39,7 +38,7 @@ class Messages:
         self._endpoint = endpoint
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {"messages": _turns(request.messages)}
+        body: dict[str, Any] = {"messages": [_turn(turn) for turn in turns_of(request.messages)]}
         if system := "\n\n".join(message.content for message in request.messages if message.role == "system"):
             body["system"] = system
         message = await self._endpoint.ask(body, _message, request.timeout_s)
@@ -50,39 +49,26 @@ class Messages:
                 for block in message.content
                 if block.type == "tool_use"
             ),
-            usage=_usage(message.usage),
+            usage=message.usage.tokens if message.usage else None,
             model=message.model,
             finish_reason=message.stop_reason,
         )
 
 
-def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return the conversation without its system turns; the results of one round of tools belong in one turn."""
-    turns: list[dict[str, Any]] = []
-    in_results = False
-    for message in messages:
-        if message.role == "system":
-            continue
-        if message.role == "tool":
-            result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
-            if in_results:
-                turns[-1]["content"].append(result)
-            else:
-                turns.append({"role": "user", "content": [result]})
-        else:
-            turns.append({"role": message.role, "content": _content(message)})
-        in_results = message.role == "tool"
-    return turns
-
-
-def _content(message: Message) -> str | list[dict[str, Any]]:
+def _turn(messages: Sequence[Message]) -> dict[str, Any]:
+    message = messages[0]
+    if message.role == "tool":
+        results = [
+            {"type": "tool_result", "tool_use_id": each.tool_call_id, "content": each.content} for each in messages
+        ]
+        return {"role": "user", "content": results}
     if not message.tool_calls:
-        return message.content
+        return {"role": message.role, "content": message.content}
     text = [{"type": "text", "text": message.content}] if message.content else []
-    return [*text, *map(_made, message.tool_calls)]
+    return {"role": message.role, "content": [*text, *map(_tool_use, message.tool_calls)]}
 
 
-def _made(call: ToolCall) -> dict[str, Any]:
+def _tool_use(call: ToolCall) -> dict[str, Any]:
     arguments = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
@@ -106,6 +92,13 @@ class _Usage:
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
 
+    @property
+    def tokens(self) -> Usage:
+        """All tokens: `input_tokens` leaves out those that were written to the cache or read from it."""
+        cached = self.cache_read_input_tokens or 0
+        written = self.cache_creation_input_tokens or 0
+        return Usage(self.input_tokens + written + cached, self.output_tokens, cached)
+
 
 @dataclass(frozen=True, slots=True)
 class _Message:
@@ -116,12 +109,3 @@ class _Message:
 
 
 _message = TypeAdapter(_Message)
-
-
-def _usage(usage: _Usage | None) -> Usage | None:
-    """Anthropic's `input_tokens` leaves out what was written to the cache and read from it."""
-    if usage is None:
-        return None
-    cached = usage.cache_read_input_tokens or 0
-    written = usage.cache_creation_input_tokens or 0
-    return Usage(usage.input_tokens + written + cached, usage.output_tokens, cached)

@@ -5,26 +5,54 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from ci_evals.errors import ProviderError
-from ci_evals.format import one_line
 from ci_evals.model.case import NO_OVERRIDES, Request
-from ci_evals.model.fields import Many
+from ci_evals.model.fields import OneOrMore
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
-from ci_evals.providers.subprocess import Ended, run_program
-
-MAX_ANSWER_BYTES = 50 * 1024 * 1024
-NO_WORDS = "command cannot be split into words: {}; write it as a list: [program, argument, ...]"
+from ci_evals.providers.subprocess import MAX_OUTPUT_BYTES, Ended, run_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command(ProviderOptions):
+class ProgramOptions(ProviderOptions):
+    """Settings of what runs a program.
+
+    Args:
+        command: the program with its arguments, as a list or as one line that is split as a POSIX shell would.
+        env: added to the environment that ci-evals itself was given.
+    """
+
+    own_code: ClassVar[bool] = True
+    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
+
+    command: str | OneOrMore[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The program and its arguments.
+
+        Raises:
+            ValueError: a quotation mark is not closed.
+        """
+        return tuple(shlex.split(self.command)) if isinstance(self.command, str) else tuple(self.command)
+
+    def problems(self, folder: Path) -> list[str]:
+        try:
+            argv = self.argv
+        except ValueError as error:
+            return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
+        return [] if argv and argv[0] else ["command is empty: name a program, as in [python, agent.py]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(ProgramOptions):
     """Runs a program once per run.
 
     It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and writes text, or a
@@ -37,12 +65,8 @@ class Command(ProviderOptions):
     """
 
     kind: ClassVar[str] = "command"
-    own_code: ClassVar[bool] = True
-    retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
-    command: str | Many[str]
     cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default_name(self) -> str:
@@ -51,26 +75,13 @@ class Command(ProviderOptions):
         first = [argument for argument in arguments[:1] if not argument.startswith("-")]
         return "command:" + " ".join([Path(program).name, *first])
 
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The program and its arguments.
-
-        Raises:
-            ValueError: a quotation mark is not closed.
-        """
-        return words_of(self.command)
-
     def problems(self, folder: Path) -> list[str]:
-        try:
-            argv = self.argv
-        except ValueError as error:
-            return [NO_WORDS.format(error)]
-        if not argv or not argv[0]:
-            return ["command is empty: name a program, as in [python, agent.py]"]
+        if found := ProgramOptions.problems(self, folder):
+            return found
         where = folder / (self.cwd or "")
         if not where.is_dir():
             return [f"cwd: there is no folder {where}"]
-        return [] if self._program(where) else [_not_found(argv[0], where)]
+        return [] if self._program(where) else [_not_found(self.argv[0], where)]
 
     def open(self, resources: Resources) -> Provider:
         where = (resources.folder / (self.cwd or "")).absolute()
@@ -83,15 +94,6 @@ class Command(ProviderOptions):
         if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
             return shutil.which(where / program)
         return shutil.which(program, path=self.env.get("PATH"))
-
-
-def words_of(command: str | Sequence[str]) -> tuple[str, ...]:
-    """Return a program and its arguments; a text is split as a POSIX shell would.
-
-    Raises:
-        ValueError: a quotation mark is not closed.
-    """
-    return tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
 
 
 class _Program:
@@ -120,7 +122,6 @@ class _Program:
                 cwd=self._cwd,
                 env=self._env,
                 timeout_s=request.timeout_s,
-                max_bytes=MAX_ANSWER_BYTES,
             )
         except OSError as error:
             raise ProviderError("crash", f"{self._argv[0]} could not be started: {error}") from error
@@ -128,16 +129,16 @@ class _Program:
 
 
 def _response(ended: Ended, timeout_s: float) -> Response:
-    stderr = ended.stderr_tail.decode(errors="replace")
-    detail = stderr or None
+    detail = ended.stderr or None
     if ended.why == "timeout":
         raise ProviderError("timeout", f"no answer within {timeout_s:g} s; the program was ended", detail=detail)
     if ended.why == "too_large":
-        limit = MAX_ANSWER_BYTES // 1024**2
+        limit = MAX_OUTPUT_BYTES // 1024**2
         raise ProviderError("bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail)
     if ended.status:
-        status = ended.status if ended.status > 0 else None
-        raise ProviderError("crash", _cause_of_death(ended.status, stderr), status=status, detail=detail)
+        cause = f"exit status {ended.status}" if ended.status > 0 else f"killed by {_signal_name(-ended.status)}"
+        last = f": {ended.last_line}" if ended.last_line else ", nothing on stderr"
+        raise ProviderError("crash", cause + last, status=max(0, ended.status) or None, detail=detail)
     try:
         return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
     except (TypeError, ValueError) as error:
@@ -154,12 +155,6 @@ def _answer(stdout: str) -> object:
         if "output" in parsed or "tool_calls" in parsed:
             return parsed
     return stdout.removesuffix("\n").removesuffix("\r")
-
-
-def _cause_of_death(status: int, stderr: str) -> str:
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    cause = f"exit status {status}" if status > 0 else f"killed by {_signal_name(-status)}"
-    return f"{cause}: {one_line(lines[-1], 300)}" if lines else f"{cause}, nothing on stderr"
 
 
 def _signal_name(number: int) -> str:

@@ -1,6 +1,6 @@
 """Google's Gemini API: `POST {base_url}/v1beta/models/{model}:generateContent`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +12,8 @@ from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import Endpoint, ModelOptions, readable
+from ci_evals.providers.http_client import readable
+from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
 # a person wrote has none; Google documents this value for it.
@@ -32,6 +33,7 @@ class Gemini(ModelOptions):
     kind: ClassVar[str] = "gemini"
     default_key_variable: ClassVar[str] = "GEMINI_API_KEY"
     vendor_host: ClassVar[str] = "generativelanguage.googleapis.com"
+    key_header: ClassVar[str] = "x-goog-api-key"
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")
     settings: ClassVar[Mapping[str, str]] = {
         written: f"params.generationConfig.{name}"
@@ -51,9 +53,8 @@ class Gemini(ModelOptions):
         ]
 
     def open(self, resources: Resources) -> Provider:
-        key = {"x-goog-api-key": self.api_key.reveal().strip()} if self.api_key else {}
         model = self.model if "/" in self.model else f"models/{self.model}"
-        endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", key, self.params)
+        endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", self.params)
         signed = not model.startswith(("models/gemini-1", "models/gemini-2"))
         return GenerateContent(endpoint, _NO_SIGNATURE if signed else {})
 
@@ -66,7 +67,7 @@ class GenerateContent:
         self._signature = signature
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {"contents": _contents(request.messages, self._signature)}
+        body: dict[str, Any] = {"contents": list(_contents(request.messages, self._signature))}
         if system := [{"text": message.content} for message in request.messages if message.role == "system"]:
             body["systemInstruction"] = {"parts": system}
         answer = await self._endpoint.ask(body, _answer, request.timeout_s)
@@ -81,40 +82,27 @@ class GenerateContent:
                 for part in parts
                 if (call := part.function_call) is not None
             ),
-            usage=_usage(answer.usage_metadata),
+            usage=answer.usage_metadata.tokens if answer.usage_metadata else None,
             model=answer.model_version,
             finish_reason=candidate.finish_reason,
         )
 
 
-def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the conversation without its system turns; the results of one round of tools belong in one turn."""
-    contents: list[dict[str, Any]] = []
+def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     names: dict[str | None, str] = {}
-    in_results = False
-    for message in messages:
-        if message.role == "system":
-            continue
+    for turn in turns_of(messages):
+        message = turn[0]
         if message.role == "tool":
-            part = _result(message, names.get(message.tool_call_id))
-            if in_results:
-                contents[-1]["parts"].append(part)
-            else:
-                contents.append({"role": "user", "parts": [part]})
-        else:
-            names.update((call.id, call.name) for call in message.tool_calls)
-            role = "model" if message.role == "assistant" else "user"
-            contents.append({"role": role, "parts": _parts(message, signature)})
-        in_results = message.role == "tool"
-    return contents
+            parts = [_result(each, names.get(each.tool_call_id)) for each in turn]
+            yield {"role": "user", "parts": parts}
+            continue
+        names.update((call.id, call.name) for call in message.tool_calls)
+        text = [{"text": message.content}] if message.content or not message.tool_calls else []
+        calls = [{"functionCall": _function_call(call), **signature} for call in message.tool_calls]
+        yield {"role": "model" if message.role == "assistant" else "user", "parts": [*text, *calls]}
 
 
-def _parts(message: Message, signature: Mapping[str, str]) -> list[dict[str, Any]]:
-    text = [{"text": message.content}] if message.content or not message.tool_calls else []
-    return [*text, *({"functionCall": _made(call), **signature} for call in message.tool_calls)]
-
-
-def _made(call: ToolCall) -> dict[str, Any]:
+def _function_call(call: ToolCall) -> dict[str, Any]:
     arguments = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
     return {"name": call.name, "args": arguments, **({"id": call.id} if call.id else {})}
 
@@ -175,6 +163,15 @@ class _Usage(_Wire):
     tool_use_prompt_token_count: int = 0
     cached_content_token_count: int = 0
 
+    @property
+    def tokens(self) -> Usage:
+        """All tokens: thoughts are paid as output, what tools of Google's own fetched as input."""
+        return Usage(
+            input_tokens=self.prompt_token_count + self.tool_use_prompt_token_count,
+            output_tokens=self.candidates_token_count + self.thoughts_token_count,
+            cached_tokens=self.cached_content_token_count,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Answer(_Wire):
@@ -187,25 +184,10 @@ class _Answer(_Wire):
 _answer = TypeAdapter(_Answer)
 
 
-def _usage(usage: _Usage | None) -> Usage | None:
-    """Thoughts are paid as output; what tools of Google's own fetched is paid as input."""
-    if usage is None:
-        return None
-    return Usage(
-        input_tokens=usage.prompt_token_count + usage.tool_use_prompt_token_count,
-        output_tokens=usage.candidates_token_count + usage.thoughts_token_count,
-        cached_tokens=usage.cached_content_token_count,
-    )
-
-
 def _no_candidate(feedback: _Feedback | None, host: str | None) -> ProviderError:
     if feedback is None or feedback.block_reason is None:
         return ProviderError("bad_answer", f"{host} answered without a candidate and without a reason")
-    why = (
-        f"{feedback.block_reason}: {feedback.block_reason_message}"
-        if feedback.block_reason_message
-        else feedback.block_reason
-    )
+    why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
     return ProviderError(
         "rejected", f"{host} blocked the prompt ({readable(why)}); change the prompt or safetySettings"
     )

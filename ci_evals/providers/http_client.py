@@ -1,4 +1,4 @@
-"""Calls over HTTP: one function that makes them and names what went wrong, and the base of the model APIs."""
+"""Calls over HTTP: makes them, reads headers and bodies, and names what went wrong."""
 
 import json
 import math
@@ -6,24 +6,21 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from io import BytesIO
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
-from multidict import CIMultiDict
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from ci_evals.errors import ErrorKind, ProviderError, first_problem
 from ci_evals.format import one_line
-from ci_evals.model.fields import Secret
-from ci_evals.providers.answer import encode_json, plain_json
-from ci_evals.providers.base import ProviderOptions, Resources
+from ci_evals.providers.answer import plain_json
+from ci_evals.providers.base import Resources
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
@@ -34,13 +31,7 @@ _KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409:
 _CREDENTIAL = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 _FIELD_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([\d.]+)s"')  # Google's RetryInfo, which stands in the body
-_ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.IGNORECASE | re.DOTALL)
-_SETTINGS = (  # that are taken for keys of the provider
-    "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "presence_penalty", "reasoning_effort",
-    "response_format", "seed", "stop", "stop_sequences", "temperature", "thinking", "tool_choice", "tools", "top_k",
-    "top_logprobs", "top_p",
-)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -110,79 +101,6 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
         what = "HTML, not JSON" if body.lstrip()[:1] == b"<" else f"something unexpected ({problem})"
         start = readable(body[:4000].decode("utf-8", "replace")) or "an empty body"
         raise ProviderError("bad_answer", f"{host} answered with {what}: {start}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions(ProviderOptions):
-    """Settings that every model API has.
-
-    Args:
-        model: the model's name, as the vendor writes it.
-        base_url: where the API is; the vendor's own address when left out.
-        api_key: the key, if the endpoint wants one.
-        params: further fields of the request body, in the vendor's own words.
-        headers: further HTTP headers; they win over those that are set by themselves.
-    """
-
-    default_key_variable: ClassVar[str]
-    vendor_host: ClassVar[str]
-    reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
-    settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _SETTINGS}
-
-    model: str
-    base_url: str
-    api_key: Secret | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def default_name(self) -> str:
-        return f"{self.kind}:{self.model}"
-
-    @property
-    def api_url(self) -> str | None:
-        return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
-
-    @property
-    def key_variable(self) -> str | None:
-        at_vendor = re.match(rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url)
-        return self.default_key_variable if at_vendor and self.api_key is None else None
-
-    def problems(self, folder: Path) -> list[str]:
-        return [
-            *(["model: is empty"] if not self.model.strip() else []),
-            *url_problems("base_url", self.base_url),
-            *(
-                f"params.{name}: is set by ci-evals itself; leave it out"
-                for name in self.reserved
-                if name in self.params
-            ),
-            *header_problems(self.headers),
-        ]
-
-    def endpoint(
-        self, resources: Resources, path: str, headers: Mapping[str, str], fields: Mapping[str, Any]
-    ) -> "Endpoint":
-        """Return the API at `path` below the base URL, whose own query is kept; `fields` are sent with every call."""
-        base = URL(self.base_url)
-        merged = CIMultiDict({"Content-Type": "application/json", **headers})
-        merged.update(self.headers)
-        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A model API at one address, with the headers and body fields of every call."""
-
-    resources: Resources
-    url: URL
-    headers: Mapping[str, str]
-    fields: Mapping[str, Any]
-
-    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> T:
-        """Post `fields` beside those of every call; returns the decoded answer or raises `ProviderError`."""
-        call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
-        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s), self.url.host)
 
 
 # Settings and headers.

@@ -12,7 +12,8 @@ from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
 from ci_evals.providers.answer import encode_json
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import Endpoint, ModelOptions, kind_of, readable
+from ci_evals.providers.http_client import kind_of, readable
+from ci_evals.providers.model_api import Endpoint, ModelOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,16 +23,13 @@ class OpenAI(ModelOptions):
     kind: ClassVar[str] = "openai"
     default_key_variable: ClassVar[str] = "OPENAI_API_KEY"
     vendor_host: ClassVar[str] = "api.openai.com"
+    key_header: ClassVar[str] = "Authorization"
+    key_prefix: ClassVar[str] = "Bearer "
 
     base_url: str = "https://api.openai.com/v1"
 
     def open(self, resources: Resources) -> Provider:
-        return ChatCompletions(self.opened(resources, "chat/completions"))
-
-    def opened(self, resources: Resources, path: str) -> Endpoint:
-        """Return the API at `path` below the base URL, with the key and the fields of every call."""
-        key = {"Authorization": f"Bearer {self.api_key.reveal().strip()}"} if self.api_key else {}
-        return self.endpoint(resources, path, key, {"model": self.model, **self.params})
+        return ChatCompletions(self.endpoint(resources, "chat/completions", {"model": self.model, **self.params}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class Embeddings(OpenAI):
     embeds: ClassVar[bool] = True
 
     def open(self, resources: Resources) -> Provider:
-        return EmbeddingsEndpoint(self.opened(resources, "embeddings"))
+        return EmbeddingsEndpoint(self.endpoint(resources, "embeddings", {"model": self.model, **self.params}))
 
 
 class ChatCompletions:
@@ -66,7 +64,7 @@ class ChatCompletions:
         return Response(
             output=_text(message.content) or message.refusal or "",
             tool_calls=tuple(map(_tool_call, message.tool_calls)) if message.tool_calls else (),
-            usage=_usage(completion.usage),
+            usage=completion.usage.tokens if completion.usage else None,
             model=completion.model,
             finish_reason=choice.finish_reason,
         )
@@ -103,7 +101,7 @@ class EmbeddingsEndpoint:
             raise ProviderError("bad_answer", f"{text}: is this an embeddings endpoint?")
         return Response(
             encode_json([vector.embedding for vector in vectors]).decode(),
-            usage=_usage(answer.usage),
+            usage=answer.usage.tokens if answer.usage else None,
             model=answer.model,
         )
 
@@ -174,6 +172,11 @@ class _Usage:
     completion_tokens: int | None = None
     prompt_tokens_details: _InputDetails | None = None
 
+    @property
+    def tokens(self) -> Usage:
+        details = self.prompt_tokens_details
+        return Usage(self.prompt_tokens or 0, self.completion_tokens or 0, (details and details.cached_tokens) or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
@@ -225,14 +228,6 @@ def tool_arguments(text: str) -> Mapping[str, Any] | str:
     except ValueError:
         return text
     return value if isinstance(value, dict) else text
-
-
-def _usage(usage: _Usage | None) -> Usage | None:
-    if usage is None:
-        return None
-    details = usage.prompt_tokens_details
-    cached = details.cached_tokens if details is not None else None
-    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, cached or 0)
 
 
 def _no_choice(error: object, host: str | None) -> ProviderError:

@@ -21,9 +21,11 @@ from ci_evals.providers.answer import as_response, clean_text
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.user_code import (
     PACKAGE,
+    call,
     call_in_thread,
     has_second_parameter,
     identity,
+    is_async,
     is_cancelling,
     load_target,
     module_problem,
@@ -128,11 +130,10 @@ class Function(ProviderOptions):
         Raises:
             ConfigError: it cannot be called as documented.
         """
-
         called, target = self.target.called, str(self.target)
         with _problems_of(self):
             if callable(getattr(called, "answer", None)) and not isinstance(called, type):
-                return _Callee(_call_object(called), target)
+                return _Callee(functools.partial(call, called.answer), target)
             return _open_function(called, target, factory=self.factory)
 
 
@@ -195,19 +196,19 @@ def _open_function(function: _Function, target: str, *, factory: bool) -> Provid
     """
     if factory:
         _check_signature(function, target, ())
-        return _Callee(_call_factory(function), target)
+        return _Callee(functools.partial(_call_factory, function), target)
     if inspect.isclass(function):
         raise target_problem(target, function, "is a class: set `factory: true` for a fresh instance per run")
     given = ("input", "request") if has_second_parameter(function, "request") else ("input",)
     _check_signature(function, target, given)
-    return _Callee(_call_function(function), target)
+    return _Callee(functools.partial(_call_function, function), target)
 
 
 class _Callee:
     """The live provider. Where opentelemetry-sdk is installed, spans of the team's code tell steps that it doesn't."""
 
-    def __init__(self, call: _Call, target: str) -> None:
-        self._call = call
+    def __init__(self, ask: _Call, target: str) -> None:
+        self._ask = ask
         self._target = target
         self._telemetry: ModuleType | None = None
         try:
@@ -235,7 +236,7 @@ class _Callee:
         scope = asyncio.timeout(request.timeout_s)
         try:
             async with scope:
-                value = await self._call(request)
+                value = await self._ask(request)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as cancelled:
@@ -256,44 +257,30 @@ class _Callee:
             raise ProviderError("bad_answer", f"`{self._target}` returned no answer: {wrong}") from None
 
 
-def _call_function(function: _Function) -> _Call:
-    with_request = has_second_parameter(function, "request")
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        return lambda request: _apply(function, request, with_request=with_request)
-    return lambda request: call_in_thread(lambda: _apply(function, request, with_request=with_request))
+async def _call_function(function: _Function, request: Request) -> Any:
+    return await call(function, *_arguments(function, request))
 
 
-def _call_object(agent: Any) -> _Call:
-    method = agent.answer
-    if inspect.iscoroutinefunction(method):
-        return method  # type: ignore[no-any-return]  # the team's own
-    return lambda request: call_in_thread(lambda: method(request))
+async def _call_factory(factory: _Function, request: Request) -> Any:
+    """Make an agent where its factory belongs, on the event loop or in a thread, and call it."""
+    if is_async(factory):
+        return await _call_function(_callable_agent(await factory()), request)
+
+    def make_and_call() -> Any:  # in one thread: what an agent holds may be of use only there
+        agent = _callable_agent(factory())
+        return agent(*_arguments(agent, request))
+
+    return await call_in_thread(make_and_call)
 
 
-def _call_factory(factory: _Function) -> _Call:
-    """Return what makes an agent where its factory belongs, on the event loop or in a thread, and calls it."""
-    if inspect.iscoroutinefunction(factory) or inspect.iscoroutinefunction(type(factory).__call__):
-
-        async def make_and_call(request: Request) -> Any:
-            return await _call_function(_agent(await factory()))(request)
-
-        return make_and_call
-
-    def make_and_apply(request: Request) -> Any:
-        agent = _agent(factory())
-        return _apply(agent, request, with_request=has_second_parameter(agent, "request"))
-
-    return lambda request: call_in_thread(lambda: make_and_apply(request))
-
-
-def _apply(function: _Function, request: Request, *, with_request: bool) -> Any:
+def _arguments(function: _Function, request: Request) -> tuple[Any, ...]:
     given = request.input
     if not isinstance(given, str):
         given = copy.deepcopy(given)  # the case's own: a function that changes it must not change the next run
-    return function(given, request) if with_request else function(given)
+    return (given, request) if has_second_parameter(function, "request") else (given,)
 
 
-def _agent(made: object) -> _Function:
+def _callable_agent(made: object) -> _Function:
     if not callable(made):
         raise TypeError(f"the factory made a {type(made).__name__}, which cannot be called")
     return made

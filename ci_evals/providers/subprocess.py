@@ -14,6 +14,9 @@ from typing import Any, Literal, cast
 
 import psutil
 
+from ci_evals.format import one_line
+
+MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 STDERR_TAIL_BYTES = 4096
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
@@ -35,6 +38,17 @@ class Ended:
     status: int | None
     stdout: bytes
     stderr_tail: bytes
+
+    @property
+    def stderr(self) -> str:
+        """The end of stderr as text."""
+        return self.stderr_tail.decode(errors="replace")
+
+    @property
+    def last_line(self) -> str:
+        """The last line on stderr, shortened; empty if there is none."""
+        lines = self.stderr.strip().splitlines()
+        return one_line(lines[-1], 300) if lines else ""
 
 
 class Descendants:
@@ -62,17 +76,18 @@ class Descendants:
         await _end(self.living)
 
 
-async def run_program(  # noqa: PLR0913  as many settings as a process has
+async def run_program(
     argv: Sequence[str],
     stdin: bytes,
     *,
     cwd: Path,
     env: Mapping[str, str] | None,
     timeout_s: float,
-    max_bytes: int,
     descendants: Descendants | None = None,
 ) -> Ended:
     """Run a program to its end, then end every process that it left behind.
+
+    One that writes more than `MAX_OUTPUT_BYTES` to stdout is ended.
 
     Args:
         argv: the program and its arguments; no shell is involved.
@@ -80,7 +95,6 @@ async def run_program(  # noqa: PLR0913  as many settings as a process has
         cwd: the working folder.
         env: the whole environment; that of this process when None.
         timeout_s: seconds after which the program is ended.
-        max_bytes: size of stdout beyond which the program is ended.
         descendants: a group that the program joins: daemons that it starts live until the group is ended. When None,
             they end with the program.
 
@@ -88,7 +102,7 @@ async def run_program(  # noqa: PLR0913  as many settings as a process has
         OSError: the program could not be started.
     """
     members = descendants or Descendants()
-    child = _Child(max_bytes)
+    child = _Child()
     try:
         async with asyncio.timeout(timeout_s) as scope:
             await _start(child, argv, stdin, cwd, members.environment(env))
@@ -144,8 +158,7 @@ class _Child(asyncio.SubprocessProtocol):
     hold the pipes open.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
+    def __init__(self) -> None:
         self.transport: asyncio.SubprocessTransport | None = None
         self.stdout = bytearray()
         self.stderr = bytearray()
@@ -163,7 +176,7 @@ class _Child(asyncio.SubprocessProtocol):
         if fd == 2:
             self.stderr += data
             del self.stderr[:-STDERR_TAIL_BYTES]
-        elif len(self.stdout) + len(data) <= self.max_bytes:
+        elif len(self.stdout) + len(data) <= MAX_OUTPUT_BYTES:
             self.stdout += data
         else:
             self.too_large = True

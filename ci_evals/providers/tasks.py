@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 from uuid import uuid4
@@ -19,23 +19,21 @@ from jinja2 import TemplateSyntaxError
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.format import one_line
 from ci_evals.model.case import Request, Task
-from ci_evals.model.fields import OneOrMore
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import clean_text, encode_json
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, overrides_of
-from ci_evals.providers.command import NO_WORDS, words_of
+from ci_evals.providers.base import Provider, Resources, overrides_of
+from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.subprocess import Descendants, Ended, run_program, running_elsewhere
 from ci_evals.templating import sandboxed
 from ci_evals.user_code import load_target, module_problem, target_parts
 
 BUILT_IN = ("auto", "folder", "docker")
-MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 _QUICK_S = 60.0
 _BUILD_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskAgent(ProviderOptions):
+class TaskAgent(ProgramOptions):
     """Runs a command in a fresh working copy of a task, then the task's verifier, whose reward is the score.
 
     Args:
@@ -47,34 +45,18 @@ class TaskAgent(ProviderOptions):
     """
 
     kind: ClassVar[str] = "task"
-    own_code: ClassVar[bool] = True
-    retried: ClassVar[bool] = False
     works_on_tasks: ClassVar[bool] = True
 
-    command: str | OneOrMore[str]
-    env: Mapping[str, str] = field(default_factory=dict)
     sandbox: str = "auto"
 
     @property
     def default_name(self) -> str:
         return f"task:{Path(self.argv[0]).name}"
 
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The agent and its arguments.
-
-        Raises:
-            ValueError: a quotation mark is not closed.
-        """
-        return words_of(self.command)
-
     def problems(self, folder: Path) -> list[str]:
-        try:
-            words = self.argv
-        except ValueError as error:
-            return [NO_WORDS.format(error)]
-        found = [] if words else ["command is empty: name a program"]
-        for word in words:
+        if found := ProgramOptions.problems(self, folder):
+            return found
+        for word in self.argv:
             try:
                 sandboxed().from_string(word)
             except TemplateSyntaxError as error:
@@ -186,15 +168,13 @@ class _Agent:
 
 
 def _check(ended: Ended, who: str, timeout_s: float) -> None:
-    stderr = ended.stderr_tail.decode(errors="replace")
-    detail = stderr or None
+    detail = ended.stderr or None
     if ended.why == "timeout":
         raise ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
     if ended.why == "too_large":
         raise ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
     if ended.status:
-        lines = stderr.strip().splitlines()
-        last = f": {one_line(lines[-1])}" if lines else ""
+        last = f": {ended.last_line}" if ended.last_line else ""
         raise ProviderError("crash", f"{who} ended with exit status {ended.status}{last}", detail=detail)
 
 
@@ -210,9 +190,8 @@ def _reward(logs: Path, ended: Ended) -> float:
         else:
             reward = float(json.loads((logs / "reward.json").read_bytes())["reward"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        stderr = ended.stderr_tail.decode(errors="replace") or None
         text = f"the verifier left no reward in verifier/reward.txt of its LOGS_DIR (exit status {ended.status})"
-        raise ProviderError("environment", text, detail=stderr) from error
+        raise ProviderError("environment", text, detail=ended.stderr or None) from error
     if not 0 <= reward <= 1:
         raise ProviderError("environment", f"the verifier's reward is {reward:g}, which is not between 0 and 1")
     return reward
@@ -300,7 +279,6 @@ class _Folder:
             cwd=self._root / "work",
             env={**os.environ, **env},
             timeout_s=timeout_s,
-            max_bytes=MAX_OUTPUT_BYTES,
             descendants=self._descendants,
         )
 
@@ -409,12 +387,8 @@ async def _run_docker(
         cwd=Path.cwd(),
         env={**os.environ, **env} if env else None,
         timeout_s=timeout_s,
-        max_bytes=MAX_OUTPUT_BYTES,
     )
 
 
 def _complaint(ended: Ended) -> str:
-    if ended.why == "timeout":
-        return "no answer in time"
-    lines = ended.stderr_tail.decode(errors="replace").strip().splitlines()
-    return one_line(lines[-1]) if lines else f"exit status {ended.status}"
+    return "no answer in time" if ended.why == "timeout" else ended.last_line or f"exit status {ended.status}"

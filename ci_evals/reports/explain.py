@@ -19,11 +19,11 @@ from ci_evals.gate.baseline import ReportRef, Tally
 from ci_evals.gate.compare import CellComparison, CellKind
 from ci_evals.gate.wording import of_runs
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, RunError, Status
+from ci_evals.reports.cells import answer_text, common_grades, ended, group_alike, verdicts_of
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, printed
-from ci_evals.reports.runs import answer_text, common_grades, ended, verdicts_of
 
 _OUTPUT_CHARACTERS = 2000
 _LINE_CHARACTERS = 400
@@ -102,7 +102,7 @@ class ExplanationDocument:
     cells: tuple[Explanation, ...]
 
 
-def explain_cell(report: Report, cell: int, finding: CellFinding) -> Explanation:
+def explain_cell(report: SuiteReport, cell: int, finding: CellFinding) -> Explanation:
     """Explain one cell of a report."""
     case, found = report.plan.case(cell), finding.found
     provider, prompt = report.plan.key(cell)[1:]
@@ -128,7 +128,7 @@ def explain_cell(report: Report, cell: int, finding: CellFinding) -> Explanation
     )
 
 
-def run_entries(report: Report, cell: int) -> tuple[RunEntry, ...]:
+def run_entries(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
     """Return every run of a cell, the confirm runs last."""
     planned = report.results(report.plan.indices(cell))
     more = report.confirmation
@@ -222,11 +222,10 @@ def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
     """Group the first runs: those of a group differ in nothing but number, time and cost."""
-    groups: dict[object, list[RunEntry]] = {}
-    for run in runs[:_MAX_RUNS]:
-        look = (run.confirming, run.status, run.recorded, run.output, _error(run), verdicts_of(run.grades))
-        groups.setdefault(look, []).append(run)
-    return list(groups.values())
+    return group_alike(
+        runs[:_MAX_RUNS],
+        lambda run: (run.confirming, run.status, run.recorded, run.output, _error(run), verdicts_of(run.grades)),
+    )
 
 
 def _runs_line(alike: Sequence[RunEntry]) -> str:

@@ -11,11 +11,21 @@ from ci_evals.format import number_of, one_line, shorten, visible
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.wording import cell_finding
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, Status
-from ci_evals.reports.cells import JudgedCell, judged_cells
+from ci_evals.reports.cells import (
+    JudgedCell,
+    answer_text,
+    detail_text,
+    ended,
+    failed_runs,
+    group_alike,
+    judged_cells,
+    reasons,
+    results_of,
+    why,
+)
 from ci_evals.reports.notes import notes
-from ci_evals.reports.runs import answer_text, detail_text, ended, failed_runs, reasons, results_of, why
 from ci_evals.reports.summary import Summary
 
 MAX_RUNS_SHOWN = 5
@@ -44,7 +54,8 @@ def render(summary: Summary) -> Iterator[bytes]:
         cells = list(judged_cells(summary, variant))
         cases = [_test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)]) for cell in cells]
         suite = TestSuite(name, cases, properties=properties).build_xml_doc()
-        suite.set("time", f"{sum(report.latencies_s([cell.cell for cell in cells])):.3f}")  # it shows 1e-07 as such
+        runs = report.records_of(cell.cell for cell in cells)
+        suite.set("time", f"{sum(run.latency_s for run in runs):.3f}")  # it shows 1e-07 as such
         root.append(suite)
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
@@ -69,7 +80,7 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], class_name: str, name: str) -> TestCase:
     """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed, whatever its bar."""
     report = summary.report
-    time_s = round(sum(report.latencies_s((cell.cell,))), 6)
+    time_s = round(sum(record.latency_s for record in report.records_of((cell.cell,))), 6)
     case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
     told = _compared(summary, cell)
     outcome = "failed" if cell.key in red else cell.outcome
@@ -88,15 +99,14 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
 
 def _compared(summary: Summary, cell: JudgedCell) -> str:
     """The finding of the comparison, if there is any."""
-    comparison = summary.compared
-    found = comparison.by_key.get(cell.key) if comparison else None
+    comparison, found = summary.compared, cell.found
     if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
         return ""
     word = {"regressed": "regressed: ", "fixed": "fixed: "}.get(found.kind, "")
     return _attribute(f"{word}{cell_finding(comparison, found)}")
 
 
-def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple[str, str]:
+def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> tuple[str, str]:
     """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each run."""
     counts = cell.counts
     if status == "failed":
@@ -116,17 +126,17 @@ def _message_and_body(report: Report, cell: JudgedCell, status: Status) -> tuple
 
 def _body(results: tuple[Result, ...]) -> str:
     """The account of each run; runs of which there is the same to say are taken together."""
-    runs: dict[tuple[Status, str], list[int]] = {}
-    for result in results:
+
+    def account(result: Result) -> str:
         lines = [*why(result)]
         if (answer := answer_text(result)) is not None:
             lines.append(f"answer: {shorten(answer, ANSWER_CHARACTERS)}")
         if (detail := detail_text(result)) is not None:
             lines.append(visible(detail))
-        runs.setdefault((result.status, "\n".join(lines)), []).append(result.run)
-    return "".join(
-        f"\n{ended(numbers, status)}\n{textwrap.indent(account, '  ')}\n" for (status, account), numbers in runs.items()
-    )
+        return textwrap.indent("\n".join(lines), "  ")
+
+    groups = group_alike(results, lambda result: (result.status, account(result)))
+    return "".join(f"\n{ended([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n" for runs in groups)
 
 
 def _attribute(text: str) -> str:

@@ -10,17 +10,17 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ci_evals.errors import StorageError
+from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, joined
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, usual
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_runs
-from ci_evals.model.report import Report, RunRecord, SuiteInfo
+from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
-from ci_evals.reports.cells import bar_of
+from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
     MOST_RUNS,
     REPORT,
@@ -28,9 +28,9 @@ from ci_evals.reports.report_json import (
     ComparisonEntry,
     ReportDocument,
     SavedCellEntry,
+    document_of,
     encode,
 )
-from ci_evals.reports.runs import answer_text
 from ci_evals.reports.summary import Summary
 
 MAX_REPORT_BYTES: Final = 1 << 30
@@ -43,10 +43,15 @@ _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
 @dataclass(frozen=True)
 class SavedReport:
-    """A report.json that was read back, checked for what no run leaves behind."""
+    """A report.json that was read back, checked for what no run leaves behind, or one that is not written yet."""
 
-    path: Path
     document: ReportDocument
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in sentences."""
+        return self.path.as_posix() if self.path else "the given report"
 
     @property
     def suite(self) -> SuiteInfo:
@@ -92,7 +97,7 @@ class SavedReport:
             reports=(own, *document.history.reports),
             cells={cell.key: BaseCell(cell.fingerprint, history(cell), cell.per_run) for cell in document.cells},
             trend=(document.trend_point, *document.history.trend),
-            source=str(self.path),
+            source=str(self.path) if self.path else None,
         )
 
     @property
@@ -105,7 +110,7 @@ class SavedReport:
         try:
             return summary_of(self.document)
         except ValueError as error:
-            raise StorageError(f"{self.path}: is no report of ci-evals ({error}): name another") from error
+            raise StorageError(f"{self.name}: is no report of ci-evals ({error}): name another") from error
 
 
 def read_report(path: Path) -> SavedReport:
@@ -124,7 +129,7 @@ def read_report(path: Path) -> SavedReport:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        return SavedReport(path, decode_report(content))
+        return SavedReport(decode_report(content), path)
     except ValueError as error:
         if writer := _other_version(content):
             raise StorageError(f"{path}: {writer}") from error
@@ -132,6 +137,11 @@ def read_report(path: Path) -> SavedReport:
         raise StorageError(
             f"{path}: is no complete report of ci-evals ({why}): download it again, or name another"
         ) from error
+
+
+def as_saved(summary: Summary) -> SavedReport:
+    """Return a report as if it had been written and read back, without its results."""
+    return SavedReport(document_of(summary))
 
 
 def read_summary(path: Path) -> Summary:
@@ -190,13 +200,13 @@ def baseline_of(
     same = [report for report in found if report.suite.name == suite]
     if not same:
         other = found[0]
-        return NoComparison(f"no baseline: {other.path.as_posix()} is of another suite, {other.suite.name!r}")
+        return NoComparison(f"no baseline: {other.name} is of another suite, {other.suite.name!r}")
     others = [report for report in same if but is None or report.document.id != but.document.id]
     if not others:
-        return NoComparison(f"no baseline: {same[0].path.as_posix()} is the very report that is to be compared")
+        return NoComparison(f"no baseline: {same[0].name} is the very report that is to be compared")
     baseline = joined([report.baseline for report in others])
     if not baseline.cells:
-        return NoComparison(f"no baseline: {same[0].path.as_posix()} has no cells")
+        return NoComparison(f"no baseline: {same[0].name} has no cells")
     if redactor is not None and redactor.finds(encode(list(baseline.cells))):
         cells = {redactor.clean(key): cell for key, cell in baseline.cells.items()}
         baseline = replace(baseline, cells=cells)
@@ -232,9 +242,7 @@ def decode_report(content: bytes) -> ReportDocument:
     try:
         document = _DOCUMENT.validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(one_line(f"{place}: {first['msg']}" if place else first["msg"], 200)) from error
+        raise ValueError(one_line(first_problem(error))) from error
     _check(document)
     return document
 
@@ -261,10 +269,6 @@ def _check(document: ReportDocument) -> None:
     looks = document.looks
     if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
         raise ValueError("more looks were taken than agreed on, or none was agreed on")
-    shares = [share for scope in document.verdict.scopes for share in (scope.bar, scope.rate, scope.lower, scope.upper)]
-    shares += [variant.pass_rate for point in document.history.trend for variant in point.variants]
-    if any(share is not None and not 0 <= share <= 1 for share in shares):
-        raise ValueError("a fraction is not between 0 and 1")
     _check_references(document)
     for result in document.results:
         judging_usd = result.judging.cost_usd if result.judging else None
@@ -358,7 +362,7 @@ def _case(cells: Sequence[SavedCellEntry], gate: Gate | None) -> Case:
     return case if bar == entry.bar else replace(case, min_pass_rate=entry.bar)
 
 
-def _confirmation(document: ReportDocument, after: RunPlan, further: Mapping[int, Sequence[Result]]) -> Report:
+def _confirmation(document: ReportDocument, after: RunPlan, further: Mapping[int, Sequence[Result]]) -> SuiteReport:
     """Return the report of the runs that suspects got beyond the planned ones."""
     most = max(result.run - after.runs(cell) for cell, results in further.items() for result in results)
     if most * len(further) > MOST_RUNS:
@@ -368,10 +372,10 @@ def _confirmation(document: ReportDocument, after: RunPlan, further: Mapping[int
     return _report(document, plan, indices)
 
 
-def _report(document: ReportDocument, plan: RunPlan, results: Mapping[int, Result], **more: Any) -> Report:
+def _report(document: ReportDocument, plan: RunPlan, results: Mapping[int, Result], **more: Any) -> SuiteReport:
     fingerprints = list({cell.case: cell.fingerprint for cell in document.cells}.values())
 
-    return Report(
+    return SuiteReport(
         document.suite,
         plan,
         {index: RunRecord.of(result, offset=index) for index, result in results.items()},

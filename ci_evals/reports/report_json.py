@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter
@@ -13,14 +13,20 @@ from ci_evals.gate.baseline import TREND_POINTS, PerRun, ReportRef, Tally, Trend
 from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
-from ci_evals.model.report import Looks, Report, Resumption, SuiteInfo
-from ci_evals.model.result import Result
+from ci_evals.model.fields import Share
+from ci_evals.model.report import Looks, Resumption, SuiteInfo
+from ci_evals.model.result import Judging, Result
 from ci_evals.model.rules import Gate
-from ci_evals.reports.cells import CellOutcome, JudgedCell, error_groups, judged_cells, troubled_cells
-from ci_evals.reports.notes import new_runs
-from ci_evals.reports.runs import reasons, results_of
+from ci_evals.reports.cells import (
+    CellOutcome,
+    JudgedCell,
+    error_groups,
+    judged_cells,
+    reasons,
+    results_of,
+)
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.variants import LabelReport, TaskReport, VariantReport, task_reports, variant_reports
+from ci_evals.reports.variants import VariantReport, variant_reports
 
 REPORT = "report.json"
 SCHEMA_VERSION: Final = 1
@@ -36,7 +42,6 @@ def _possible(tally: Tally) -> Tally:
 
 
 Count = Annotated[int, Field(ge=0, le=MOST_RUNS)]
-Share = Annotated[float, Field(ge=0, le=1)]
 Runs = Annotated[Tally, AfterValidator(_possible)]
 
 
@@ -52,8 +57,6 @@ class CellComparisonEntry(CellComparison):
 
     head: Runs
     base: Runs
-    p: Share | None
-    adjusted_p: Share | None
     sentence: str
     before: str | None = None
 
@@ -67,11 +70,6 @@ class CellComparisonEntry(CellComparison):
 class VariantComparisonEntry(VariantComparison):
     """A variant beside its base, in numbers and in words."""
 
-    head_rate: Share
-    base_rate: Share
-    p: Share
-    adjusted_p: Share
-    adjusted_p_of_rest: Share
     sentence: str
 
 
@@ -102,94 +100,24 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountsEntry:
-    """Runs by their ending. `planned` includes those that never took place."""
+class TotalsEntry:
+    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
+
+    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
+    than `budget.per_run` allows. `judging` are the calls of models that judge; None if there were none. `cost_usd` is
+    what all calls of known price cost together, those of confirm runs and of judges included; None if there are none.
+    """
 
     passed: int
     failed: int
     errored: int
     planned: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgingEntry:
-    """Calls of models that judge. `cost_usd` is that of the calls whose price is known; None if there are none."""
-
-    calls: int
-    cost_usd: float | None
-    priced_calls: int
-    input_tokens: int
-    output_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsEntry(CountsEntry):
-    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
-
-    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
-    than `budget.per_run` allows. `judging` is None if no judge was asked. `cost_usd` is what all calls of known price
-    cost together, those of confirm runs and of judges included; None if there are none.
-    """
-
     pass_rate: float | None
     match_rate: float | None
     recorded: int
     budget_violations: int
-    judging: JudgingEntry | None
+    judging: Judging | None
     cost_usd: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumptionEntry(Resumption):
-    """The results that a resumed run took over, and how many runs were `new`."""
-
-    new: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FiguresEntry:
-    """Latencies over runs that took place, cost over the `priced_runs` whose price is known, tokens as reported."""
-
-    latency_mean_s: float | None
-    latency_p50_s: float | None
-    latency_p95_s: float | None
-    cost_usd: float | None
-    priced_runs: int
-    input_tokens: int
-    output_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassificationEntry:
-    """The figures of `classify` for one task. `confusion` has true labels as rows, predicted ones as columns."""
-
-    task: str
-    accuracy: float | None
-    macro_f1: float | None
-    labels: tuple[LabelReport, ...]
-    confusion: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantEntry:
-    """One provider with one prompt. `lower` and `upper` bound its pass rate, each at the gate's confidence.
-
-    `pass_at_k` is the chance that of `k` runs of a case one passes, `pass_hat_k` that all do; null for single runs.
-    """
-
-    provider: str
-    prompt: str | None
-    counts: CountsEntry
-    pass_rate: float | None
-    lower: float | None
-    upper: float | None
-    match_rate: float | None
-    figures: FiguresEntry
-    grader_means: Mapping[str, float]
-    k: int | None
-    pass_at_k: float | None
-    pass_hat_k: float | None
-    classifications: tuple[ClassificationEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +192,7 @@ class ReportDocument:
     started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
     duration_s: float
     interrupted: str | None
-    resumption: ResumptionEntry | None
+    resumption: Resumption | None
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
     verdict: Verdict
@@ -273,7 +201,7 @@ class ReportDocument:
     trend_point: TrendPoint
     history: HistoryEntry
     totals: TotalsEntry
-    variants: tuple[VariantEntry, ...]
+    variants: tuple[VariantReport, ...]
     cells: tuple[SavedCellEntry, ...]
     results: tuple[Result, ...]
 
@@ -304,11 +232,11 @@ class BriefDocument:
     started_at: float
     duration_s: float
     interrupted: str | None
-    resumption: ResumptionEntry | None
+    resumption: Resumption | None
     verdict: Verdict
     comparison: ComparisonEntry | None
     totals: TotalsEntry
-    variants: tuple[VariantEntry, ...]
+    variants: tuple[VariantReport, ...]
     failing: tuple[FailingEntry, ...]
     errors: tuple[ErrorEntry, ...]
 
@@ -331,7 +259,7 @@ class ComparisonDocument:
 def render(summary: Summary) -> Iterator[bytes]:
     """Yield report.json, one variant, one cell and one result to the line, results as the journal has them."""
     report = summary.report
-    document = _document(summary)
+    document = document_of(summary)
     lines = {field.name: getattr(document, field.name) for field in fields(document) if field.name != "results"}
     for name, value in lines.items():
         yield b"{" if name == "schema_version" else b",\n"
@@ -355,34 +283,17 @@ def render_brief(summary: Summary) -> str:
     """Return one line of JSON for scripts that read stdout; see `BriefDocument`."""
     report = summary.report
     failing = []
-    for cell in troubled_cells(summary):
+    for cell in judged_cells(summary):
+        if cell.outcome == "passed":
+            continue
         results = results_of(report, cell.cell, "errored" if cell.outcome == "errored" else "failed")
         why = tuple(reason for reason, _ in reasons(results))
         failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
-    return printed(
-        BriefDocument(
-            schema_version=SCHEMA_VERSION,
-            suite=report.suite,
-            started_at=report.started_at,
-            duration_s=report.duration_s,
-            interrupted=report.interrupted,
-            resumption=_resumption(report),
-            verdict=summary.verdict,
-            comparison=_comparison(summary),
-            totals=_totals(report),
-            variants=_variants(summary),
-            failing=tuple(failing),
-            errors=tuple(
-                ErrorEntry(
-                    provider=group.variant.provider,
-                    prompt=group.variant.prompt,
-                    runs=group.runs,
-                    message=group.message,
-                )
-                for group in error_groups(report)
-            ),
-        )
+    errors = tuple(
+        ErrorEntry(provider=group.variant.provider, prompt=group.variant.prompt, runs=group.runs, message=group.message)
+        for group in error_groups(report)
     )
+    return printed(BriefDocument(**_common_fields(summary), failing=tuple(failing), errors=errors))
 
 
 def render_comparison(summary: Summary) -> str:
@@ -430,30 +341,46 @@ def printed(value: Any, *, indent: int | None = None) -> str:
     return text.replace("#", "\\u0023") + "\n"
 
 
-def _document(summary: Summary) -> ReportDocument:
+def document_of(summary: Summary) -> ReportDocument:
     """Return the document without its results, which are written one by one."""
     report = summary.report
     history = _history(summary)
     return ReportDocument(
-        schema_version=SCHEMA_VERSION,
+        **_common_fields(summary),
         id=report.id,
-        suite=report.suite,
-        started_at=report.started_at,
-        duration_s=report.duration_s,
-        interrupted=report.interrupted,
-        resumption=_resumption(report),
         looks=report.looks,
         settled=report.settled,
-        verdict=summary.verdict,
         gate=summary.gate,
-        comparison=_comparison(summary),
         trend_point=trend_point(report),
         history=history,
-        totals=_totals(report),
-        variants=_variants(summary),
         cells=tuple(_saved_cells(summary, history)),
         results=(),
     )
+
+
+def _common_fields(summary: Summary) -> dict[str, Any]:
+    """Return the fields that a `ReportDocument` and a `BriefDocument` share."""
+    report = summary.report
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "suite": report.suite,
+        "started_at": report.started_at,
+        "duration_s": report.duration_s,
+        "interrupted": report.interrupted,
+        "resumption": report.resumption,
+        "verdict": summary.verdict,
+        "comparison": _comparison(summary),
+        "totals": TotalsEntry(
+            **asdict(report.totals),
+            pass_rate=report.pass_rate,
+            match_rate=report.match_rate,
+            recorded=report.recorded,
+            budget_violations=report.budget_violations,
+            judging=report.judging if report.judging.calls else None,
+            cost_usd=report.spent.total_usd,
+        ),
+        "variants": variant_reports(summary),
+    }
 
 
 def _history(summary: Summary) -> HistoryEntry:
@@ -489,7 +416,6 @@ def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellE
 def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
     """Return the fields of a `CellEntry`."""
     comparison = summary.compared
-    found = comparison.by_key.get(cell.key) if comparison else None
     return {
         "case": cell.case.id,
         "provider": cell.variant.provider,
@@ -499,10 +425,10 @@ def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
         "tags": cell.case.tags,
         "file": cell.case.file,
         "line": cell.case.line,
-        "comparison": _cell_comparison(comparison, found, summary.before.get(cell.key))
-        if comparison and found
+        "comparison": _cell_comparison(comparison, cell.found, summary.before.get(cell.key))
+        if comparison and cell.found
         else None,
-        **cell.counts._asdict(),
+        **asdict(cell.counts),
     }
 
 
@@ -537,63 +463,3 @@ def _comparison(summary: Summary) -> ComparisonEntry | None:
 def _values(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, to make an entry of them."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _totals(report: Report) -> TotalsEntry:
-    judging = report.judging
-    return TotalsEntry(
-        **report.totals._asdict(),
-        pass_rate=report.pass_rate,
-        match_rate=report.match_rate,
-        recorded=report.recorded,
-        budget_violations=report.budget_violations,
-        judging=JudgingEntry(
-            calls=judging.calls,
-            cost_usd=judging.known_cost_usd,
-            priced_calls=judging.priced,
-            input_tokens=judging.input_tokens,
-            output_tokens=judging.output_tokens,
-        )
-        if judging.calls
-        else None,
-        cost_usd=report.spent.total_usd,
-    )
-
-
-def _resumption(report: Report) -> ResumptionEntry | None:
-    found = report.resumption
-    return ResumptionEntry(**_values(found) | {"new": new_runs(report)}) if found else None
-
-
-def _variants(summary: Summary) -> tuple[VariantEntry, ...]:
-    tasks = list(task_reports(summary.report))
-    return tuple(
-        _variant(of, [task for task in tasks if task.variant == of.variant]) for of in variant_reports(summary)
-    )
-
-
-def _variant(of: VariantReport, tasks: Iterable[TaskReport]) -> VariantEntry:
-    return VariantEntry(
-        provider=of.variant.provider,
-        prompt=of.variant.prompt,
-        counts=CountsEntry(**of.counts._asdict()),
-        pass_rate=of.pass_rate,
-        lower=of.lower,
-        upper=of.upper,
-        match_rate=of.mean_score,
-        figures=FiguresEntry(**(of.figures._asdict() | {"cost_usd": of.cost_usd})),
-        grader_means=of.grader_means,
-        k=of.draws,
-        pass_at_k=of.pass_at_k,
-        pass_hat_k=of.pass_hat_k,
-        classifications=tuple(
-            ClassificationEntry(
-                task=task.task,
-                accuracy=task.accuracy,
-                macro_f1=task.macro_f1,
-                labels=task.labels,
-                confusion=task.table.counts,
-            )
-            for task in tasks
-        ),
-    )

@@ -8,7 +8,7 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict, decide
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 
 
@@ -18,7 +18,7 @@ class Summary(NamedTuple):
     `before` has what the baseline answered to regressed cells, as far as that is at hand.
     """
 
-    report: Report
+    report: SuiteReport
     verdict: Verdict
     gate: Gate | None
     comparison: Comparison | NoComparison | None = None
@@ -42,7 +42,7 @@ class Renderer(Protocol):
 
 
 def summarize(
-    report: Report, gate: Gate | None, baseline: Baseline | NoComparison | None = None, *, confirm_runs: int = 0
+    report: SuiteReport, gate: Gate | None, baseline: Baseline | NoComparison | None = None, *, confirm_runs: int = 0
 ) -> Summary:
     """Compare a report and judge it.
 

@@ -28,9 +28,9 @@ from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import of_runs, scope_label
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
+from ci_evals.reports.cells import answer_text, place_of
 from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Name, Tone, findings
-from ci_evals.reports.runs import answer_text, place_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantChange, VariantReport
 
@@ -146,9 +146,9 @@ def _variant_rows(variant: VariantComparison, *, several: bool) -> Iterator[tupl
 
 def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     found = findings(summary)
-    yield from _figures(found.variants, width)
-    for task in found.tasks:
-        yield from _labels(summary.report, task)
+    yield from _figures(found, width)
+    for variant, task in found.tasks:
+        yield from _labels(found, variant, task)
     if found.leaderboard:
         yield from _leaderboard(found.leaderboard)
     if found.bars:
@@ -172,9 +172,9 @@ Row = tuple[str, tuple[Text, ...]]
 """A label, and its figure for each variant."""
 
 
-def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[ConsoleRenderable]:
+def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
     """Yield tables, each with as many variants as fit."""
-    rows = list(_figure_rows(variants))
+    variants, rows = found.variants, list(_figure_rows(found))
     console = Console(width=UNBOUNDED, height=25)
 
     def table(chosen: Sequence[int]) -> Table:
@@ -202,10 +202,12 @@ def _figures(variants: Sequence[VariantReport], width: int) -> Iterator[ConsoleR
         yield _dim(_LEGEND)
 
 
-def _figure_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
+def _figure_rows(found: Findings) -> Iterator[Row]:
+    variants = found.variants
+
     def change(show: Callable[[VariantChange], str]) -> Iterator[Row]:
         """Compare the row above with the baseline, if any variant can be compared."""
-        if any(texts := [show(of.change) if of.change else "" for of in variants]):
+        if any(texts := [show(change) for change in found.variant_changes.values()]):
             yield _row("  against base", texts)
 
     def latency(label: str, values: Sequence[float | None]) -> Row:
@@ -215,13 +217,13 @@ def _figure_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
     yield _row("pass rate", [rate_with_interval(of.pass_rate, of.lower, of.upper) for of in variants], pass_rates, max)
     yield from change(lambda of: of.pass_rate)
     yield _row("passed runs", [f"{of.counts.passed:,} of {of.counts.graded:,}" for of in variants])
-    if draws := next((of.draws for of in variants if of.draws), None):
+    if k := variants[0].k:
         any_passes, all_pass = [of.pass_at_k for of in variants], [of.pass_hat_k for of in variants]
-        yield _row(f"pass@{draws} (any)", list(map(percent, any_passes)), any_passes, max)
-        yield _row(f"pass^{draws} (all)", list(map(percent, all_pass)), all_pass, max)
+        yield _row(f"pass@{k} (any)", list(map(percent, any_passes)), any_passes, max)
+        yield _row(f"pass^{k} (all)", list(map(percent, all_pass)), all_pass, max)
     errored = [of.counts.errored for of in variants]
     yield _row("errored runs", [f"{count:,}" for count in errored], errored)
-    scores = [of.mean_score for of in variants]
+    scores = [of.match_rate for of in variants]
     yield _row("mean score", list(map(score, scores)), scores, max)
     yield from _grader_rows(variants)
     yield from _cost_rows(variants)
@@ -243,11 +245,11 @@ def _same_work(variants: Sequence[VariantReport]) -> bool:
 
 def _cost_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
     """Costs that leave out runs are not compared. The cost per run goes where the cost says that nobody knows it."""
-    costs = [None if of.unpriced_runs else of.cost_usd for of in variants]
+    costs = [None if of.unpriced_runs else of.figures.cost_usd for of in variants]
     yield _row("cost", [of.cost_text for of in variants], costs if _same_work(variants) else ())
-    if any(of.cost_per_run_usd is not None for of in variants):
-        per_run = [None if of.unpriced_runs else of.cost_per_run_usd for of in variants]
-        yield _row("cost per run", [usd(of.cost_per_run_usd, of.unknown_cost) for of in variants], per_run)
+    if any(of.figures.cost_per_run_usd is not None for of in variants):
+        per_run = [None if of.unpriced_runs else of.figures.cost_per_run_usd for of in variants]
+        yield _row("cost per run", [usd(of.figures.cost_per_run_usd, of.unknown_cost) for of in variants], per_run)
 
 
 def _grader_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
@@ -289,21 +291,21 @@ def _row(
 # The sections.
 
 
-def _labels(report: Report, task: TaskReport) -> Iterator[ConsoleRenderable]:
+def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[ConsoleRenderable]:
     """The figures of a classification, and which label was taken for which."""
 
     def label(name: str) -> str:
         return name_of(name, LABEL_CHARACTERS)
 
-    title = f"{_name(task.name).capitalize()}{_on(report, task.variant)}"
+    title = f"{_name(task.name).capitalize()}{_on(found.summary.report, variant)}"
     yield _BLANK
     yield Text.assemble((title, "bold"), f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}")
     rows: list[Sequence[str | Text]] = [
         [Text(heading, "bold dim") for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")]
     ]
-    for row, found in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        figures = map(percent, (found.precision, found.recall, found.f1, found.roc_auc))
-        rows.append([label(found.label), *figures, task.taken_for(row, label)])
+    for row, of in enumerate(task.labels[:MAX_LABELS_SHOWN]):
+        figures = map(percent, (of.precision, of.recall, of.f1, of.roc_auc))
+        rows.append([label(of.label), *figures, task.taken_for(row, label)])
     yield columns(rows)
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
@@ -324,7 +326,7 @@ def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
         yield _dim(TIES)
 
 
-def _bars(report: Report, scopes: Sequence[ScopeVerdict]) -> Iterator[ConsoleRenderable]:
+def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[ConsoleRenderable]:
     """List the parts of the matrix that have a bar, the worst first."""
     barred = [scope for scope in scopes if scope.bar is not None]
     yield from _heading("Gate", len(barred))
@@ -355,7 +357,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         named = isinstance(piece, Name)
         text.append(_name(piece) if named else piece, "bold" if named else "")
     if entry.cell is not None:
-        text.append(f"  {_name(place_of(entry.cell.judged.case))}", "dim")
+        text.append(f"  {_name(place_of(entry.cell.case))}", "dim")
     yield columns([(mark, text)], gap=1)
     if group.kind == "flaky":
         return
@@ -363,7 +365,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         yield _indented(Text(reason))
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
         yield _indented(Text(f"… and {number_of(left_out, 'other reason')}"))
-    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.failing)
+    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.outcome == "failed")
     if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
         told = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
         yield _indented(_dim(f"answer of run {entry.failed.run}: {told}"))
@@ -415,7 +417,7 @@ def _dim(text: str) -> Text:
     return Text(text, "dim")
 
 
-def _on(report: Report, variant: Variant) -> str:
+def _on(report: SuiteReport, variant: Variant) -> str:
     """` on gpt-4o`, where there are several variants."""
     return f" on {_name(variant)}" if len(report.plan.variants) > 1 else ""
 

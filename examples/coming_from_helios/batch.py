@@ -36,7 +36,7 @@ def main(out: Path) -> None:
         print(f"  {run.case} by {run.provider}: {run.status}, {run.score}, {run.latency_s:.1f} s, error {error}")
     for standing in report.leaderboard:
         variant = standing.variant
-        print(f"{variant.variant}: pass@{variant.draws} {variant.pass_at_k:.0%}, mean reward {variant.mean_score:.2f}")
+        print(f"{variant.variant}: pass@{variant.k} {variant.pass_at_k:.0%}, mean reward {variant.match_rate:.2f}")
     print("exported:", report.save(out / "batch.json").name)
 
 

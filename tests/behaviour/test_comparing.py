@@ -16,7 +16,7 @@ from ci_evals.errors import StorageError
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import exit_code
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import read_summary
@@ -25,7 +25,7 @@ from ci_evals.reports.summary import summarize
 GATE = Gate(min_pass_rate=0.5, confidence=0.9, tags={"vital": 1.0})
 
 
-def saved(folder: Path, name: str, report: Report, *bases: Report, gate: Gate | None = GATE) -> Path:
+def saved(folder: Path, name: str, report: SuiteReport, *bases: SuiteReport, gate: Gate | None = GATE) -> Path:
     """A report as a run writes it, compared with others if there are any."""
     summary = summarize(report, gate, baseline_of(*bases) if bases else None, confirm_runs=7)
     path = folder / name
@@ -34,7 +34,7 @@ def saved(folder: Path, name: str, report: Report, *bases: Report, gate: Gate | 
     return path
 
 
-def base_of(cells: Mapping[str, Outcome], hours: int = 1, **more: Any) -> Report:
+def base_of(cells: Mapping[str, Outcome], hours: int = 1, **more: Any) -> SuiteReport:
     return report_of(cells, started_at=STARTED_AT - 3600 * hours, **more)
 
 

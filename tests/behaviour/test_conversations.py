@@ -12,7 +12,7 @@ from suites import chat, write_suite
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Usage
 from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
@@ -27,7 +27,7 @@ def talk(provider: Any, max_turns: int = 3, **changes: Any) -> dict[str, Any]:
     return {"id": "talk", "user": user, **changes}
 
 
-async def run(folder: Path, case: dict[str, Any], out: str = "out", order: Any = None, **settings: Any) -> Report:
+async def run(folder: Path, case: dict[str, Any], out: str = "out", order: Any = None, **settings: Any) -> SuiteReport:
     suite = load_suite(write_suite(folder, [case], **settings), {})
     return await execute(Invocation(suite=suite, journal=folder / out / JOURNAL, **(order or {})))
 

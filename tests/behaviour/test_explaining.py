@@ -14,7 +14,7 @@ from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.wording import step_sentence
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
@@ -23,27 +23,27 @@ TWO = (Variant("gpt", "short"), Variant("haiku", "short"))
 DAY_S = 86_400
 
 
-def saved(path: Path, report: Report, *bases: Report) -> Path:
+def saved(path: Path, report: SuiteReport, *bases: SuiteReport) -> Path:
     summary = summarize(report, None, baseline_of(*bases) if bases else None, confirm_runs=7)
     path.write_bytes(b"".join(json_report.render(summary)))
     return path
 
 
 @pytest.fixture
-def history() -> list[Report]:
+def history() -> list[SuiteReport]:
     """Two reports that agree, newest first, one of another behaviour before them, and one before that."""
     outcomes = ("PPP", "PPP", "FFF", "PPP")
     return [report_of({"refund": each}, started_at=STARTED_AT - days * DAY_S) for days, each in enumerate(outcomes, 1)]
 
 
 @pytest.fixture
-def head(tmp_path: Path, history: list[Report]) -> Path:
+def head(tmp_path: Path, history: list[SuiteReport]) -> Path:
     report = report_of({"refund": "PFF", "other": "P"}, confirming={"refund": "FFFFPFF"})
     return saved(tmp_path / "report.json", report, *history)
 
 
 @pytest.fixture
-def bases(tmp_path: Path, history: list[Report]) -> list[Path]:
+def bases(tmp_path: Path, history: list[SuiteReport]) -> list[Path]:
     return [saved(tmp_path / f"base-{number}.json", report) for number, report in enumerate(history)]
 
 

@@ -8,7 +8,7 @@ from suites import write_suite
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.gate.verdict import Verdict, decide
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.session import Invocation, execute
 from ci_evals.suite.load import load_suite
 
@@ -22,7 +22,7 @@ CASES = [
 ]
 
 
-async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[Report, Verdict]:
+async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[SuiteReport, Verdict]:
     suite = load_suite(write_suite(folder, settings.pop("cases", CASES), gate=gate, **settings), {})
     report = await execute(Invocation(suite=suite, journal=folder / "out" / JOURNAL))
     return report, decide(report, suite.gate)

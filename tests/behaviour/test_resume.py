@@ -47,7 +47,7 @@ async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones
     sentence = "Resumed: 3 of 12 runs kept, 4 errored ones tried again, 2 changed ones run anew, 3 new ones"
     assert sentence in resumed.out
     assert "Resumed: 11 of 12 runs kept, 1 errored one tried again" in again.out
-    assert found["resumption"] == {"kept": 11, "retried": 1, "changed": 0, "new": 0, "torn": []}
+    assert found["resumption"] == {"kept": 11, "retried": 1, "changed": 0, "torn": []}
     sentence = "11 of 12 runs kept, 1 errored one tried again"
     assert f"**Resumed**: {sentence}" in (tmp_path / "out" / "summary.md").read_text()
     assert f'name="Resumed" value="{sentence}"' in (tmp_path / "out" / "junit.xml").read_text()
@@ -179,4 +179,4 @@ async def test_json_on_stdout_says_what_was_resumed(tmp_path: Path) -> None:
     write_suite(tmp_path)
     await run(tmp_path)
     found = await run(tmp_path, "--resume", "--format", "json")
-    assert json.loads(found.out)["resumption"] == {"kept": 1, "retried": 0, "changed": 0, "new": 0, "torn": []}
+    assert json.loads(found.out)["resumption"] == {"kept": 1, "retried": 0, "changed": 0, "torn": []}

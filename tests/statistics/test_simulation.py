@@ -7,12 +7,13 @@ correlation of 0.5. The same cases are run again and again; only the runs are ra
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from factories import report_of, result_of
 
 from ci_evals.gate.verdict import decide
-from ci_evals.model.report import Report, RunRecord
+from ci_evals.model.report import RunRecord, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.distributions import beta_quantile
 
@@ -30,6 +31,7 @@ EXPECTED = {  # true rate -> percentages of pass, borderline and fail for each s
 }
 
 
+@cache
 def verdicts(true_rate: float, cases: int, runs: int) -> tuple[float, float, float]:
     """Percentages of pass, borderline and fail among repeated evaluations of one suite."""
     blank = report_of({f"case {number}": "." * runs for number in range(cases)})
@@ -39,13 +41,13 @@ def verdicts(true_rate: float, cases: int, runs: int) -> tuple[float, float, flo
     return (100 * seen["pass"] / REPEATS, 100 * seen["borderline"] / REPEATS, 100 * seen["fail"] / REPEATS)
 
 
-def evaluated(blank: Report, rates: Sequence[float], rng: random.Random) -> Report:
+def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) -> SuiteReport:
     records = {
         index: PASSED if rng.random() < rate else FAILED
         for cell, rate in enumerate(rates)
         for index in blank.plan.indices(cell)
     }
-    return Report(
+    return SuiteReport(
         blank.suite, blank.plan, records, read=lambda _: iter(()), fingerprints=(), started_at=0, duration_s=0
     )
 

@@ -10,7 +10,7 @@ from ci_evals.engine.journal import decode, encode
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_cells, joined, report_ref, trend_point
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_runs
-from ci_evals.model.report import Looks, Report, RunRecord, SuiteInfo
+from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.response import Response, Usage
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
@@ -86,7 +86,7 @@ def report_of(
     confirming: Mapping[str, Outcome | list[Outcome]] | None = None,
     looks: Looks | None = None,
     settled: Literal["pass", "borderline", "fail"] | None = None,
-) -> Report:
+) -> SuiteReport:
     """A report whose journal is in memory.
 
     Args:
@@ -115,10 +115,10 @@ def report_of(
     info = _suite(max(longest.values(), default=1), suite or {})
     questions = [(asks or {}).get(name, name) for name in outcomes]
 
-    def report(plan: RunPlan, outcomes: Mapping[str, Sequence[str]], **more: Any) -> Report:
+    def report(plan: RunPlan, outcomes: Mapping[str, Sequence[str]], **more: Any) -> SuiteReport:
         records, journal = _run(plan, outcomes, edit)
 
-        return Report(
+        return SuiteReport(
             info,
             plan,
             records,
@@ -134,13 +134,13 @@ def report_of(
     return report(plan, outcomes, interrupted=interrupted, looks=looks, settled=settled, confirmation=confirmation)
 
 
-def baseline_of(*reports: Report, gate: Gate | None = None, name: str = "main") -> Baseline:
+def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "main") -> Baseline:
     """Reports as the side to compare with, the newest by its `started_at` first."""
     baseline = joined([_baseline(report, gate) for report in reports])
     return replace(baseline, name=name)
 
 
-def _baseline(report: Report, gate: Gate | None) -> Baseline:
+def _baseline(report: SuiteReport, gate: Gate | None) -> Baseline:
     cells = {
         head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.per_run)
         for head in head_cells(report, gate)

@@ -128,7 +128,7 @@ def test_a_slice_is_a_report_of_its_own(report: Report) -> None:
 
 def test_a_slice_of_a_loaded_report_can_be_saved(report: Report, tmp_path: Path) -> None:
     part = Report.load(report.save(tmp_path)).slice(provider="b", tag="capital")
-    assert Report.load(part.save(tmp_path / "part.json")).totals == (0, 3, 0, 3)
+    assert Report.load(part.save(tmp_path / "part.json")).totals == Counts(0, 3, 0, 3)
 
 
 def echoed(**settings: Any) -> Report:

@@ -188,18 +188,14 @@ def run_job(
         queue.fill(iter(range(runs)))
         errored = 0
 
-        async def run(slot: Slot) -> None:
+        async def run(index: int, slot: Slot) -> None:
             nonlocal errored
             try:
                 await calls.call(REQUEST, slot)
             except LostError:
                 errored += 1
-            finally:
-                queue.done(slot)
 
-        async with asyncio.TaskGroup() as group:
-            while taken := await queue.take():
-                group.create_task(run(taken[1]))
+        await queue.work(run, runs)
         return Job(loop.time(), errored, provider.calls, provider.refused)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

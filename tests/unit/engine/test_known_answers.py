@@ -20,7 +20,7 @@ from ci_evals.engine.pairwise import read_answers
 from ci_evals.engine.queues import Cells
 from ci_evals.errors import StorageError
 from ci_evals.model.plan import plan_runs
-from ci_evals.model.report import Report, Resumption
+from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.result import Result, RunError
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
@@ -42,7 +42,7 @@ async def run(
     settings: dict[str, Any] | None = None,
     asked: list[str] | None = None,
     **order: Any,
-) -> Report:
+) -> SuiteReport:
     """Run a suite in `folder`; `asked` collects the cases that were run in this invocation."""
     suite = load_suite(write_suite(folder, cases, **(settings or {})), {})
 
@@ -227,7 +227,7 @@ async def test_a_resumed_journal_has_a_header_for_each_invocation(tmp_path: Path
 # Journals that are replayed.
 
 
-async def replayed(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> Report:
+async def replayed(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> SuiteReport:
     return await run(folder, cases, settings=settings, replay=folder / "first" / JOURNAL, replay_only=True)
 
 

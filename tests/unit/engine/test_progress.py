@@ -18,16 +18,12 @@ from suites import write_suite
 from terminals import posix, pseudo_terminal
 
 from ci_evals.engine import progress
-from ci_evals.engine.progress import describe, duration, shown
+from ci_evals.engine.progress import describe, show_progress
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import RunRecord
 from ci_evals.model.result import Status
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-class Spent(NamedTuple):
-    cost_usd: float
 
 
 @dataclass
@@ -37,14 +33,14 @@ class Watched:
     plan: RunPlan
     records: dict[int, RunRecord]
     retrying: int
-    spending: Spent
+    cost_usd: float
     doing: str = ""
 
 
 def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
     plan = plan_runs([case_of()], [AGENT], total)
     records = {index: record_of(status) for index, status in enumerate(statuses)}
-    return Watched(plan, records, retrying, Spent(cost_usd))
+    return Watched(plan, records, retrying, cost_usd)
 
 
 def record_of(status: Status = "passed") -> RunRecord:
@@ -92,7 +88,7 @@ async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> 
 
 def test_counts_are_told() -> None:
     run = watched("passed", "passed", "failed", "errored", total=8, retrying=2, cost_usd=0.123)
-    assert describe(run, 10.0) == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10s left"
+    assert describe(run, 10.0) == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10 s left"
 
 
 def test_what_is_being_done_is_said_first() -> None:
@@ -106,13 +102,6 @@ def test_what_is_nothing_is_left_out() -> None:
     assert describe(watched("passed", total=1), 1.0) == "1/1 runs  1 passed  0 failed"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0s"), (42, "42s"), (80, "1m 20s"), (59.6, "1m 0s"), (7500, "2h 5m")]
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
 async def test_a_log_gets_plain_lines_now_and_then() -> None:
     written = asyncio.Event()
 
@@ -121,7 +110,7 @@ async def test_a_log_gets_plain_lines_now_and_then() -> None:
             written.set()
 
     log = Log()
-    async with shown(watched("passed", total=2), log, line_every_s=0.001):
+    async with show_progress(watched("passed", total=2), log, line_every_s=0.001):
         await written.wait()
     line, _, _ = log.getvalue().partition("\n")
     assert line.startswith("1/2 runs  1 passed  0 failed")
@@ -132,7 +121,7 @@ async def test_a_log_gets_plain_lines_now_and_then() -> None:
 @pytest.mark.parametrize("columns", [12, 30, 50, 200, 0])
 async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None:
     async with screen(columns) as seen_on:
-        async with shown(watched("passed", total=2), seen_on.terminal, live=True):
+        async with show_progress(watched("passed", total=2), seen_on.terminal, live=True):
             seen = await seen_on.reader.readuntil(b"1/2")
         seen += await seen_on.rest()
     *drawn, last = ESCAPE.sub("", seen.decode()).split("\r")
@@ -144,14 +133,14 @@ async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None
 
 @posix
 async def test_a_terminal_without_block_characters_gets_a_bar_of_ascii() -> None:
-    async with screen(80, "latin-1") as seen_on, shown(watched("passed", total=2), seen_on.terminal, live=True):
+    async with screen(80, "latin-1") as seen_on, show_progress(watched("passed", total=2), seen_on.terminal, live=True):
         seen = await seen_on.reader.readuntil(b"1/2 runs")
     assert seen.isascii()
 
 
 async def test_a_quick_run_leaves_no_line() -> None:
     log = StringIO()
-    async with shown(watched(total=1), log):
+    async with show_progress(watched(total=1), log):
         pass
     assert log.getvalue() == ""
 
@@ -164,7 +153,7 @@ async def test_a_log_that_is_gone_does_not_end_the_run() -> None:
             asked.set()
             raise BrokenPipeError
 
-    async with shown(watched(total=1), Gone(), line_every_s=0.001):
+    async with show_progress(watched(total=1), Gone(), line_every_s=0.001):
         await asked.wait()
 
 
@@ -211,7 +200,7 @@ def test_what_is_left_is_judged_by_the_pace_since_a_phase_began() -> None:
     assert watch.describe() == "confirming 3 suspects  1/21 runs  1 passed  0 failed"
     now = 1110.0
     run.records[1] = record_of()
-    assert watch.describe().endswith("  2/21 runs  2 passed  0 failed  3m 10s left")
+    assert watch.describe().endswith("  2/21 runs  2 passed  0 failed  3 min left")
 
 
 def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
@@ -222,11 +211,11 @@ def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
     for index in range(10):
         now += 1
         run.records[index] = record_of()
-    assert watch.describe().endswith("  10 passed  0 failed  2s left")
+    assert watch.describe().endswith("  10 passed  0 failed  2 s left")
     now = 11.0
-    assert watch.describe().endswith("  10 passed  0 failed  2s left")
+    assert watch.describe().endswith("  10 passed  0 failed  2 s left")
     for later in (13.0, 100.0, 10_000.0):
         now = later
         assert watch.describe().endswith("  10 passed  0 failed")
     run.records[10] = record_of()
-    assert watch.describe().endswith("  11 passed  0 failed  15m 9s left")
+    assert watch.describe().endswith("  11 passed  0 failed  15 min left")

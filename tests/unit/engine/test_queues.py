@@ -81,53 +81,69 @@ async def test_a_waiter_that_is_cancelled_loses_no_slot() -> None:
     assert (slots.free, share.in_use) == (1, 0)
 
 
-async def test_runs_are_taken_in_order_within_the_providers_own_limit() -> None:
-    slots = Slots(10)
-    queue = queue_of(slots, 2, 3)
-    taken = [await queue.take(), await queue.take()]
-    waiting = asyncio.create_task(queue.take())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    first, second = [each for each in taken if each]
-    queue.done(first[1])
-    third = await waiting
-    assert third is not None
-    assert (first[0], second[0], third[0]) == (0, 1, 2)
-    queue.done(second[1])
-    queue.done(third[1])
-    assert await queue.take() is None
-    assert slots.free == 10
-    queue.fill(iter([7]))
-    again = await queue.take()
-    assert again is not None
-    assert again[0] == 7
+class Work:
+    """Does runs: each takes until it is let go."""
 
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self._ends: dict[int, asyncio.Event] = {}
 
-async def test_runs_that_wait_for_another_attempt_are_bounded() -> None:
-    queue = queue_of(Slots(1), 1, 100)
-    begun: list[Slot] = []
-    while len(begun) < BACKLOG:
-        taken = await queue.take()
-        assert taken is not None
-        taken[1].give_back()  # while it waits
-        begun.append(taken[1])
-    waiting = asyncio.create_task(queue.take())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    queue.done(begun[0])
-    assert await waiting is not None
+    async def do(self, index: int, slot: Slot) -> None:
+        self.begun.append(index)
+        self._ends[index] = asyncio.Event()
+        await self._ends[index].wait()
+
+    async def wait_without_slot(self, index: int, slot: Slot) -> None:
+        slot.give_back()
+        await self.do(index, slot)
+
+    async def let_go(self, *indexes: int) -> None:
+        for index in indexes:
+            self._ends[index].set()
+        await asyncio.sleep(1)
 
 
 @in_virtual_time
-async def test_a_queue_that_is_stopped_hands_out_no_further_run() -> None:
-    slots = Slots(1)
+async def test_runs_are_done_in_order_within_the_providers_own_limit() -> None:
+    slots, work = Slots(10), Work()
+    queue = queue_of(slots, 2, 3)
+    working = asyncio.create_task(queue.work(work.do, 3))
+    await asyncio.sleep(1)
+    assert work.begun == [0, 1]
+    await work.let_go(0)
+    assert work.begun == [0, 1, 2]
+    await work.let_go(1, 2)
+    await working
+    assert slots.free == 10
+    queue.fill(iter([7]))
+    working = asyncio.create_task(queue.work(work.do, 3))
+    await asyncio.sleep(1)
+    assert work.begun == [0, 1, 2, 7]
+    await work.let_go(7)
+    await working
+
+
+@in_virtual_time
+async def test_runs_that_wait_for_another_attempt_are_bounded() -> None:
+    work = Work()
+    queue = queue_of(Slots(1), 1, 100)
+    working = asyncio.create_task(queue.work(work.wait_without_slot, 100))
+    await asyncio.sleep(1)
+    assert len(work.begun) == BACKLOG
+    await work.let_go(0)
+    assert len(work.begun) == BACKLOG + 1
+    working.cancel()
+
+
+@in_virtual_time
+async def test_a_queue_that_is_stopped_begins_no_further_run() -> None:
+    slots, work = Slots(1), Work()
     queue = queue_of(slots, 1, 10)
-    first = await queue.take()
-    assert first is not None
-    waiting = asyncio.create_task(queue.take())
+    working = asyncio.create_task(queue.work(work.do, 10))
     await asyncio.sleep(1)
     queue.stop()
-    assert await waiting is None
-    assert await queue.take() is None
-    queue.done(first[1])
+    assert not working.done()
+    await work.let_go(0)
+    await working
+    assert work.begun == [0]
     assert slots.free == 1

@@ -11,7 +11,7 @@ from suites import chat, write_suite
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.setup import open_provider, open_resources
 from ci_evals.model.case import Case, CaseOverrides, Request
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.pricing import pricer
@@ -21,7 +21,7 @@ from ci_evals.suite.load import load_suite
 CASE = {"id": "a", "input": "a", "expect": [{"not_empty": True}]}
 
 
-async def run(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> Report:
+async def run(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> SuiteReport:
     suite = load_suite(write_suite(folder, cases, **settings), {})
     return await execute(Invocation(suite=suite, journal=folder / "out" / JOURNAL))
 

@@ -15,7 +15,7 @@ from suites import chat, write_suite
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.stages import keep_file
 from ci_evals.errors import ConfigError, StorageError
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Content
 from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
@@ -60,7 +60,7 @@ def module(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def run(folder: Path, providers: list[dict[str, Any]], *, keep: bool = True, **case: Any) -> Report:
+async def run(folder: Path, providers: list[dict[str, Any]], *, keep: bool = True, **case: Any) -> SuiteReport:
     config = write_suite(folder, [{**CASE, **case}], providers=providers, runs=case.pop("runs", 1))
     files = folder / "out" if keep else None
     return await execute(Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files))

@@ -27,7 +27,7 @@ from ci_evals.gate.baseline import (
     per_run_of,
 )
 from ci_evals.model.plan import plan_runs
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response, Usage
 from ci_evals.model.result import Result
 from ci_evals.stats.differences import ScoreSums
@@ -156,7 +156,7 @@ def test_a_cell_without_graded_runs_comes_to_nothing() -> None:
 def test_cells_that_a_report_does_not_run_are_left_out_unless_asked_for() -> None:
     whole = report_of({"a": "P", "b": "P"})
     plan = plan_runs(whole.plan.cases, whole.plan.variants, 1, only={0})
-    part = Report(
+    part = SuiteReport(
         whole.suite,
         plan,
         {0: whole.records[0]},

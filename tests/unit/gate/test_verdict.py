@@ -15,7 +15,7 @@ from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.verdict import FailOn, Verdict, decide, exit_code, population_bounds, settled
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 
 FAST, STRONG = Variant("fast", "short"), Variant("strong", "short")
@@ -451,7 +451,7 @@ def test_runs_that_never_happened_do_not_water_down_the_share_of_errors() -> Non
 
 @given(st.lists(st.text("PFE.", min_size=1, max_size=4), max_size=12), st.floats(0, 1), st.booleans())
 def test_no_report_passes_that_has_nothing_to_show(outcomes: list[str], bar: float, prove: bool) -> None:
-    report: Report = report_of(many(*((1, outcome) for outcome in outcomes)))
+    report: SuiteReport = report_of(many(*((1, outcome) for outcome in outcomes)))
     verdict = decide(report, Gate(min_pass_rate=bar, prove=prove))
     if verdict.status in {"pass", "borderline"}:
         assert report.totals.graded

@@ -12,7 +12,7 @@ from ci_evals.errors import ErrorKind
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, same_reason, variant_sentence
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 
@@ -90,7 +90,7 @@ def failing_with(*errors: RunError) -> Callable[[Result], Result]:
     return lambda result: replace(result, error=next(turns)) if result.status == "errored" else result
 
 
-def reason_of(report: Report, gate: Gate | None = None) -> str:
+def reason_of(report: SuiteReport, gate: Gate | None = None) -> str:
     verdict = decide(report, gate)
     assert verdict.status == "error"
     return verdict.reason

@@ -36,7 +36,7 @@ def test_every_format_that_has_a_total_has_all_of_it() -> None:
     summary = summarize(report, None)
     totals = json.loads(b"".join(json_report.render(summary)))["totals"]
     assert totals["cost_usd"] == pytest.approx(3.506)
-    assert (totals["judging"]["calls"], totals["judging"]["priced_calls"]) == (14, 7)
+    assert (totals["judging"]["calls"], totals["judging"]["unpriced"]) == (14, 7)
     assert outputs(summary, Path())["cost-usd"] == "3.506000"
     assert "$3.51" in comment_of(summary).replace("&#36;", "$")
     text = "at least $3.51 in all: $0.0030 for planned runs, $0.0030 for confirm runs, $3.50 for judges"

@@ -16,7 +16,7 @@ from suites import write_suite
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError, StorageError
-from ci_evals.model.report import Report
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
 from ci_evals.suite.load import load_suite
@@ -52,7 +52,7 @@ def provider(**changes: Any) -> dict[str, Any]:
     return {"name": "agent", "type": "task", "command": AGENT, **changes}
 
 
-async def run(folder: Path, *, out: bool = True, runs: int = 1, **changes: Any) -> Report:
+async def run(folder: Path, *, out: bool = True, runs: int = 1, **changes: Any) -> SuiteReport:
     config = write_suite(folder, {"tasks": "tasks/**/task.toml"}, providers=[provider(**changes)], runs=runs)
     files = folder / "out" if out else None
     return await execute(Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files))

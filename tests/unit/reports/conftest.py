@@ -9,7 +9,7 @@ from factories import STARTED_AT, baseline_of, grade_of, report_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Looks, Report
+from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
@@ -28,7 +28,7 @@ HOSTILE = (
 )
 
 
-def summary_of(report: Report, gate: Gate | None = None) -> Summary:
+def summary_of(report: SuiteReport, gate: Gate | None = None) -> Summary:
     return Summary(report, decide(report, gate), gate)
 
 
@@ -83,7 +83,7 @@ DAY_S = 86_400
 PLAIN = Gate(min_pass_rate=0.7)
 
 
-def compared(report: Report, *bases: Report, gate: Gate | None = PLAIN, name: str = "main") -> Summary:
+def compared(report: SuiteReport, *bases: SuiteReport, gate: Gate | None = PLAIN, name: str = "main") -> Summary:
     return summarize(report, gate, baseline_of(*bases, gate=gate, name=name), confirm_runs=7)
 
 

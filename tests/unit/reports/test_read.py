@@ -19,7 +19,7 @@ from ci_evals.errors import StorageError
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, compare
 from ci_evals.model.case import Variant
-from ci_evals.model.report import Looks, Report
+from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
@@ -40,13 +40,13 @@ from ci_evals.reports.report_json import render_brief
 from ci_evals.reports.summary import Summary, summarize
 
 
-def saved(path: Path, report: Report, baseline: Baseline | None = None) -> Path:
+def saved(path: Path, report: SuiteReport, baseline: Baseline | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(json_report.render(summarize(report, None, baseline, confirm_runs=7))))
     return path
 
 
-def report_at(started_at: float, cells: dict[str, str] | None = None, **settings: Any) -> Report:
+def report_at(started_at: float, cells: dict[str, str] | None = None, **settings: Any) -> SuiteReport:
     report = report_of(cells or {"capital": "PPP", "river": "PPF"}, **settings)
     report.started_at = started_at
     return report
@@ -210,7 +210,7 @@ def test_no_number_of_a_report_is_not_a_number(tmp_path: Path) -> None:
 DAY_S = 86_400.0
 
 
-def write(folder: Path, report: Report) -> Path:
+def write(folder: Path, report: SuiteReport) -> Path:
     path = folder / "report.json"
     path.write_bytes(b"".join(json_report.render(summarize(report, None))))
     return path
@@ -222,7 +222,7 @@ def regressed(base: Path, **report: object) -> Summary:
     return summarize(worse, None, read_baseline([base], "capitals"), confirm_runs=7)
 
 
-def base_of(text: str = "Paris", **report: object) -> Report:
+def base_of(text: str = "Paris", **report: object) -> SuiteReport:
     def answer(result: Result) -> Result:
         return replace(result, response=Response(output=f"{text} {result.run}"))
 

@@ -10,8 +10,7 @@ from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.reports import terminal
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.variants import TaskReport, leaderboard, trend_of, variant_reports
-from ci_evals.stats.classification import Confusion
+from ci_evals.reports.variants import LabelReport, TaskReport, leaderboard, trend_of, variant_reports
 
 
 def summary_of(**outcomes: str) -> Summary:
@@ -24,20 +23,20 @@ def summary_of(**outcomes: str) -> Summary:
 
 def test_any_and_all_of_the_runs_are_means_over_cases() -> None:
     good, bad = variant_reports(summary_of(good="PPP PFF", bad="FFF FFF"))
-    assert (good.draws, good.pass_at_k, good.pass_hat_k) == (3, 1.0, 0.5)
-    assert (bad.draws, bad.pass_at_k, bad.pass_hat_k) == (3, 0.0, 0.0)
+    assert (good.k, good.pass_at_k, good.pass_hat_k) == (3, 1.0, 0.5)
+    assert (bad.k, bad.pass_at_k, bad.pass_hat_k) == (3, 0.0, 0.0)
 
 
 def test_k_is_what_every_graded_case_has() -> None:
     (only,) = variant_reports(summary_of(only="PFE PFF EEE"))
-    assert only.draws == 2
+    assert only.k == 2
     assert only.pass_at_k == pytest.approx((1 + 2 / 3) / 2)
     assert only.pass_hat_k == 0
 
 
 def test_single_runs_say_nothing_of_repeats() -> None:
     (only,) = variant_reports(summary_of(only="PE FF"))
-    assert (only.draws, only.pass_at_k, only.pass_hat_k) == (None, None, None)
+    assert (only.k, only.pass_at_k, only.pass_hat_k) == (None, None, None)
     assert "pass@" not in terminal.render(summary_of(only="PE FF"), width=80, color=False)
 
 
@@ -78,7 +77,8 @@ def test_two_variants_need_no_order() -> None:
 def test_the_most_frequent_labels_are_told_and_that_there_are_more() -> None:
     labels = ("a", "b", "c", "d", "e")
     counts = ((1, 2, 1200, 0, 3), (1, 2, 1200, 4, 3), (0, 0, 0, 0, 0), (0, 0, 0, 9, 0), (1, 1, 0, 0, 0))
-    task = TaskReport(Variant("m"), "classify", None, None, (), Confusion(labels, counts))
+    figures = tuple(LabelReport(label, 0, None, None, None, None) for label in labels)
+    task = TaskReport("classify", None, None, figures, counts)
     assert [task.taken_for(row, str.upper) for row in range(5)] == [
         "1,200 × C, 3 × E, 2 × B, 1 × A",
         "1,200 × C, 4 × D, 3 × E, 2 × B, …",
@@ -97,28 +97,28 @@ def points(rates: Sequence[float | None]) -> list[TrendPoint]:
 
 
 def test_bars_go_from_the_oldest_report_to_this_one() -> None:
-    trend = trend_of(points([1.0, 0.5, 0.0]), "agent", None, 0.25)
+    trend = trend_of(points([1.0, 0.5, 0.0]), ("agent", None), 0.25)
     assert trend is not None
     assert trend.bars == "▁▅█▃"
     assert (trend.lowest, trend.highest, trend.reports) == ("0 %", "100 %", 3)
 
 
 def test_a_change_of_a_point_is_no_mountain() -> None:
-    trend = trend_of(points([0.91, 0.9, 0.91, 0.9]), "agent", None, 0.9)
+    trend = trend_of(points([0.91, 0.9, 0.91, 0.9]), ("agent", None), 0.9)
     assert trend is not None
     assert set(trend.bars) <= set("▁▂")
 
 
 def test_a_rate_of_all_is_a_full_bar() -> None:
-    trend = trend_of(points([1.0, 1.0]), "agent", None, 1.0)
+    trend = trend_of(points([1.0, 1.0]), ("agent", None), 1.0)
     assert trend is not None
     assert trend.bars == "███"
 
 
 def test_only_the_last_reports_are_shown_and_one_is_no_trend() -> None:
-    trend = trend_of(points([0.5] * 50), "agent", None, None)
+    trend = trend_of(points([0.5] * 50), ("agent", None), None)
     assert trend is not None
     assert (len(trend.bars), trend.reports) == (20, 20)
-    assert trend_of(points([0.5]), "agent", None, 0.5) is None
-    assert trend_of(points([0.5, None]), "agent", None, 0.5) is None
-    assert trend_of(points([0.5] * 5), "other", None, 0.5) is None
+    assert trend_of(points([0.5]), ("agent", None), 0.5) is None
+    assert trend_of(points([0.5, None]), ("agent", None), 0.5) is None
+    assert trend_of(points([0.5] * 5), ("other", None), 0.5) is None

@@ -1,0 +1,124 @@
+"""The base of the model APIs: their settings, their address and key, and the shape of a conversation."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from multidict import CIMultiDict
+from pydantic import TypeAdapter
+from yarl import URL
+
+from ci_evals.model.fields import Secret
+from ci_evals.model.response import Message
+from ci_evals.providers.answer import encode_json
+from ci_evals.providers.base import ProviderOptions, Resources
+from ci_evals.providers.http_client import Call, decode, header_problems, send, url_problems
+
+_ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
+_PARAMS = (  # that are taken for keys of the provider
+    "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "presence_penalty", "reasoning_effort",
+    "response_format", "seed", "stop", "stop_sequences", "temperature", "thinking", "tool_choice", "tools", "top_k",
+    "top_logprobs", "top_p",
+)  # fmt: skip
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(ProviderOptions):
+    """Settings that every model API has.
+
+    Args:
+        model: the model's name, as the vendor writes it.
+        base_url: where the API is; the vendor's own address when left out.
+        api_key: the key, if the endpoint wants one.
+        params: further fields of the request body, in the vendor's own words.
+        headers: further HTTP headers; they win over those that are set by themselves.
+    """
+
+    default_key_variable: ClassVar[str]
+    vendor_host: ClassVar[str]
+    key_header: ClassVar[str]
+    key_prefix: ClassVar[str] = ""
+    reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
+    """The fields of the body that ci-evals sets."""
+    settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _PARAMS}
+    """Where a vendor's setting belongs that is often written beside `model`."""
+
+    model: str
+    base_url: str
+    api_key: Secret | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def default_name(self) -> str:
+        return f"{self.kind}:{self.model}"
+
+    @property
+    def api_url(self) -> str | None:
+        return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
+
+    @property
+    def key_variable(self) -> str | None:
+        at_vendor = re.match(rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url)
+        return self.default_key_variable if at_vendor and self.api_key is None else None
+
+    def problems(self, folder: Path) -> list[str]:
+        reserved = [name for name in self.reserved if name in self.params]
+        return [
+            *(["model: is empty"] if not self.model.strip() else []),
+            *url_problems("base_url", self.base_url),
+            *(f"params.{name}: is set by ci-evals itself; leave it out" for name in reserved),
+            *header_problems(self.headers),
+        ]
+
+    def endpoint(
+        self, resources: Resources, path: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> "Endpoint":
+        """Return the API at a path below the base URL, whose own query is kept.
+
+        Args:
+            resources: the engine's.
+            path: below the base URL.
+            fields: sent in the body of every call.
+            headers: sent with every call, as is the key; those of the config win.
+        """
+        base = URL(self.base_url)
+        merged = CIMultiDict({"Content-Type": "application/json", **(headers or {})})
+        if self.api_key:
+            merged[self.key_header] = f"{self.key_prefix}{self.api_key.reveal().strip()}"
+        merged.update(self.headers)
+        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A model API at one address, with the headers and body fields of every call."""
+
+    resources: Resources
+    url: URL
+    headers: Mapping[str, str]
+    fields: Mapping[str, Any]
+
+    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> T:
+        """Post `fields` beside those of every call and return the decoded answer.
+
+        Raises:
+            ProviderError: there was none, or it has another shape.
+        """
+        call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
+        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s), self.url.host)
+
+
+def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Yield a conversation turn by turn, without system messages; the results of one round of tools are one turn."""
+    spoken = (message for message in messages if message.role != "system")
+    for is_tool, group in groupby(spoken, key=lambda message: message.role == "tool"):
+        if is_tool:
+            yield list(group)
+        else:
+            yield from ([message] for message in group)
