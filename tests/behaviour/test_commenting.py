@@ -17,7 +17,7 @@ from processes import ci_evals as command
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
 
-from ci_evals.github.api import FORK_LIMITS
+from ci_evals.github.artifacts import FORK_LIMITS
 from ci_evals.github.comment import post_progress
 from ci_evals.github.context import read_context
 from ci_evals.reports import report_json as json_report
