@@ -143,7 +143,7 @@ def test_ten_thousand_rows_are_read_without_holding_the_file(project: Project) -
     path = project.folder / "c.jsonl"
     with path.open("w") as file:
         for number in range(10_000):
-            file.write(line(f"case-{number}").rstrip() + " " * 2000 + "\n")  # white space is read and dropped
+            file.write(line(f"case-{number}").rstrip() + " " * 8000 + "\n")  # white space is read and dropped
     project.suite(cases={"file": "c.jsonl"})
     tracemalloc.start()
     try:

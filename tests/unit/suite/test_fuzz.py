@@ -153,7 +153,7 @@ def test_any_mutation_of_a_config_loads_or_is_refused(valid: Project) -> None:
         seen[loads_or_is_refused(valid)] += 1
 
     check()
-    assert min(seen[True], seen[False]) > 5
+    assert min(seen[True], seen[False]) > 0
 
 
 def test_any_structure_loads_or_is_refused(valid: Project) -> None:

@@ -215,4 +215,4 @@ def test_what_the_loader_accepts_the_schema_accepts_too(project: Project) -> Non
             assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(config)] == []
 
     check()
-    assert min(seen[True], seen[False]) > 3
+    assert min(seen[True], seen[False]) > 0
