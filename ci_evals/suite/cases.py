@@ -53,13 +53,13 @@ class CaseReader:
         folder: where relative paths start.
         defaults: the suite's own `expect`.
         problems: gets every problem.
-        players: reads the providers that play users.
+        providers: reads those that play users.
     """
 
-    def __init__(self, folder: Path, defaults: Written, problems: list[Problem], players: ProviderReader) -> None:
+    def __init__(self, folder: Path, defaults: Written, problems: list[Problem], providers: ProviderReader) -> None:
         self.folder = folder
         self.problems = problems
-        self.players = players
+        self.providers = providers
         self.tags: set[str] = set()
         self.knows_tags = False
         self._templates = Templates()
@@ -153,7 +153,7 @@ class CaseReader:
         if case.turns:
             text = "a conversation has `turns` or a simulated `user`, not both"
             self.problems.append(written.problem(text))
-        options = self.players.player(written["user"]["provider"])
+        options = self.providers.read_user(written["user"]["provider"])
         return None if options is None else replace(case.user, provider=options)
 
     # What is expected.
