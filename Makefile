@@ -11,6 +11,8 @@ AGENTS := $(VENV)/.agents
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
 
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
+
 .PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images clean
 .DEFAULT_GOAL := help
 
@@ -40,6 +42,7 @@ test: $(DEV)
 
 test-slow: $(DEV) $(AGENTS)
 	$(BIN)/pytest -m slow
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' -n 2
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)

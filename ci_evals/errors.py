@@ -91,11 +91,18 @@ class StorageError(CiEvalsError):
 
 
 class GitHubError(CiEvalsError):
-    """A request to GitHub failed; `kind` says in which way. The text never holds the token."""
+    """A request to GitHub failed. The text never holds the token.
 
-    def __init__(self, kind: GitHubErrorKind, message: str) -> None:
+    Args:
+        kind: the sort of failure.
+        message: one line for people.
+        wait_s: how long GitHub asks to be left alone, in seconds.
+    """
+
+    def __init__(self, kind: GitHubErrorKind, message: str, *, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
+        self.wait_s = wait_s
 
 
 def describe_exception(raised: BaseException) -> str:

@@ -1,5 +1,6 @@
 """What all tests share: golden files, which are reviewed as prose, and generated examples that are not timed."""
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("unhurried", settings(), deadline=None)  # on a busy machine any example may take its time
-settings.load_profile("unhurried")
+settings.register_profile("quick", max_examples=40, deadline=None)  # on a busy machine any example may take its time
+settings.register_profile("thorough", max_examples=500, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process that tests start would compile the package anew
 
 GOLDEN = Path(__file__).parent / "golden"
 

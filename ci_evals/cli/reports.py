@@ -16,9 +16,8 @@ from ci_evals.format import name_of
 from ci_evals.gate.baseline import Baseline, Evidence, History, ReportRef
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, exit_code
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tested_sentence
-from ci_evals.github import comment as commenting
-from ci_evals.github.comment import Mode
+from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, test_sentence
+from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
@@ -153,7 +152,7 @@ def _finding(
         return CellFinding(compared_with)
     cell = comparison.base_of(key)
     entries = _base_entries(cell.history.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
-    sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
+    sentence, test = cell_sentence(comparison, found), test_sentence(found, comparison.alpha)
     return CellFinding(compared_with, found, sentence, test, entries, base_runs(comparison.base_key(key)))
 
 
@@ -280,17 +279,16 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
 
     context, console = read_context(os.environ), Console.of_process()
-    show = console.print if dry_run else None
     if from_run is not None:
-        outcome = commenting.comment_from_run(context, from_run, artifact, mode, show)
+        posted = comment_from_run(context, from_run, artifact or ARTIFACTS, mode, dry_run=dry_run)
     else:
-        folder = results or Path("ci-evals-results")
-        outcome = commenting.comment_on(folder, context, artifact or RESULTS, mode, show)
-    if outcome.warning:
-        console.warn(outcome.warning)
-    elif said := outcome.note or (outcome.url and f"posted: {outcome.url}"):
+        summary = read_summary(results or Path(RESULTS))
+        posted = post_comment(summary, context, artifact or RESULTS, mode, dry_run=dry_run)
+    if said := posted.preview or posted.note or (posted.url and f"posted: {posted.url}"):
         console.print(said)
-    return int(outcome.warning is not None)
+    if posted.warning:
+        console.warn(posted.warning)
+    return int(posted.warning is not None)
 
 
 def _results(config: Path | None) -> Path:

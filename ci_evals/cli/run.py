@@ -81,7 +81,7 @@ class _Progress(Watcher):
     def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
         if self._console.quiet:
             return nullcontext()
-        return progress.shown(run, self._console.stderr, live=self._console.is_live)
+        return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
 
 
 def _tell_shard(invocation: Invocation, report: SuiteReport, console: Console) -> int:

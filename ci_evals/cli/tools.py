@@ -16,7 +16,7 @@ from ci_evals import templating as templates
 from ci_evals.cli import options
 from ci_evals.cli.options import Console
 from ci_evals.cli.run import carry_out, revision
-from ci_evals.engine.interrupt import until_ended
+from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
 from ci_evals.engine.pairwise import DEFAULT_RUBRIC, Answers, Judge, ask_preferences, choose_variant, read_answers
@@ -49,7 +49,7 @@ from ci_evals.suite.types import CheckedSuite
 def measure_judge(suite: CheckedSuite, labels: Path, rubric: str | None, console: Console) -> int:
     """Measure a suite's judge against people's labels; returns 0 if it is fit to gate, 1 if not, 3 if unknown."""
     judge = find_judge(suite, rubric)
-    found = until_ended(check_judge(suite, judge, read_labelled_answers(labels)))
+    found = run_until_signal(check_judge(suite, judge, read_labelled_answers(labels)))
     for told in dict.fromkeys(found.unanswered[:3]):
         console.remark(f"no verdict: {told}")
     console.print(render_judge_check(found, "json" if console.output == "json" else "table"))
@@ -68,7 +68,7 @@ def pairwise(suite: CheckedSuite, sides: Sequence[str], report: Path, judge: Jud
     """
     names, results = zip(*(_side(side, report) for side in sides), strict=True)
     labels = names if names[0] != names[1] else sides
-    pairs = until_ended(ask_preferences(suite, results[0], results[1], judge))
+    pairs = run_until_signal(ask_preferences(suite, results[0], results[1], judge))
     found = PairwiseReport(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
     console.print(render_pairwise(found, cast("PairwiseFormat", console.output)))
     return found

@@ -231,14 +231,13 @@ class Calls:
         """Return the seconds to wait before the next attempt.
 
         Exponential backoff with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
-        2015). A `Retry-After` is kept, with a little on top so that not everybody returns at the same moment. Where
-        that was no help before, the backoff is the least: some providers ask for no time at all.
+        2015). A `Retry-After` is kept, with a little on top so that not everybody returns at the same moment; one
+        that is shorter than any backoff is lengthened by it, as some providers ask for no time at all.
         """
         backoff_s = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** max(0, attempts - 1)) * self._draw()
         if retry_after_s is None:
             return backoff_s
-        asked_for_s = retry_after_s + 0.1 * self._draw()
-        return asked_for_s if attempts <= 1 else max(asked_for_s, backoff_s)
+        return retry_after_s + (backoff_s if retry_after_s < BACKOFF_S else 0.1 * self._draw())
 
 
 def _is_from_behind_limits(error: ProviderError) -> bool:

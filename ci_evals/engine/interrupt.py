@@ -32,7 +32,7 @@ class Stop:
     reason: str | None = None
     run: Run | None = None
 
-    def order(self, reason: str) -> None:
+    def request(self, reason: str) -> None:
         self.reason = reason
         if self.run is not None:
             self.run.abort(reason)
@@ -52,7 +52,7 @@ class StoppableRun:
         self.stop = Stop()
         self._around = around
         self._runner = asyncio.Runner()
-        self._signals = _Signals(self.stop.order)
+        self._signals = _Signals(self.stop.request)
         self._handled = ExitStack()
 
     @property
@@ -61,7 +61,7 @@ class StoppableRun:
         return EXIT_CODES[self._signals.received] if self._signals.received else None
 
     def __enter__(self) -> Self:
-        self._handled.enter_context(self._signals.handled(self._runner.get_loop()))
+        self._handled.enter_context(self._signals.handle(self._runner.get_loop()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,10 +76,10 @@ class StoppableRun:
             return self._runner.run(self._signals.cancel(work))
 
 
-def until_ended(work: Coroutine[Any, Any, T]) -> T:
-    """Run what leaves no report, to its end or until a signal comes: that ends the process, with all it started."""
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+    """Run work that leaves no report. A signal ends the process, and all that it started."""
     signals = _Signals(lambda _: None)
-    with asyncio.Runner() as runner, signals.handled(runner.get_loop()):
+    with asyncio.Runner() as runner, signals.handle(runner.get_loop()):
         try:
             return runner.run(signals.cancel(work))
         finally:
@@ -107,8 +107,8 @@ class _Signals:
         return await task
 
     @contextmanager
-    def handled(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        def handle(number: int, _frame: FrameType | None) -> None:
+    def handle(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        def on_signal(number: int, _frame: FrameType | None) -> None:
             which = signal.Signals(number)
             if self.received is not None:
                 _leave(which)
@@ -117,7 +117,7 @@ class _Signals:
             if self._task is not None:
                 loop.call_soon_threadsafe(self._task.cancel)
 
-        before = {which: signal.signal(which, handle) for which in EXIT_CODES}
+        before = {which: signal.signal(which, on_signal) for which in EXIT_CODES}
         try:
             yield
         finally:

@@ -147,7 +147,7 @@ def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
 def _by_provider(provider: AuxiliaryProvider, rubric: str) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
         shown = json.dumps(
-            {"question": _question(case), "first_answer": _shown(first), "second_answer": _shown(second)},
+            {"question": _question(case), "first_answer": _anonymous(first), "second_answer": _anonymous(second)},
             ensure_ascii=False,
             default=repr,
         )
@@ -192,10 +192,10 @@ def _question(case: Case) -> object:
     return {name: value for name, value in question.items() if value}
 
 
-def _shown(response: Response) -> object:
+def _anonymous(response: Response) -> object:
     """Return an answer without what would tell who gave it."""
     if response.turns:
-        return [{"user": turn.user, "assistant": _shown(turn.response)} for turn in response.turns]
+        return [{"user": turn.user, "assistant": _anonymous(turn.response)} for turn in response.turns]
     if not response.tool_calls:
         return response.output
     return {

@@ -34,21 +34,14 @@ class Watched(Protocol):
     def records(self) -> Mapping[int, RunRecord]: ...
 
     @property
-    def spending(self) -> "Spending": ...
+    def cost_usd(self) -> float: ...
 
     @property
     def retrying(self) -> int: ...
 
 
-class Spending(Protocol):
-    """The cost so far."""
-
-    @property
-    def cost_usd(self) -> float: ...
-
-
 @asynccontextmanager
-async def shown(
+async def show_progress(
     run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
 ) -> AsyncIterator[None]:
     """Show the progress of `run` on `stream` until the block ends: as a bar if `live`, else as lines."""
@@ -135,8 +128,8 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
         parts.append(f"{counts['errored']:,} errored")
     if run.retrying:
         parts.append(f"{run.retrying:,} retrying")
-    if run.spending.cost_usd:
-        parts.append(f"${run.spending.cost_usd:.2f}")
+    if run.cost_usd:
+        parts.append(f"${run.cost_usd:.2f}")
     if before < finished < total and (left_s := elapsed_s / (finished - before) * (total - finished)) >= idle_s:
         parts.append(f"{duration(left_s)} left")
     return "  ".join(parts)

@@ -122,7 +122,7 @@ class Share:
 
     @property
     def demand(self) -> int:
-        """How many slots it can use."""
+        """The number of slots that it can use."""
         return min(self.limit, self.begun) if self.is_exhausted else self.limit
 
     async def acquire(self) -> None:
@@ -171,7 +171,7 @@ MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedCell:
-    """What every run of one cell shares.
+    """A cell of the plan, with what all its runs share.
 
     `asked` identifies the question; `first_index` is the index that run 1 has, or would have, in the plan; a call may
     take `timeout_s` seconds.
@@ -190,7 +190,7 @@ class PreparedCell:
         return index - self.first_index + 1
 
     def request(self, run: int) -> Request:
-        """What a provider is sent for a run by its number."""
+        """Return what a provider is sent for a run by its number."""
         return Request(self.rendered.input, tuple(self.rendered.messages), self.case, run, self.timeout_s)
 
 

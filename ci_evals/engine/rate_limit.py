@@ -124,7 +124,7 @@ class RateLimiter:
             self._told.setdefault(allowance.name, _Told()).update(allowance, self._clock())
 
     def _free_at(self, now: float, tokens: int) -> float:
-        """When the next call may go out, unless a report changes that."""
+        """Return the time of the next call, unless a report changes that."""
         if self._started_at is None:
             self._started_at = now
         times = [self._pace.next_at]
@@ -183,16 +183,21 @@ class _Pace:
         self.is_paced = False
         self.next_at = -math.inf
         self._recent: deque[Permit] = deque(maxlen=1024)
-        self._bar = MOSTLY
-        self._turn_at = now
-        self._got = 0  # calls let through in this turn
-        self._base, self._before, self._best = math.inf, 0.0, 0.0  # calls per second
-        self._learnt_from, self._grown = 0, 0  # calls let through: before the base was known, and since
-        self._in_a_row, self._closed_at, self._refused_at = 0, 0.0, -math.inf
+        self._threshold = MOSTLY  # share of refusals above which calls are paced
+        self._turn_started_at = now
+        self._let_through = 0  # calls in this turn
+        self._rate = math.inf  # calls per second, as learnt from the last turn
+        self._previous_rate = 0.0
+        self._best_rate = 0.0  # that held for two turns
+        self._learnt_from = 0  # calls let through
+        self._since_learnt = 0
+        self._refusals_in_a_row = 0
+        self._closed_at = 0.0  # the first of them
+        self._refused_at = -math.inf  # the last of them
 
     def skip(self, idle_s: float) -> None:
         """Leave out time in which nobody wanted to call."""
-        self._turn_at += idle_s
+        self._turn_started_at += idle_s
         self._closed_at += idle_s
 
     def take(self, permit: Permit, now: float) -> None:
@@ -202,33 +207,36 @@ class _Pace:
             self.next_at = max(self.next_at, now - CATCH_UP_S) + self._gap_s()
 
     def refused(self, permit: Permit, now: float) -> None:
+        """A call was refused."""
         permit.refused = True
         if permit.sent_at >= self._refused_at:  # refusals of calls that went out together are one
-            if not self._in_a_row:
+            if not self._refusals_in_a_row:
                 self._closed_at = now
-            self._in_a_row, self._refused_at = self._in_a_row + 1, now
+            self._refusals_in_a_row, self._refused_at = self._refusals_in_a_row + 1, now
         if not self.is_paced:
             share, under_way = self._look_back(permit)
-            if share > self._bar:
+            if share > self._threshold:
                 self.is_paced = True
-                self._learn(now, self._got + under_way + 0.5)
+                self._learn(now, self._let_through + under_way + 0.5)
         if self.is_paced:
             self.next_at = max(self.next_at, now + self._gap_s())
 
     def let_through(self, permit: Permit, now: float) -> None:
-        if self._in_a_row and permit.sent_at >= self._closed_at:
-            self._learn(min(now, self._closed_at + LONGEST_INTERVAL_S), self._got)
-            learnt_from, self._got, self._in_a_row, self._turn_at = self._got, 0, 0, now
-            self._best, self._before = max(self._best, min(self._base, self._before)), self._base
-            if not learnt_from:
+        """A call was answered; the first one after refusals ends a turn."""
+        if self._refusals_in_a_row and permit.sent_at >= self._closed_at:
+            self._learn(min(now, self._closed_at + LONGEST_INTERVAL_S), self._let_through)
+            self._best_rate = max(self._best_rate, min(self._rate, self._previous_rate))
+            self._previous_rate = self._rate
+            self._turn_started_at, self._let_through, self._refusals_in_a_row = now, 0, 0
+            if not self._learnt_from:
                 self._stop_pacing()
-            elif self.is_paced and self._base < NO_QUOTA * self._best:  # refusals don't depend on the pace
+            elif self.is_paced and self._rate < NO_QUOTA * self._best_rate:  # refusals don't depend on the pace
                 self._stop_pacing()
-                self._bar = (1 + self._bar) / 2
+                self._threshold = (1 + self._threshold) / 2
             elif self.is_paced:
-                self.next_at = max(self.next_at, permit.sent_at + 1 / self._base)
-        self._got += 1
-        self._grown += 1
+                self.next_at = max(self.next_at, permit.sent_at + 1 / self._rate)
+        self._let_through += 1
+        self._since_learnt += 1
 
     def _look_back(self, last: Permit) -> tuple[float, int]:
         """Return the share of refusals among the calls up to `last`, and how many of those are still under way.
@@ -245,9 +253,9 @@ class _Pace:
             weight *= 1 - WEIGHT
         return share, under_way
 
-    def _learn(self, until: float, got: float) -> None:
-        self._base = max(1 / LONGEST_INTERVAL_S, got / max(until - self._turn_at, 0.001))
-        self._learnt_from, self._grown = min(self._got, MOST_LEARNT_FROM), 0
+    def _learn(self, until: float, let_through: float) -> None:
+        self._rate = max(1 / LONGEST_INTERVAL_S, let_through / max(until - self._turn_started_at, 0.001))
+        self._learnt_from, self._since_learnt = min(self._let_through, MOST_LEARNT_FROM), 0
 
     def _stop_pacing(self) -> None:
         self.is_paced = False
@@ -255,16 +263,16 @@ class _Pace:
         self._recent.clear()
 
     def _gap_s(self) -> float:
-        """The time until the next call; after refusals in a row it is longer each time."""
-        rate = self._base * (1 + (self._grown / (DOUBLED_AFTER * max(1, self._learnt_from))) ** 2)
-        if not self._in_a_row:
+        """Return the seconds until the next call; after refusals in a row there are more each time."""
+        rate = self._rate * (1 + (self._since_learnt / (DOUBLED_AFTER * max(1, self._learnt_from))) ** 2)
+        if not self._refusals_in_a_row:
             return 1 / rate
-        return max(1 / rate, min(LONGEST_PROBE_GAP_S, 2.0 ** min(self._in_a_row - 1, 60) / rate))
+        return max(1 / rate, min(LONGEST_PROBE_GAP_S, 2.0 ** min(self._refusals_in_a_row - 1, 60) / rate))
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What may still be sent, as one answer told it.
+    """The calls or tokens that may still be sent, as one answer told it.
 
     Args:
         name: which of a provider's limits this is.
@@ -304,7 +312,7 @@ class _Told:
         self._per_second = max(0.0, missing) / allowance.reset_s if refills else 0.0
 
     def free_at(self, now: float, tokens: int, under_way: int) -> float:
-        """When a call may go out by what was told; a later answer may tell otherwise."""
+        """Return the time of a call by what was told; a later answer may tell otherwise."""
         if self._in_vain:
             return -math.inf
         if now >= self._reset_at:
@@ -319,16 +327,27 @@ class _Told:
         return min(self._reset_at, now + missing / self._per_second) if self._per_second else self._reset_at
 
 
-_BY_REQUESTS, _BY_TOKENS = False, True
-_SOURCES = (  # the headers' names, what they count, and whether that is filled up evenly
-    ("x-ratelimit-{}-requests", _BY_REQUESTS, True),  # OpenAI and those who copy it
-    ("x-ratelimit-{}-tokens", _BY_TOKENS, True),
-    ("anthropic-ratelimit-requests-{}", _BY_REQUESTS, True),
-    ("anthropic-ratelimit-tokens-{}", _BY_TOKENS, True),
-    ("anthropic-ratelimit-input-tokens-{}", _BY_TOKENS, True),
-    ("anthropic-ratelimit-output-tokens-{}", _BY_TOKENS, True),
-    ("x-ratelimit-{}", _BY_REQUESTS, False),
-    ("ratelimit-{}", _BY_REQUESTS, False),  # IETF draft-ietf-httpapi-ratelimit-headers-06
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The headers in which a provider tells of one limit; `{}` in `names` is `remaining`, `limit` or `reset`."""
+
+    names: str
+    by_tokens: bool = False
+    refills: bool = False
+
+    def read(self, headers: Mapping[str, str], part: str) -> str | None:
+        return headers.get(self.names.format(part))
+
+
+_SOURCES = (
+    _Source("x-ratelimit-{}-requests", refills=True),  # OpenAI and those who copy it
+    _Source("x-ratelimit-{}-tokens", by_tokens=True, refills=True),
+    _Source("anthropic-ratelimit-requests-{}", refills=True),
+    _Source("anthropic-ratelimit-tokens-{}", by_tokens=True, refills=True),
+    _Source("anthropic-ratelimit-input-tokens-{}", by_tokens=True, refills=True),
+    _Source("anthropic-ratelimit-output-tokens-{}", by_tokens=True, refills=True),
+    _Source("x-ratelimit-{}"),
+    _Source("ratelimit-{}"),  # IETF draft-ietf-httpapi-ratelimit-headers-06
 )
 _PART = re.compile(r"(?a)(\d+(?:\.\d+)?)(ms|us|µs|h|m|s|d)")
 _DURATION = re.compile(r"(?a)(?:\d{1,15}(?:\.\d{1,15})?(?:ms|us|µs|h|m|s|d))+")
@@ -344,13 +363,14 @@ def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]
         headers: with names in any case if the mapping ignores it, else in lower case.
         now: used where a reset is given as a date and the answer has no `Date` of its own.
     """
-    for name, by_tokens, refills in _SOURCES:
-        if (told := headers.get(name.format("remaining"))) is None:
+    for source in _SOURCES:
+        if (told := source.read(headers, "remaining")) is None:
             continue
-        remaining, limit = number_in(told), number_in(headers.get(name.format("limit"), ""))
-        reset_s = _until(headers.get(name.format("reset"), ""), date_in(headers.get("date")) or now)
+        remaining, limit = number_in(told), number_in(source.read(headers, "limit"))
+        reset_s = _until(source.read(headers, "reset") or "", date_in(headers.get("date")) or now)
         if remaining is not None and reset_s is not None and limit != 0:  # some tell 0 of what they don't limit
-            yield Allowance(name, by_tokens, refills, math.inf if limit is None else limit, remaining, reset_s)
+            most = math.inf if limit is None else limit
+            yield Allowance(source.names, source.by_tokens, source.refills, most, remaining, reset_s)
 
 
 def _until(text: str, now: datetime) -> float | None:

@@ -155,7 +155,13 @@ class Run:
             queue.fill(execution_order(plan, str(queue.options.name), self.suite.seed, records, rounds))
 
     @property
+    def cost_usd(self) -> float:
+        """The cost of all results so far."""
+        return self.spending.cost_usd
+
+    @property
     def retrying(self) -> int:
+        """The number of calls that wait for another attempt."""
         return sum(queue.calls.retrying for queue in self._queues)
 
     def stop(self, reason: str) -> None:

@@ -44,8 +44,8 @@ class EngineResources:
     session: aiohttp.ClientSession
     files: Path | None = None
 
-    def observed_by(self, limiter: RateLimiter) -> "EngineResources":
-        """The same, but for who is told the headers of answers."""
+    def reporting_to(self, limiter: RateLimiter) -> "EngineResources":
+        """Return the same resources with the headers of answers reported to `limiter`."""
         return replace(self, observe=limiter.observe)
 
 
@@ -95,19 +95,19 @@ async def open_suite(
     async with open_resources(suite.folder, suite.max_concurrency, files) as resources:
         problems: list[Problem] = []
         for each in {id(each.grader): each for case in suite.cases for each in case.expect}.values():
-            with collecting(problems, each.place):
+            with collect_problems(problems, each.place):
                 each.grader.prepare()
         limiters = _limiters(suite)
         queues: Sequence[Queue] = ()
         users: SimulatedUsers | None = None
         models: Judges | None = None
         if calls:
-            with collecting(problems):
+            with collect_problems(problems):
                 queues = _open_queues(suite, plan, records, resources, limiters)
-            with collecting(problems):
+            with collect_problems(problems):
                 users = _open_users(suite, resources, limiters)
         if judges and suite.asked_models:
-            with collecting(problems):
+            with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
@@ -115,8 +115,8 @@ async def open_suite(
 
 
 @contextmanager
-def collecting(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
-    """Go on after what cannot be opened, and add why to `problems`; `place` is where the suite asks for it."""
+def collect_problems(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
+    """Add a ConfigError to `problems` and go on; `place` is where the suite asks for what cannot be opened."""
     try:
         yield
     except ConfigError as error:
@@ -144,7 +144,7 @@ def open_auxiliary(
         ConfigError: it cannot be opened.
     """
     limiter = limiter or _limiter([options])
-    provider = options.open(resources.observed_by(limiter))
+    provider = options.open(resources.reporting_to(limiter))
     calls = _calls(options, provider, suite, limiter, own_code=False)
     limit = _max_concurrency(options, suite)
     return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options))
@@ -202,12 +202,12 @@ def _open_queues(
     queues: list[Queue] = []
     problems: list[Problem] = []
     stages: Mapping[str, Stage] = {}
-    with collecting(problems):
+    with collect_problems(problems):
         stages = _open_stages(suite, resources)
     for options in suite.providers:
         limiter = limiters[_group(options)]
-        with collecting(problems, suite.places.get(str(options.name))):
-            provider, price = open_provider(options, suite.cases, resources.observed_by(limiter))
+        with collect_problems(problems, suite.places.get(str(options.name))):
+            provider, price = open_provider(options, suite.cases, resources.reporting_to(limiter))
         if problems:
             continue
         if options.before or options.after:
@@ -231,7 +231,7 @@ def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str
     stages = {}
     problems: list[Problem] = []
     for name, options in suite.stages.items():
-        with collecting(problems, suite.places.get(name)):
+        with collect_problems(problems, suite.places.get(name)):
             if isinstance(options, Python) and options.target == name:
                 function = options.open(resources)
                 stages[name] = Stage(name, function.answer, function_identity(name))

@@ -11,7 +11,7 @@ write that reaches GitHub more than `SETTLE_S` after its read.
 import asyncio
 import re
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -20,19 +20,8 @@ from uuid import uuid4
 
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.files import write_whole
-from ci_evals.github.api import (
-    FORK_LIMITS,
-    Artifact,
-    Comment,
-    GitHub,
-    NoArtifacts,
-    WorkflowRun,
-    artifacts_of_run,
-    connect,
-    fetch,
-    pull_requests_of,
-    workflow_run,
-)
+from ci_evals.github.api import GitHub, User, WorkflowRun, connect
+from ci_evals.github.artifacts import FORK_LIMITS, MAX_LISTED, Artifact, artifacts_of_run, fetch
 from ci_evals.github.context import RESULTS, Context, PullRequest
 from ci_evals.reports.markdown import Links, comment_document, progress_text
 from ci_evals.reports.read import read_summary
@@ -47,24 +36,26 @@ ARTIFACTS: Final = "ci-evals*"
 """Artifacts with such a name are taken for results."""
 
 _MAX_ARTIFACTS = 20
-_MAX_REPORT_BYTES = 64 * 1024 * 1024  # of another run's report; reading it takes several times as much memory
 _NOT_POSTED = "no comment was posted"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of posting: the comment's `url`, or a `warning` in one sentence, or a `note`.
+    """The outcome of posting: the comment's `url`, or a `warning` in one sentence, or a `note`.
 
-    A note says why there rightly is no comment of this run: without a pull request, or beside a newer run's. After a
-    dry run there is none of them.
+    A note says why there rightly is no comment of this run: without a pull request, or beside a newer run's. A dry run
+    has nothing but a `preview`.
     """
 
     url: str | None = None
     warning: str | None = None
     note: str | None = None
+    preview: str | None = None
 
 
-def post_comment(summary: Summary, context: Context, part: str = RESULTS, mode: Mode = "auto") -> Outcome:
+def post_comment(
+    summary: Summary, context: Context, part: str = RESULTS, mode: Mode = "auto", *, dry_run: bool = False
+) -> Outcome:
     """Put a suite's section into the comment on the pull request that this job is for.
 
     Whatever GitHub or the network do ends in a warning. Without a pull request, nothing is done.
@@ -74,8 +65,11 @@ def post_comment(summary: Summary, context: Context, part: str = RESULTS, mode: 
         context: the job.
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: one comment for all runs, or one for each.
+        dry_run: return what would be posted, as far as that is known without asking GitHub, instead of posting it.
     """
-    return _post(_contribution(summary, context, part), context, mode)
+    render = comment_document(summary, Links(context.run_url)).render
+    contribution = Contribution(SectionId(summary.report.suite.name, context.workflow, part), _stamp(context), render)
+    return Outcome(preview=contribution.preview()) if dry_run else _post(contribution, context, mode)
 
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> Outcome:
@@ -83,26 +77,6 @@ def post_progress(suite: str, context: Context, part: str = RESULTS) -> Outcome:
     text = progress_text(suite, context.run_url)
     section = SectionId(suite, context.workflow, part)
     return _post(Contribution(section, _stamp(context), lambda _max_bytes: text), context, "auto")
-
-
-def comment_on(folder: Path, context: Context, part: str, mode: Mode, dry_run: Callable[[str], None] | None) -> Outcome:
-    """Post what a results folder has to say on the pull request of this job.
-
-    Args:
-        folder: where report.json is.
-        context, part, mode: as for `post_comment`.
-        dry_run: given what would be posted, as far as that is known without asking GitHub, instead of posting it.
-
-    Raises:
-        StorageError: there is no report, or it is damaged.
-    """
-    summary = read_summary(folder)
-    if dry_run is not None:
-        dry_run(preview(_contribution(summary, context, part)))
-        return Outcome()
-    if context.problem is not None:
-        return Outcome(warning=f"{_NOT_POSTED}: {context.problem}")
-    return post_comment(summary, context, part, mode)
 
 
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
@@ -117,8 +91,38 @@ def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
     return path
 
 
+def _stamp(context: Context) -> "Stamp":
+    pull = context.pull_request
+    return Stamp(context.run_id or 0, context.attempt, pull.head.sha if pull else "")
+
+
+def _post(contribution: "Contribution", context: Context, mode: Mode) -> Outcome:
+    if context.problem:
+        return Outcome(warning=f"{_NOT_POSTED}: {context.problem}")
+    pull = context.pull_request
+    if pull is None:
+        return Outcome(note="no pull request: nothing was posted")
+    return _with_github(context, lambda github: put_section(github, pull.number, contribution, mode=mode))
+
+
+def _with_github(context: Context, work: Callable[[GitHub], Coroutine[Any, Any, Outcome]]) -> Outcome:
+    """Connect and work; what goes wrong is a warning."""
+
+    async def talk() -> Outcome:
+        async with connect(context) as github:
+            return await work(github)
+
+    try:
+        return asyncio.run(talk())
+    except (GitHubError, StorageError) as error:
+        return Outcome(warning=f"{_NOT_POSTED}: {error}")
+
+
+# The comment for another workflow run.
+
+
 def comment_from_run(
-    context: Context, run_id: int, artifact: str | None, mode: Mode, dry_run: Callable[[str], None] | None
+    context: Context, run_id: int, artifact: str = ARTIFACTS, mode: Mode = "auto", *, dry_run: bool = False
 ) -> Outcome:
     """Post what another workflow run has found, as a `workflow_run` workflow does for pull requests from forks.
 
@@ -128,22 +132,22 @@ def comment_from_run(
     Args:
         context: this job, with a token that may read artifacts and comment.
         run_id: the run that has uploaded results.
-        artifact: the name of its artifact, or a pattern with `*`; None for `ARTIFACTS`.
+        artifact: the name of its artifact, or a pattern with `*`.
         mode: one comment for all runs, or one for each.
-        dry_run: given what would be posted, instead of posting it.
+        dry_run: return what would be posted instead of posting it.
     """
 
     async def post(github: GitHub) -> Outcome:
-        run = await workflow_run(github, run_id)
+        run = await github.get(f"actions/runs/{run_id}", WorkflowRun)
         pulls = await pull_requests_of(github, run)
         if not pulls:
             return Outcome(warning=f"{_NOT_POSTED}: no open pull request has the commit of run {run_id} as its head")
-        contributions, problems = await _contributions_of_run(github, run, artifact or ARTIFACTS)
+        contributions, problems = await _contributions_of_run(github, run, artifact)
+        if dry_run:
+            previews = [contribution.preview() for contribution in contributions]
+            return Outcome(warning="; ".join(problems) or None, preview="\n".join(previews))
         outcome = Outcome()
         for contribution in contributions:
-            if dry_run is not None:
-                dry_run(preview(contribution))
-                continue
             for pull in pulls:
                 put = await put_section(github, pull.number, contribution, mode=mode)
                 problems += [put.warning] if put.warning else []
@@ -153,6 +157,21 @@ def comment_from_run(
     return _with_github(context, post)
 
 
+async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullRequest, ...]:
+    """Return the open pull requests that a run was for, the lowest number first; none when their head has moved on.
+
+    They are looked up by the branch that GitHub says the run had. What an artifact says does not count: code of a fork
+    may have written it.
+    """
+    head = run.head_repository
+    if head is None or not run.head_branch:
+        return ()
+    branch = f"{head.full_name.partition('/')[0]}:{run.head_branch}"
+    found = await github.list("pulls", PullRequest, limit=MAX_LISTED, state="open", head=branch)
+    own = [pull for pull in found if pull.head.repo and pull.head.repo.id == head.id and pull.head.sha == run.head_sha]
+    return tuple(sorted(own, key=lambda pull: pull.number))
+
+
 async def _contributions_of_run(
     github: GitHub, run: WorkflowRun, pattern: str
 ) -> "tuple[list[Contribution], list[str]]":
@@ -160,8 +179,6 @@ async def _contributions_of_run(
     contributions: list[Contribution] = []
     problems: list[str] = []
     uploaded = await artifacts_of_run(github, run.id, pattern)
-    if isinstance(uploaded, NoArtifacts):
-        return [], [f"{_NOT_POSTED}: {uploaded.reason}"]
     with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
         for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
             try:
@@ -179,8 +196,6 @@ def _contribution_of_artifact(artifact: Artifact, reports: Sequence[Path], run: 
     """Return the section that the report of an artifact makes; raises StorageError if it is damaged or not alone."""
     if len(reports) != 1:
         raise StorageError(f"it has {len(reports)} files named {REPORT}, and one is needed")
-    if (size := reports[0].stat().st_size) > _MAX_REPORT_BYTES:
-        raise StorageError(f"{REPORT} has {size:,} bytes, more than {_MAX_REPORT_BYTES:,}")
     try:
         summary = read_summary(reports[0])
     except StorageError as error:
@@ -188,38 +203,6 @@ def _contribution_of_artifact(artifact: Artifact, reports: Sequence[Path], run: 
     links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}")
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
     return Contribution(section, Stamp(run.id, run.run_attempt, run.head_sha), comment_document(summary, links).render)
-
-
-def _contribution(summary: Summary, context: Context, part: str) -> "Contribution":
-    section = SectionId(summary.report.suite.name, context.workflow, part)
-    return Contribution(section, _stamp(context), comment_document(summary, Links(context.run_url)).render)
-
-
-def _stamp(context: Context) -> "Stamp":
-    pull = context.pull_request
-    return Stamp(context.run_id or 0, context.attempt, pull.head.sha if pull else "")
-
-
-def _post(contribution: "Contribution", context: Context, mode: Mode) -> Outcome:
-    pull = context.pull_request
-    if pull is None:
-        return Outcome(note="no pull request: nothing was posted")
-    if reason := context.unusable or (None if context.run_id else "GITHUB_RUN_ID is not set"):
-        return Outcome(warning=f"{_NOT_POSTED}: {reason}")
-    return _with_github(context, lambda github: put_section(github, pull.number, contribution, mode=mode))
-
-
-def _with_github(context: Context, work: Callable[[GitHub], Coroutine[Any, Any, Outcome]]) -> Outcome:
-    """Connect and work; what goes wrong is a warning."""
-
-    async def talk() -> Outcome:
-        async with connect(context) as github:
-            return await work(github)
-
-    try:
-        return asyncio.run(talk())
-    except (GitHubError, StorageError) as error:
-        return Outcome(warning=f"{_NOT_POSTED}: {error}")
 
 
 # The text of the comment.
@@ -239,12 +222,10 @@ _END: Final = "<!-- ci-evals:end -->"
 _MARKER = re.compile(r"<!--(\s*)ci-evals(?=:)", re.IGNORECASE)
 _BROKEN_MARKER = r"<!--\1ci-evals "
 _LINE_ENDS = re.compile(r"\r\n?")
-_NO_ROOM: Final = "*{suite}: no room for this here; see the run's summary.*"
-_LEFT_OUT: Final = "*No room for {number} more: see the summaries of their runs.*"
 
 
 class SectionId(NamedTuple):
-    """Whose section it is. `part` tells jobs of one matrix apart, which have the same job id."""
+    """Whose section it is. `job` is the workflow; `part` tells its jobs apart by the artifacts that they upload."""
 
     suite: str
     job: str = ""
@@ -273,6 +254,26 @@ class Section(NamedTuple):
     stamp: Stamp
     text: str
     write: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The shortest form of the text."""
+        headline = self.text.partition("\n")[0]
+        if len(headline.encode()) <= _MAX_HEADLINE_BYTES:
+            return headline
+        suite = re.sub(r"[^\w .-]", "", self.id.suite)[:60].strip() or "suite"
+        return f"*{suite}: no room for this here; see the run's summary.*"
+
+    @property
+    def block(self) -> str:
+        """The section between its markers; the text holds no others, and nothing that UTF-8 cannot hold."""
+        suite, job, part = map(_word, self.id)
+        start = (
+            f"<!-- ci-evals:section suite={suite} job={job} part={part} run={self.stamp.run_id}"
+            f" attempt={self.stamp.attempt} sha={self.stamp.sha} write={self.write} -->"
+        )
+        plain = _LINE_ENDS.sub("\n", self.text.encode("utf-8", "replace").decode()).strip("\n")
+        return f"{start}\n{_MARKER.sub(_BROKEN_MARKER, plain)}\n{_END}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +304,9 @@ def parse(body: str) -> Body | None:
         if found := _START.fullmatch(line):
             start, text = found, []
         elif line == _END and start:
-            section = _section(start, "\n".join(text))
-            sections[section.id] = section
+            whose = SectionId(*(unquote(start[name]) for name in ("suite", "job", "part")))
+            stamp = Stamp(int(start["run"]), int(start["attempt"]), start["sha"])
+            sections[whose] = Section(whose, stamp, "\n".join(text), start["write"])
             start = None
         else:
             text.append(line)
@@ -312,20 +314,18 @@ def parse(body: str) -> Body | None:
 
 
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
-    """Return the comment with these sections, in the order of their ids, at most `MAX_BYTES` long in UTF-8.
+    """Return the comment with these sections, in the order of their ids.
 
-    When they do not fit, the longest are reduced to their headline, and if that is not enough, the last ones are left
-    out and counted.
+    When they have more than `MAX_BYTES` in UTF-8, the longest are reduced to their headline.
     """
     head = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->"
-    ordered = sorted((_safe(section) for section in sections), key=lambda section: section.id)
-    room = MAX_BYTES - _size(head)
-    blocks = [_block(section) for section in _reduced(ordered, room)]
-    shown = len(blocks)
-    while shown and sum(map(_size, blocks[:shown])) + (_size(_LEFT_OUT) + 20) * (shown < len(blocks)) > room:
-        shown -= 1
-    left_out = [_LEFT_OUT.format(number=len(blocks) - shown)] if shown < len(blocks) else []
-    return "\n".join((head, *blocks[:shown], *left_out))
+    ordered = sorted(sections, key=lambda section: section.id)
+    blocks = [section.block for section in ordered]
+    for number in sorted(range(len(blocks)), key=lambda number: -len(blocks[number].encode())):
+        if sum(map(_size, (head, *blocks))) <= MAX_BYTES:
+            break
+        blocks[number] = ordered[number]._replace(text=ordered[number].headline).block
+    return "\n".join((head, *blocks))
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:
@@ -333,11 +333,11 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
 
     What others have beyond their share has to give way then, see `compose`.
     """
-    used = sum(_size(_block(_safe(other))) for other in others if other.id != section)
-    number = len({other.id for other in others} | {section})
-    empty = _block(Section(section, stamp, "", "0" * 32))
-    frame = _size(empty) + _size(f"<!-- ci-evals:comment v1 scope= write={'0' * 32} -->") + 400
-    return max(0, max(MAX_BYTES - used, MAX_BYTES // number) - frame)
+    others = [other for other in others if other.id != section]
+    used = sum(_size(other.block) for other in others)
+    write = uuid4().hex
+    frame = _size(compose("", write, [Section(section, stamp, "", write)])) + 400
+    return max(0, max(MAX_BYTES - used, MAX_BYTES // (len(others) + 1)) - frame)
 
 
 def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ...]:
@@ -352,61 +352,38 @@ def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ..
     return (*(each for each in others if each.id.job != own.id.job or each.stamp.run_id >= oldest), own)
 
 
-def _fits(text: str, max_bytes: int) -> bool:
-    return len(text.encode("utf-8", "replace")) <= max_bytes
-
-
-def _no_room(section: SectionId) -> str:
-    """Return what stands in for a section whose shortest form does not fit."""
-    suite = re.sub(r"[^\w .-]", "", section.suite)[:60].strip() or "suite"
-    return _NO_ROOM.format(suite=suite)
-
-
-def _reduced(sections: Sequence[Section], room: int) -> list[Section]:
-    """Reduce the longest sections to their headline, until all fit or all are short."""
-    reduced = list(sections)
-    sizes = [_size(_block(section)) for section in reduced]
-    for index in sorted(range(len(reduced)), key=lambda index: -sizes[index]):
-        if sum(sizes) <= room:
-            break
-        section = reduced[index]
-        headline = section.text.partition("\n")[0]
-        shorter = section._replace(text=headline if _fits(headline, _MAX_HEADLINE_BYTES) else _no_room(section.id))
-        if (size := _size(_block(shorter))) < sizes[index]:
-            reduced[index], sizes[index] = shorter, size
-    return reduced
-
-
-def _safe(section: Section) -> Section:
-    """Return the section with a text that holds no marker, and nothing that UTF-8 cannot hold."""
-    plain = _LINE_ENDS.sub("\n", section.text.encode("utf-8", "replace").decode()).strip("\n")
-    return section._replace(text=_MARKER.sub(_BROKEN_MARKER, plain))
-
-
-def _block(section: Section) -> str:
-    whose, stamp = section.id, section.stamp
-    start = (
-        f"<!-- ci-evals:section suite={_word(whose.suite)} job={_word(whose.job)} part={_word(whose.part)}"
-        f" run={stamp.run_id} attempt={stamp.attempt} sha={stamp.sha}"
-        f" write={section.write} -->"
-    )
-    return f"{start}\n{section.text}\n{_END}"
-
-
-def _section(start: re.Match[str], text: str) -> Section:
-    whose = SectionId(*(unquote(start[name]) for name in ("suite", "job", "part")))
-    stamp = Stamp(int(start["run"]), int(start["attempt"]), start["sha"])
-    return Section(whose, stamp, text, start["write"])
-
-
 def _word(text: str) -> str:
     """Return `text` as one word of a marker: no blank, and no hyphen or bracket that could end the marker."""
     return quote(text.encode("utf-8", "replace"), safe="").replace("-", "%2D")
 
 
 def _size(text: str) -> int:
-    """Return the number of bytes, with the line feed before it."""
+    """Return the number of bytes, with a line feed."""
     return len(text.encode()) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one job has to say.
+
+    Attributes:
+        id: whose it is.
+        stamp: the run; its `sha` is the head of the pull request that it speaks of.
+        render: from the most bytes it may have in UTF-8 to the Markdown of a section.
+    """
+
+    id: SectionId
+    stamp: Stamp
+    render: Callable[[int], str]
+
+    def section(self, others: Sequence[Section], write: str) -> Section:
+        """Return the section as large as it may be beside the others."""
+        return Section(self.id, self.stamp, self.render(room_for(self.id, self.stamp, others)), write)
+
+    def preview(self) -> str:
+        """Return the comment as it is without any other section in it."""
+        write = uuid4().hex
+        return compose("", write, (self.section((), write),))
 
 
 # Posting.
@@ -414,31 +391,18 @@ def _size(text: str) -> int:
 SETTLE_S: Final = 3.0
 MAX_ROUNDS: Final = 12
 MAX_LOST: Final = 3  # creations whose answer never came
+_WRITE_SPACING_S = 1.0  # GitHub's advice
 _ACTIONS_LOGIN = "github-actions[bot]"  # who GITHUB_TOKEN is
-
-Render = Callable[[int], str]
-"""From the most bytes it may have in UTF-8 to the Markdown of a section."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contribution:
-    """What one job has to say. `stamp.sha` is the head of the pull request that it speaks of."""
+class Comment:
+    """A comment on a pull request. `user` is None when the account was deleted."""
 
-    id: SectionId
-    stamp: Stamp
-    render: Render
-
-    def section(self, others: Sequence[Section], write: str) -> Section:
-        """Return the section as large as it may be beside the others."""
-        max_bytes = room_for(self.id, self.stamp, others)
-        text = self.render(max_bytes)
-        return Section(self.id, self.stamp, text if _fits(text, max_bytes) else _no_room(self.id), write)
-
-
-def preview(contribution: Contribution) -> str:
-    """Return the comment as it is without any other section in it."""
-    write = uuid4().hex
-    return compose("", write, (contribution.section((), write),))
+    id: int
+    html_url: str
+    user: User | None = None
+    body: str | None = None
 
 
 async def put_section(github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto") -> Outcome:
@@ -482,92 +446,54 @@ class _Thread:
         self._contribution = contribution
         self._own = uuid4().hex  # marks the section
         self._seen: str | None = None  # whose write the comment held before it was left to settle
-        self._tried = False
-        self._replaced: set[str] = set()  # who wrote the section before
         self._created: set[int] = set()
         self._lost = 0
 
     async def put(self) -> Outcome:
         """Write until the section is there to stay, or is not to be written."""
         for _ in range(MAX_ROUNDS):
-            if reason := await self._outdated():
-                await self._clear(await self._ours() if self._created else [])
-                return Outcome(note=reason)
+            pull = await self._github.get(f"pulls/{self._number}", PullRequest)
             ours = await self._ours()
-            if outcome := self._outcome(ours):
+            if outcome := self._outcome(pull.head.sha, ours):
                 await self._clear(ours)
                 return outcome
-            await self._write(ours[0] if ours else None)
+            await (self._edit(ours[0].comment.id) if ours else self._create())
             await self._github.sleep(SETTLE_S)
-        raise GitHubError("unexpected", f"others write to the comment of #{self._number} again and again: it was left")
-
-    def _outcome(self, ours: Sequence[_Found]) -> Outcome | None:
-        """Return what has been reached, if there is nothing left to do."""
-        if not ours:
-            return None
-        comment, body = ours[0]
-        there = body.section(self._contribution.id)
-        if there and there.stamp.is_newer_than(self._contribution.stamp):
-            newer = f"run {there.stamp.run_id}, attempt {there.stamp.attempt}"
-            return Outcome(note=f"the comment already has what a newer run found ({newer})")
-        if there is None or self._seen is None or not self._has_written(there):
-            return None
-        return Outcome(url=comment.html_url) if body.write == self._seen else None
-
-    def _has_written(self, there: Section) -> bool:
-        """Return True if a section is ours; or of a job with the same name, which came later and may keep it."""
-        return there.write == self._own or (
-            there.stamp == self._contribution.stamp and there.write not in self._replaced
-        )
-
-    async def _outdated(self) -> str | None:
-        pull = await self._github.get(f"pulls/{self._number}", PullRequest, "pull request")
-        if pull.head.sha == self._contribution.stamp.sha:
-            return None
-        return (
-            f"pull request {self._number} has moved on to {pull.head.sha[:7]};"
-            f" the comment is left to the run of that commit, this one was of {self._contribution.stamp.sha[:7]}"
-        )
+        text = f"other jobs write to the comment of #{self._number} again and again: does each have its own --artifact?"
+        raise GitHubError("unexpected", text)
 
     async def _ours(self) -> list[_Found]:
         """Return the comments with the marker by the right author, the lowest id first."""
-        path = f"issues/{self._number}/comments"
-        listed = await self._github.list(path, Comment, "comment")
-        listed += await self._unlisted(listed)
+        listed = await self._github.list(f"issues/{self._number}/comments", Comment)
         own = [comment for comment in listed if comment.user and comment.user.login == self._login]
         found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
         return sorted((each for each in found if each.body.scope == self._scope), key=lambda each: each.comment.id)
 
-    async def _unlisted(self, listed: Sequence[Comment]) -> tuple[Comment, ...]:
-        """Return what was created here but is not listed: lists may lag behind, and nothing is to be made twice."""
-        found = []
-        for missing in self._created - {comment.id for comment in listed}:
-            try:
-                found.append(await self._github.get(f"issues/comments/{missing}", Comment, "comment"))
-            except GitHubError as error:
-                if error.kind != "missing":
-                    raise
-        return tuple(found)
-
-    async def _write(self, found: _Found | None) -> None:
-        """One attempt to bring the section into the first comment, or into a new one."""
-        self._seen = None
-        try:
-            if found is None:
-                await self._create()
-            else:
-                await self._edit(found.comment.id)
-        except GitHubError as error:
-            # The comment was deleted meanwhile; or it is not known whether it was created: the next look tells.
-            self._lost += error.kind == "unreachable"
-            if error.kind != ("unreachable" if found is None else "missing") or self._lost == MAX_LOST:
-                raise
+    def _outcome(self, head_sha: str, ours: Sequence[_Found]) -> Outcome | None:
+        """Return what has been reached, if there is nothing left to do."""
+        stamp = self._contribution.stamp
+        if head_sha != stamp.sha:
+            moved = f"pull request {self._number} has moved on to {head_sha[:7]}"
+            left = f"the comment is left to the run of that commit, this one was of {stamp.sha[:7]}"
+            return Outcome(note=f"{moved}; {left}")
+        there = ours[0].body.section(self._contribution.id) if ours else None
+        if there and there.stamp.is_newer_than(stamp):
+            newer = f"run {there.stamp.run_id}, attempt {there.stamp.attempt}"
+            return Outcome(note=f"the comment already has what a newer run found ({newer})")
+        if there and there.write == self._own and ours[0].body.write == self._seen:
+            return Outcome(url=ours[0].comment.html_url)
+        return None
 
     async def _create(self) -> None:
         write = uuid4().hex
         body = compose(self._scope, write, (self._contribution.section((), self._own),))
-        comment = await self._github.create(f"issues/{self._number}/comments", {"body": body}, Comment, "comment")
-        self._tried = True
+        try:
+            comment = await self._github.create(f"issues/{self._number}/comments", {"body": body}, Comment)
+        except GitHubError as error:
+            self._lost += 1
+            if error.kind != "unreachable" or self._lost == MAX_LOST:
+                raise
+            return  # it may be there all the same: the next look tells
         self._seen = write
         self._created.add(comment.id)
         if comment.user:
@@ -576,32 +502,28 @@ class _Thread:
     async def _edit(self, comment_id: int) -> None:
         path = f"issues/comments/{comment_id}"
 
-        async def changed() -> Mapping[str, Any] | None:
-            comment = await self._github.get(path, Comment, "comment")
-            body = parse(comment.body or "")
+        async def read_and_write() -> None:
+            body = parse((await self._github.get(path, Comment)).body or "")
             if body is None:
-                return None
+                return
             there = body.section(self._contribution.id)
-            if there and self._is_to_stay(there):
+            if there and (there.write == self._own or there.stamp.is_newer_than(self._contribution.stamp)):
                 self._seen = body.write
-                return None
-            if there:
-                self._replaced.add(there.write)
-            self._tried = True
+                return
             self._seen = uuid4().hex
             own = self._contribution.section(body.sections, self._own)
-            return {"body": compose(self._scope, self._seen, with_section(body.sections, own))}
+            await self._github.edit(path, {"body": compose(self._scope, self._seen, with_section(body.sections, own))})
 
-        await self._github.edit(path, changed, Comment, "comment")
-
-    def _is_to_stay(self, there: Section) -> bool:
-        if there.stamp.is_newer_than(self._contribution.stamp) or there.write == self._own:
-            return True
-        return self._tried and self._has_written(there)
+        try:
+            await self._github.retry(read_and_write)
+        except GitHubError as error:
+            if error.kind != "missing":  # it was deleted meanwhile: the next look tells
+                raise
 
     async def _clear(self, ours: Sequence[_Found]) -> None:
         """Delete second comments: those made here, and what cancelled jobs of earlier runs left behind."""
         for comment, body in ours[1:]:
             left_behind = all(self._contribution.stamp.is_newer_than(each.stamp) for each in body.sections)
             if comment.id in self._created or left_behind:
+                await self._github.sleep(_WRITE_SPACING_S)
                 await self._github.delete(f"issues/comments/{comment.id}")

@@ -1,13 +1,11 @@
-"""What a job of GitHub Actions knows of itself: its environment and event file, read into one frozen value."""
+"""A job of GitHub Actions as its environment and event file describe it, read into one frozen value."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from ci_evals.errors import first_problem
 from ci_evals.model.fields import Secret
@@ -17,9 +15,7 @@ EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow
 RESULTS: Final = "ci-evals-results"
 """The usual name of the artifact that a job uploads its results as."""
 
-MAX_EVENT_BYTES: Final = 50 * 1024 * 1024
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
-_REPOSITORY: Final = re.compile(r"(?!\.{1,2}/)[\w.-]+/(?!\.{1,2}$)[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +49,22 @@ class MergeGroup:
     base_ref: str
 
 
-_PULL_REQUEST: Final = TypeAdapter(PullRequest)
-_MERGE_GROUP: Final = TypeAdapter(MergeGroup)
+@dataclass(frozen=True, slots=True)
+class EventRepository:
+    default_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The parts of an event file that matter here; `before` is the commit that a push was made upon."""
+
+    pull_request: PullRequest | None = None
+    merge_group: MergeGroup | None = None
+    before: str | None = None
+    repository: EventRepository = EventRepository()
+
+
+_EVENT: Final = TypeAdapter(Event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +109,9 @@ class Context:
         return head is None or head.full_name.casefold() != self.repository.casefold()
 
     @property
-    def is_dependabot(self) -> bool:
-        """True if Dependabot started this: its jobs get no secrets and a token that only reads."""
-        return self.actor == "dependabot[bot]"
-
-    @property
     def read_only(self) -> bool:
-        """True if GitHub gives such a run no secrets and a token that cannot write."""
-        return self.event == "pull_request" and (self.is_fork or self.is_dependabot)
+        """True if GitHub gives such a run no secrets and a token that cannot write: on forks, and to Dependabot."""
+        return self.event == "pull_request" and (self.is_fork or self.actor == "dependabot[bot]")
 
     @property
     def on_default_branch(self) -> bool:
@@ -121,7 +126,7 @@ class Context:
 
     @property
     def unusable(self) -> str | None:
-        """Why GitHub's API cannot be called, in a sentence; None if it can."""
+        """The reason that GitHub's API cannot be called, in a sentence; None if it can be."""
         if self.repository is None:
             return "GITHUB_REPOSITORY is not set: this is no job of GitHub Actions"
         if self.token is None:
@@ -138,26 +143,27 @@ def read_context(environ: Mapping[str, str]) -> Context:
     """Read the environment and the event file it names. Never raises: what is missing is None, `problem` says why."""
     name = environ.get("GITHUB_EVENT_NAME", "")
     kind: EventKind = next((kind for kind in get_args(EventKind) if kind == name), "other")
-    ref, repository = environ.get("GITHUB_REF", ""), environ.get("GITHUB_REPOSITORY", "")
+    ref = environ.get("GITHUB_REF", "")
     on_branch = kind in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/")
     branch = ref.removeprefix("refs/heads/") if on_branch else None
     facts: dict[str, Any] = {"sha": environ.get("GITHUB_SHA") or None, "branch": branch, "base_ref": branch}
-    try:
-        event = _read_event(environ.get("GITHUB_EVENT_PATH", "")) if name else {}
-        facts |= {"event": kind, "default_branch": _default_branch(event), **_facts_of(kind, event)}
-    except ValidationError as error:
-        facts["problem"] = f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
-    except ValueError as error:
-        facts["problem"] = str(error)
+    if kind != "other":
+        path = environ.get("GITHUB_EVENT_PATH", "")
+        try:
+            facts |= {"event": kind, **_facts_of(kind, _EVENT.validate_json(Path(path).read_bytes()))}
+        except ValidationError as error:
+            facts["problem"] = f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            facts["problem"] = f"the event file {path!r} of GITHUB_EVENT_PATH cannot be read: {error}"
     token = next((key for key in ("GITHUB_TOKEN", "GH_TOKEN") if environ.get(key, "").strip()), None)
     output, step_summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
     return Context(
         **facts,
-        repository=repository if _REPOSITORY.fullmatch(repository) else None,
+        repository=environ.get("GITHUB_REPOSITORY") or None,
         api_url=(environ.get("GITHUB_API_URL") or "https://api.github.com").rstrip("/"),
         server_url=(environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/"),
-        run_id=_number(environ.get("GITHUB_RUN_ID")),
-        attempt=_number(environ.get("GITHUB_RUN_ATTEMPT")) or 1,
+        run_id=_number(environ.get("GITHUB_RUN_ID", "")),
+        attempt=_number(environ.get("GITHUB_RUN_ATTEMPT", "")) or 1,
         workflow=environ.get("GITHUB_WORKFLOW", ""),
         actor=environ.get("GITHUB_ACTOR", ""),
         output_path=Path(output) if output else None,
@@ -166,43 +172,27 @@ def read_context(environ: Mapping[str, str]) -> Context:
     )
 
 
-def _read_event(path: str) -> Mapping[str, Any]:
-    """Read the event file; raises ValueError with a sentence."""
-    if not path:
-        raise ValueError("GITHUB_EVENT_PATH is not set")
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_EVENT_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"the event file {path} cannot be read: {reason}") from error
-    try:
-        event = from_json(content) if len(content) <= MAX_EVENT_BYTES else None
-    except ValueError as error:
-        raise ValueError(f"the event file {path} is not JSON") from error
-    if isinstance(event, dict):
-        return event
-    raise ValueError(f"the event file {path} holds no event")
+def _facts_of(kind: EventKind, event: Event) -> dict[str, Any]:
+    """Return what an event says of the commits, as fields of a context; raises ValueError if it lacks that."""
+    facts: dict[str, Any] = {"default_branch": event.repository.default_branch}
+    match kind, event:
+        case "pull_request", Event(pull_request=PullRequest() as pull):
+            return facts | {
+                "sha": pull.head.sha,
+                "base_sha": pull.base.sha,
+                "base_ref": pull.base.ref,
+                "pull_request": pull,
+            }
+        case "merge_group", Event(merge_group=MergeGroup() as group):
+            base_ref = group.base_ref.removeprefix("refs/heads/")
+            return facts | {"sha": group.head_sha, "base_sha": group.base_sha, "base_ref": base_ref}
+        case "pull_request" | "merge_group", _:
+            raise ValueError(f"it has no `{kind}`")
+        case "push", Event(before=before) if before != _NO_COMMIT:
+            return facts | {"base_sha": before}
+        case _:
+            return facts
 
 
-def _facts_of(kind: EventKind, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an event says of the commits, as fields of a context."""
-    if kind == "pull_request":
-        pull = _PULL_REQUEST.validate_python(event.get("pull_request"))
-        return {"sha": pull.head.sha, "base_sha": pull.base.sha, "base_ref": pull.base.ref, "pull_request": pull}
-    if kind == "merge_group":
-        group = _MERGE_GROUP.validate_python(event.get("merge_group"))
-        base_ref = group.base_ref.removeprefix("refs/heads/")
-        return {"sha": group.head_sha, "base_sha": group.base_sha, "base_ref": base_ref}
-    before = event.get("before") if kind == "push" else None
-    return {"base_sha": before if isinstance(before, str) and before != _NO_COMMIT else None}
-
-
-def _default_branch(event: Mapping[str, Any]) -> str | None:
-    repository = event.get("repository")
-    name = repository.get("default_branch") if isinstance(repository, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 20 else None
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None

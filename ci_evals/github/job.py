@@ -8,18 +8,17 @@ from typing import Final, Literal, TextIO, get_args
 from uuid import uuid4
 
 from ci_evals.engine.interrupt import say
-from ci_evals.errors import CiEvalsError, StorageError, UsageError
-from ci_evals.format import number_of, without_commands
+from ci_evals.errors import CiEvalsError, StorageError
+from ci_evals.format import number_of, one_line, without_commands
 from ci_evals.gate.bars import STATUS_WORDS
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, mask_commands
-from ci_evals.reports.cells import ComparedCell, changes, finding_of
+from ci_evals.reports.cells import JudgedCell, changes, failed_runs, finding_of, results_of, why
 from ci_evals.reports.markdown import summary_document
 from ci_evals.reports.report_json import REPORT
-from ci_evals.reports.runs import failed_runs, results_of, why
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import CheckedSuite
 
@@ -28,7 +27,7 @@ CommentMode = Literal["auto", "off", "new"]
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What becomes of a verdict outside of the results folder.
+    """The ways in which a verdict leaves the results folder.
 
     Args:
         artifact: the name of the artifact that the results are uploaded as.
@@ -198,19 +197,15 @@ class Log:
 
 def command(name: str, message: str, **properties: str | int | None) -> str:
     """Return one line that the runner obeys; properties that are None or empty are left out."""
-    given = (f"{key}={_property(str(value))}" for key, value in properties.items() if value not in (None, ""))
-    parts = ",".join(given)
-    return f"::{name}{' ' if parts else ''}{parts}::{_data(message)}\n"
+    given = {key: _escape(str(value)) for key, value in properties.items() if value not in (None, "")}
+    parts = ",".join(f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in given.items())
+    return f"::{name}{' ' if parts else ''}{parts}::{_escape(message)}\n"
 
 
-def _data(text: str) -> str:
+def _escape(text: str) -> str:
     # `##[` is the old form of a command, obeyed anywhere in a line.
     unarmed = text.replace("##[", "# #[")
     return unarmed.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 # The files of a step.
@@ -232,27 +227,16 @@ def outputs(summary: Summary, out: Path) -> dict[str, str]:
     }
 
 
-def write_outputs(path: Path, values: Mapping[str, str], delimiter: Callable[[], str] = lambda: uuid4().hex) -> None:
-    """Append outputs to the file that `GITHUB_OUTPUT` names.
-
-    Args:
-        path: the file.
-        values: output by name; a value may have several lines.
-        delimiter: makes a word that nobody can guess.
+def write_outputs(path: Path, values: Mapping[str, str]) -> None:
+    """Append outputs, by name, to the file that `GITHUB_OUTPUT` names; a value may have several lines.
 
     Raises:
-        UsageError: a value holds the delimiter, or a name could not be one.
         StorageError: the file cannot be written.
     """
-    _append(path, "".join(_output(name, value, f"ci_evals_{delimiter()}") for name, value in values.items()).encode())
-
-
-def _output(name: str, value: str, delimiter: str) -> str:
-    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
-        raise UsageError(f"{name!a} cannot be the name of an output")
-    if delimiter in value:
-        raise UsageError(f"the output {name} holds the delimiter that was to end it")
-    return f"{name}<<{delimiter}\n{value.encode('utf-8', 'replace').decode()}\n{delimiter}\n"
+    delimiter = f"ci_evals_{uuid4().hex}"  # nobody can guess it, and end a value with it
+    text = "".join(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
+    with _writing(path), path.open("ab") as file:
+        file.write(text.encode("utf-8", "replace"))
 
 
 def append_summary(path: Path, render: Callable[[int], str]) -> None:
@@ -265,33 +249,27 @@ def append_summary(path: Path, render: Callable[[int], str]) -> None:
     Raises:
         StorageError: the file cannot be written.
     """
-    try:
-        room = MAX_SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    content = render(room - 1).encode("utf-8", "replace") + b"\n"
-    if len(content) <= room:
-        _append(path, content)
-
-
-def _append(path: Path, content: bytes) -> None:
-    try:
-        with path.open("ab") as file:
+    with _writing(path), path.open("ab") as file:
+        room = MAX_SUMMARY_BYTES - file.tell()
+        content = render(room - 1).encode("utf-8", "replace") + b"\n"
+        if len(content) <= room:
             file.write(content)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"{path}: cannot be written: {error.strerror}")
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 # Annotations.
 
-Level = Literal["error", "warning", "notice"]
+Level = Literal["error", "warning"]
 
 MAX_PER_LEVEL: Final = 10  # per step; GitHub drops the others without a word
-MAX_MESSAGE: Final = 4_096  # UTF-16 code units, as the runner counts
+MAX_MESSAGE: Final = 4_096  # characters
 _MAX_TITLE = 250
 
 
@@ -319,10 +297,10 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
     """
     report, found = summary.report, changes(summary)
 
-    def annotation(level: Level, word: str, cell: ComparedCell, finding: str, more: str = "") -> Annotation:
-        case, number = cell.judged.case, cell.judged.cell
+    def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
+        case, number = cell.case, cell.cell
         results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
-        on = f" on {cell.judged.variant}" if len(report.plan.variants) > 1 else ""
+        on = f" on {cell.variant}" if len(report.plan.variants) > 1 else ""
         message = "\n".join((finding, *(why(results[0])[:1] if results else ())))
         return Annotation(level, message, path_of(case.file), case.line, f"{word}: {case.id}{on}{more}")
 
@@ -331,19 +309,19 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
     for word, cell in worse:
         yield annotation(level, word, cell, finding_of(cell, summary.comparison))
-    alike: dict[Hashable, list[ComparedCell]] = {}
+    alike: dict[Hashable, list[JudgedCell]] = {}
     for cell in found.errored:
-        (result,) = results_of(report, cell.judged.cell, "errored", 1)
-        alike.setdefault(same_reason(result.error) if result.error else cell.judged.key, []).append(cell)
+        (result,) = results_of(report, cell.cell, "errored", 1)
+        alike.setdefault(same_reason(result.error) if result.error else cell.key, []).append(cell)
     for first, *others in alike.values():
         more = f" and {len(others):,} more" if others else ""
-        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.judged.tally
+        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.tally
         yield annotation("warning", "No verdict", first, finding, more)
 
 
-def _extent(summary: Summary, cells: Sequence[ComparedCell]) -> str:
+def _extent(summary: Summary, cells: Sequence[JudgedCell]) -> str:
     """Return `3 cases`, and where a suite has several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
-    cases, variants = {cell.judged.case.id for cell in cells}, {cell.judged.variant for cell in cells}
+    cases, variants = {cell.case.id for cell in cells}, {cell.variant for cell in cells}
     found = number_of(len(cases), "case")
     if len(summary.report.plan.variants) == 1:
         return found
@@ -351,7 +329,7 @@ def _extent(summary: Summary, cells: Sequence[ComparedCell]) -> str:
 
 
 def annotation_commands(given: Iterable[Annotation]) -> str:
-    """Return the workflow commands for these annotations: errors, then warnings, then notices, each in the order given.
+    """Return the workflow commands for these annotations: errors, then warnings, each in the order given.
 
     Give what matters most first. GitHub shows ten of a level for each step; when there are more, the tenth says how
     many are not shown.
@@ -362,16 +340,9 @@ def annotation_commands(given: Iterable[Annotation]) -> str:
         chosen = [each for each in given if each.level == level]
         shown = chosen if len(chosen) <= MAX_PER_LEVEL else chosen[: MAX_PER_LEVEL - 1]
         for each in shown:
-            title = _shorten(" ".join(each.title.split()), _MAX_TITLE)
+            title = one_line(each.title, _MAX_TITLE)
             line = each.line if each.file else None
-            lines.append(command(level, _shorten(each.message, MAX_MESSAGE), file=each.file, line=line, title=title))
+            lines.append(command(level, each.message[:MAX_MESSAGE], file=each.file, line=line, title=title))
         if left_out := len(chosen) - len(shown):
             lines.append(command(level, f"{left_out} more are not shown here; the summary has all of them"))
     return "".join(lines)
-
-
-def _shorten(text: str, limit: int) -> str:
-    units = text.encode("utf-16-le", "replace")
-    if len(units) <= 2 * limit:
-        return text
-    return f"{units[: 2 * (limit - 1)].decode('utf-16-le', 'ignore')}…"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from ci_evals.format import percent
 from ci_evals.model.case import Case, Classified, Variant
-from ci_evals.model.plan import RunPlan
+from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.result import Judging, Result, Status
 
 _MOST_TOKENS = 2**53  # whatever a provider claims
@@ -223,6 +223,10 @@ class CellReport:
     variant: Variant
     counts: Counts
 
+    @property
+    def key(self) -> CellKey:
+        return self.case.id, self.variant.provider, self.variant.prompt
+
 
 @dataclass(eq=False, repr=False)
 class SuiteReport:
@@ -289,12 +293,8 @@ class SuiteReport:
     @property
     def cells(self) -> Iterator[CellReport]:
         """Every cell that has runs, in plan order."""
-        return self.cells_among(range(len(self.plan)))
-
-    def cells_among(self, cells: Iterable[int]) -> Iterator[CellReport]:
-        """Those of some cells that have runs."""
-        for cell in cells:
-            if (counts := self.by_cell[cell]).planned:
+        for cell, counts in enumerate(self.by_cell):
+            if counts.planned:
                 yield CellReport(cell, self.plan.case(cell), self.plan.variant(cell), counts)
 
     def cells_of(self, variant: Variant) -> range:

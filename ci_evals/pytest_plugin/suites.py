@@ -23,8 +23,7 @@ from ci_evals.pytest_plugin.marked import (
     run_in_thread,
     write_page,
 )
-from ci_evals.reports.cells import JudgedCell, judged_cells
-from ci_evals.reports.runs import answer_text, counted_reasons, place_of, results_of
+from ci_evals.reports.cells import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
 from ci_evals.suite.load import load_suite as read_suite
 from ci_evals.suite.types import CheckedSuite
 

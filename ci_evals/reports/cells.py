@@ -1,40 +1,34 @@
-"""The cells of a report: held against their bar, sorted by what changed, and grouped by error."""
+"""The cells of a report and their runs: held against their bar, sorted by what changed, and in the words of people."""
 
+import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from ci_evals.errors import ErrorKind
-from ci_evals.format import number_of, percent
+from ci_evals.format import number_of, one_line, percent, run_numbers
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
-from ci_evals.gate.wording import cell_finding, of_runs, same_reason
+from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.plan import CellKey
-from ci_evals.model.report import CellReport, Counts, SuiteReport
+from ci_evals.model.report import CellReport, SuiteReport
+from ci_evals.model.response import Response
+from ci_evals.model.result import Grade, Result, Status
 from ci_evals.model.rules import Gate
-from ci_evals.reports.runs import why
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.rates import flip_rate
 
-CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
+T = TypeVar("T")
 
-# Held against the bar.
+CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedCell:
-    """One case on one variant, held against the pass rate that it must reach."""
+class JudgedCell(CellReport):
+    """One case on one variant with the pass rate that it must reach, and with its comparison, if there is one."""
 
-    cell: int
-    case: Case
-    variant: Variant
-    counts: Counts
     bar: float
-
-    @property
-    def key(self) -> CellKey:
-        return self.case.id, self.variant.provider, self.variant.prompt
+    found: CellComparison | None
 
     @property
     def outcome(self) -> CellOutcome:
@@ -57,25 +51,9 @@ class JudgedCell:
         parts += [f"{counts.missing:,} not run"] if counts.missing else []
         return ", ".join(parts)
 
-
-class ComparedCell(NamedTuple):
-    """A cell with what the comparison says of it; None where there is no comparison."""
-
-    judged: JudgedCell
-    found: CellComparison | None
-
     @property
     def renamed_from(self) -> str | None:
         return self.found.renamed_from if self.found else None
-
-    @property
-    def failing(self) -> bool:
-        return self.judged.outcome == "failed"
-
-    @property
-    def worse(self) -> bool:
-        """True if it is worse than the baseline, or may be."""
-        return self.found is not None and self.found.kind in ("regressed", "suspect")
 
     @property
     def critical(self) -> bool:
@@ -84,23 +62,12 @@ class ComparedCell(NamedTuple):
 
 
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
-    """Yield every cell in plan order, or those of one variant, with its bar."""
-    report = summary.report
-    cells = report.cells if variant is None else report.cells_among(report.cells_of(variant))
-    return _judged(cells, summary.gate)
-
-
-def troubled_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
-    """Yield those of `judged_cells` of which a run failed or none was graded; all others passed, whatever their bar."""
-    report = summary.report
-    cells = range(len(report.plan)) if variant is None else report.cells_of(variant)
-    chosen = [cell for cell in cells if (counts := report.by_cell[cell]).failed or not counts.passed]
-    return _judged(report.cells_among(chosen), summary.gate)
-
-
-def _judged(cells: Iterable[CellReport], gate: Gate | None) -> Iterator[JudgedCell]:
-    for cell in cells:
-        yield JudgedCell(cell.cell, cell.case, cell.variant, cell.counts, bar_of(cell.case, cell.variant, gate))
+    """Yield every cell that has runs in plan order, or those of one variant."""
+    known = summary.compared.by_key if summary.compared else {}
+    for each in summary.report.cells:
+        if variant in (None, each.variant):
+            bar = bar_of(each.case, each.variant, summary.gate)
+            yield JudgedCell(each.cell, each.case, each.variant, each.counts, bar, known.get(each.key))
 
 
 def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
@@ -118,70 +85,70 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The cells that a reviewer looks at, each in one group.
+    """The cells that a reviewer looks at, each in one group, the most important first.
 
     Attributes:
         regressed, possible, fixed: what the comparison found, the surest first.
         failing, still_failing: other cells below their bar, apart those that were below it on the base branch too.
         flaky: cells within their bar but with failed runs. These last three have the lowest pass rate first.
         errored: cells of which no run was graded.
+        others: cells that passed or did not run.
     """
 
-    regressed: tuple[ComparedCell, ...]
-    possible: tuple[ComparedCell, ...]
-    fixed: tuple[ComparedCell, ...]
-    failing: tuple[ComparedCell, ...]
-    still_failing: tuple[ComparedCell, ...]
-    flaky: tuple[ComparedCell, ...]
-    errored: tuple[ComparedCell, ...]
+    regressed: tuple[JudgedCell, ...]
+    possible: tuple[JudgedCell, ...]
+    fixed: tuple[JudgedCell, ...]
+    failing: tuple[JudgedCell, ...]
+    still_failing: tuple[JudgedCell, ...]
+    flaky: tuple[JudgedCell, ...]
+    errored: tuple[JudgedCell, ...]
+    others: tuple[JudgedCell, ...]
 
 
 def changes(summary: Summary) -> Changes:
-    """Sort the cells of a report."""
-    compared = summary.compared
-    known = compared.by_key if compared else {}
-    keys = {cell.key: cell for cell in judged_cells(summary)} if compared else {}
+    """Sort the cells of a report. What is `fixed` may be flaky, too."""
+    cells = {cell.key: cell for cell in judged_cells(summary)}
 
-    def of(kind: CellKind) -> tuple[ComparedCell, ...]:
-        chosen = compared.of(kind) if compared else ()
-        return tuple(ComparedCell(keys[each.key], each) for each in chosen if each.key in keys)
+    def of(kind: CellKind) -> tuple[JudgedCell, ...]:
+        chosen = summary.compared.of(kind) if summary.compared else ()
+        return tuple(cells[each.key] for each in chosen if each.key in cells)
 
-    regressed, possible = of("regressed"), of("suspect")
-    named = {each.judged.key for each in (*regressed, *possible)}
-    others: dict[CellOutcome, list[ComparedCell]] = {"failed": [], "flaky": [], "errored": []}
-    for cell in troubled_cells(summary):
-        if cell.key not in named and (same := others.get(cell.outcome)) is not None:
-            same.append(ComparedCell(cell, known.get(cell.key)))
-    for outcome in ("failed", "flaky"):
-        others[outcome].sort(key=lambda each: each.judged.counts.pass_rate or 0.0)
+    regressed, possible, fixed = of("regressed"), of("suspect"), of("fixed")
+    named = {cell.key for cell in (*regressed, *possible)}
+    rest = [cell for cell in cells.values() if cell.key not in named]
 
-    def was_failing(cell: ComparedCell) -> bool:
+    def rest_of(*outcomes: CellOutcome) -> list[JudgedCell]:
+        chosen = [cell for cell in rest if cell.outcome in outcomes]
+        return sorted(chosen, key=lambda cell: cell.counts.pass_rate or 0.0)
+
+    def was_failing(cell: JudgedCell) -> bool:
         found = cell.found
-        return found is not None and found.p is not None and found.base.rate < cell.judged.bar
+        return found is not None and found.p is not None and found.base.rate < cell.bar
 
+    failed = rest_of("failed")
     return Changes(
         regressed=regressed,
         possible=possible,
-        fixed=of("fixed"),
-        failing=tuple(each for each in others["failed"] if not was_failing(each)),
-        still_failing=tuple(each for each in others["failed"] if was_failing(each)),
-        flaky=tuple(others["flaky"]),
-        errored=tuple(others["errored"]),
+        fixed=fixed,
+        failing=tuple(cell for cell in failed if not was_failing(cell)),
+        still_failing=tuple(cell for cell in failed if was_failing(cell)),
+        flaky=tuple(rest_of("flaky")),
+        errored=tuple(rest_of("errored")),
+        others=tuple(rest_of("not run", "passed")),
     )
 
 
-def finding_of(cell: ComparedCell, comparison: Comparison | NoComparison | None) -> str:
+def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -> str:
     """Say what became of a cell: what the comparison found, or how many of its runs passed here and on the base."""
-    judged, found = cell
-    text = judged.tally
-    flips = flip_rate(judged.counts.passed, judged.counts.graded)
-    if judged.outcome == "flaky" and flips is not None:
+    text, found = cell.tally, cell.found
+    flips = flip_rate(cell.counts.passed, cell.counts.graded)
+    if cell.outcome == "flaky" and flips is not None:
         text = f"{text}, flip rate {percent(round(flips, 3))}"
     if found is None or not isinstance(comparison, Comparison):
         return text
     if found.kind in ("regressed", "suspect", "fixed"):
         return cell_finding(comparison, found)
-    before = f"{of_runs(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
+    before = f"{tally_text(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text
@@ -252,17 +219,142 @@ class ErrorGroup:
 
 def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     """Group errored runs by variant and reason, the largest group first."""
-    indices = report.indices("errored")
-    first: dict[tuple[Variant, ErrorKind | None, Hashable], str] = {}
-    cells: dict[tuple[Variant, ErrorKind | None, Hashable], Counter[int]] = {}
-    for index, result in zip(indices, report.results(indices), strict=True):
-        message, error = why(result)[0], result.error
-        variant = Variant(result.provider, result.prompt)
-        key = (variant, error.kind, same_reason(error)) if error else (variant, None, message)
-        first.setdefault(key, message)
-        cells.setdefault(key, Counter())[report.plan.cell_of(index)] += 1
-    groups = (
-        ErrorGroup(runs.total(), key[0], first[key], tuple(map(report.plan.case, runs)), key[1])
-        for key, runs in cells.items()
+    cases = {case.id: case for case in report.plan.cases}
+    groups: dict[Hashable, list[Result]] = {}
+    for result in report.results(report.indices("errored")):
+        reason = (result.error.kind, same_reason(result.error)) if result.error else why(result)
+        groups.setdefault((result.provider, result.prompt, reason), []).append(result)
+    found = [
+        ErrorGroup(
+            runs=len(results),
+            variant=Variant(results[0].provider, results[0].prompt),
+            message=why(results[0])[0],
+            cases=tuple(cases[case] for case in dict.fromkeys(result.case for result in results)),
+            kind=results[0].error.kind if results[0].error else None,
+        )
+        for results in groups.values()
+    ]
+    return sorted(found, key=lambda group: -group.runs)
+
+
+# Runs.
+
+_REASON_CHARACTERS = 300
+_DETAIL_CHARACTERS = 2000
+_MAX_CALLS_SHOWN = 100
+
+
+def results_of(report: SuiteReport, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
+    """Return the results of a cell that ended with this status, or the first `limit` of them."""
+    return tuple(report.results(report.indices(status, (cell,))[:limit]))
+
+
+def failed_runs(report: SuiteReport, cell: int, limit: int | None = None) -> tuple[Result, ...]:
+    """Return the failed results of a cell, confirm runs included, or the first `limit` of them."""
+    planned = results_of(report, cell, "failed", limit)
+    if report.confirmation is None:
+        return planned
+    return (planned + results_of(report.confirmation, cell, "failed", limit))[:limit]
+
+
+def why(result: Result) -> tuple[str, ...]:
+    """Say why a run did not pass: its error, or each failed grade as `contains: expected 'Paris', got 'Lyon'`."""
+    if result.error is not None:
+        return (one_line(result.error.message or result.error.kind, _REASON_CHARACTERS),)
+    failed = tuple(
+        one_line(f"{grade.grader}: {grade.reason}", _REASON_CHARACTERS) for grade in result.grades if not grade.passed
     )
-    return sorted(groups, key=lambda group: -group.runs)
+    if failed:
+        return failed
+    return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
+
+
+def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
+    """Return every distinct reason with the number of runs that it stopped, the most frequent first."""
+    return Counter(reason for result in results for reason in dict.fromkeys(why(result))).most_common()
+
+
+def counted_reasons(results: Sequence[Result], limit: int) -> list[str]:
+    """Return the reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they differ.
+
+    There are at most `limit`, and one more that counts those left out.
+    """
+    counted = reasons(results)
+    same = len(results) == 1 or all(count == len(results) for _, count in counted)
+    lines = [
+        reason if same else f"{count:,} of {len(results):,} failed runs: {reason}" for reason, count in counted[:limit]
+    ]
+    left_out = len(counted) - len(lines)
+    return [*lines, f"… and {number_of(left_out, 'other reason')}"] if left_out else lines
+
+
+def place_of(case: Case) -> str:
+    """Return the place where the user wrote a case: `evals.yaml:12`."""
+    return f"{case.file}:{case.line}" if case.line else case.file
+
+
+def input_text(case: Case) -> str:
+    """Return what a case asks: its input, its conversation or its vars."""
+    if case.user is not None:
+        return f"{case.user.persona}\nwants: {case.user.goal}"
+    if case.turns:
+        return "\n".join(f"user: {line}" for line in case.turns)
+    if case.messages and case.input is None:
+        return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
+    if case.input is not None:
+        return _plain(case.input)
+    return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
+
+
+def answer_text(result: Result) -> str | None:
+    """Return the answer: the text, then a line for each of the first tool calls; None if there was none."""
+    if result.response is None:
+        return None
+    if turns := result.response.turns:
+        return "\n".join(f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in turns)
+    return _said(result.response)
+
+
+def _said(response: Response) -> str:
+    made = response.calls_made
+    calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:_MAX_CALLS_SHOWN]]
+    more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
+    return "\n".join(filter(None, [response.output, *calls, *more]))
+
+
+def detail_text(result: Result) -> str | None:
+    """Return the end of what a run left behind instead of a good answer: a traceback, stderr."""
+    return result.error.detail[-_DETAIL_CHARACTERS:] if result.error and result.error.detail else None
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T]]:
+    """Group runs that look the same, in order of the first of each group."""
+    groups: dict[Hashable, list[T]] = {}
+    for run in runs:
+        groups.setdefault(look(run), []).append(run)
+    return list(groups.values())
+
+
+def verdicts_of(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
+    """Return what tells runs apart: each grader, and why it failed. Praise may differ."""
+    return tuple((each.grader, None if each.passed else each.reason) for each in grades)
+
+
+def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
+    """Return the grades of runs that have the same verdicts, without reasons that not all of them share."""
+    each = zip(*of_each, strict=True)
+    return [same[0] if len({grade.reason for grade in same}) == 1 else replace(same[0], reason="") for same in each]
+
+
+def ended(numbers: Sequence[int], status: Status) -> str:
+    """`run 2 failed`, `runs 1, 2 and 3 failed alike`; the numbers rise."""
+    return f"{run_numbers(numbers)} {status}{' alike' if len(numbers) > 1 else ''}"

@@ -17,13 +17,13 @@ from ci_evals.format import (
 )
 from ci_evals.gate.baseline import ReportRef, Tally
 from ci_evals.gate.compare import CellComparison, CellKind
-from ci_evals.gate.wording import of_runs
+from ci_evals.gate.wording import tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, RunError, Status
+from ci_evals.reports.cells import answer_text, common_grades, ended, group_alike, verdicts_of
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, printed
-from ci_evals.reports.runs import answer_text, common_grades, ended, verdicts_of
 
 _OUTPUT_CHARACTERS = 2000
 _LINE_CHARACTERS = 400
@@ -116,7 +116,7 @@ def explain_cell(report: SuiteReport, cell: int, finding: CellFinding) -> Explan
         started_at=report.started_at,
         compared_with=finding.compared_with,
         kind=found.kind if found else None,
-        sentence=finding.sentence or f"{of_runs(planned)} here",
+        sentence=finding.sentence or f"{tally_text(planned)} here",
         test=finding.test,
         head=found.head if found else planned,
         base=found.base if found else None,
@@ -222,11 +222,10 @@ def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
     """Group the first runs: those of a group differ in nothing but number, time and cost."""
-    groups: dict[object, list[RunEntry]] = {}
-    for run in runs[:_MAX_RUNS]:
-        look = (run.confirming, run.status, run.recorded, run.output, _error(run), verdicts_of(run.grades))
-        groups.setdefault(look, []).append(run)
-    return list(groups.values())
+    return group_alike(
+        runs[:_MAX_RUNS],
+        lambda run: (run.confirming, run.status, run.recorded, run.output, _error(run), verdicts_of(run.grades)),
+    )
 
 
 def _runs_line(alike: Sequence[RunEntry]) -> str:

@@ -13,9 +13,20 @@ from ci_evals.gate.bars import ScopeVerdict, VerdictStatus, worst_first
 from ci_evals.gate.verdict import population_bounds
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
-from ci_evals.reports.cells import ComparedCell, ErrorGroup, Roster, changes, error_groups, finding_of, rosters
+from ci_evals.reports.cells import (
+    Changes,
+    ErrorGroup,
+    JudgedCell,
+    Roster,
+    changes,
+    counted_reasons,
+    error_groups,
+    failed_runs,
+    finding_of,
+    place_of,
+    rosters,
+)
 from ci_evals.reports.notes import Note, basis, comparison_notes, notes
-from ci_evals.reports.runs import counted_reasons, failed_runs, place_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     Standing,
@@ -83,7 +94,7 @@ class Entry:
     text: tuple[str, ...]
     critical: bool = False
     reasons: tuple[str, ...] = ()
-    cell: ComparedCell | None = None
+    cell: JudgedCell | None = None
     failed: Result | None = None
 
     def line(self, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
@@ -102,7 +113,6 @@ class Group:
         total: how many entries there are, of which `entries` has the first.
         folded: whether nothing in it must be seen at once.
         remark: what is said beside the title.
-        cells: all cells of the group, where it has cells.
     """
 
     kind: GroupKind
@@ -113,7 +123,6 @@ class Group:
     entries: tuple[Entry, ...]
     folded: bool = False
     remark: str = ""
-    cells: tuple[ComparedCell, ...] = ()
 
     @property
     def heading(self) -> str:
@@ -136,9 +145,10 @@ class Findings:
         expected: what similar new cases would come to, where there are cases enough to tell.
         notes: what else is to be known of the run.
         variants, leaderboard, trends: the figures.
-        changes: each variant beside the baseline; empty without a comparison.
+        variant_changes: each variant beside the baseline; empty without a comparison.
         bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
-        groups: the cells to look at, the most important first; none is empty.
+        cells: every cell, sorted by what is to be said of it.
+        groups: the cells to look at with what there is to say, the most important first; none is empty.
         basis: what the verdict rests on: the baseline, the size of the plan, the cost.
     """
 
@@ -147,10 +157,11 @@ class Findings:
     expected: str | None
     notes: tuple[Note, ...]
     variants: tuple[VariantReport, ...]
-    changes: Mapping[Variant, VariantChange]
+    variant_changes: Mapping[Variant, VariantChange]
     leaderboard: tuple[Standing, ...]
     trends: tuple[tuple[VariantReport, Trend], ...]
     bars: tuple[ScopeVerdict, ...]
+    cells: Changes
     groups: tuple[Group, ...]
     basis: tuple[str, ...]
 
@@ -176,7 +187,7 @@ class Findings:
 def findings(summary: Summary) -> Findings:
     """Decide what a person is shown of a summary."""
     report, comparison, scopes = summary.report, summary.compared, summary.verdict.scopes
-    bounds, variants = population_bounds(report, summary.gate), variant_reports(summary)
+    bounds, variants, cells = population_bounds(report, summary.gate), variant_reports(summary), changes(summary)
     trends = [
         (of, trend)
         for of in variants
@@ -189,11 +200,12 @@ def findings(summary: Summary) -> Findings:
         expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
         notes=(*notes(report), *comparison_notes(summary)),
         variants=variants,
-        changes=variant_changes(summary),
+        variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
         trends=tuple(trends),
         bars=tuple(worst_first(scopes)) if len(scopes) > 1 else (),
-        groups=tuple(group for group in _groups(summary) if group.total),
+        cells=cells,
+        groups=tuple(group for group in _groups(summary, cells) if group.total),
         basis=tuple(basis(summary)),
     )
 
@@ -201,8 +213,8 @@ def findings(summary: Summary) -> Findings:
 # Groups.
 
 
-def _groups(summary: Summary) -> Iterator[Group]:
-    report, found = summary.report, changes(summary)
+def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
+    report = summary.report
     errors = list(_error_groups(summary)) if report.errored else []
     yield _against(summary)
     if summary.verdict.status == "error":  # then the errors are why
@@ -211,7 +223,7 @@ def _groups(summary: Summary) -> Iterator[Group]:
     if summary.verdict.status != "error":
         yield from errors
     yield _cells(summary, "failing", "Failing", "failing case", found.failing)
-    below = any(cell.failing for cell in found.possible)
+    below = any(cell.outcome == "failed" for cell in found.possible)
     title = "Possible, within noise"
     yield _cells(summary, "possible", title, "possibly worse case", found.possible, folded=not below)
     yield _cells(summary, "fixed", "Fixed", "fixed case", found.fixed)
@@ -237,23 +249,23 @@ def _against(summary: Summary) -> Group:
 
 
 def _cells(
-    summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[ComparedCell], *, folded: bool = False
+    summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[JudgedCell], *, folded: bool = False
 ) -> Group:
     entries = tuple(_cell_entry(summary, cell) for cell in cells[:MAX_ENTRIES])
-    return Group(kind, title, noun, len(cells), len(cells), entries, folded, cells=tuple(cells))
+    return Group(kind, title, noun, len(cells), len(cells), entries, folded)
 
 
-def _cell_entry(summary: Summary, cell: ComparedCell) -> Entry:
+def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
     """Tell the outcome of a cell, and the reasons that runs of it failed."""
     was = (" (was ", Name(cell.renamed_from), ")") if cell.renamed_from else ()
     text = (
-        Name(cell.judged.case.id),
-        *_on(summary, cell.judged.variant),
+        Name(cell.case.id),
+        *_on(summary, cell.variant),
         *was,
         ": ",
         finding_of(cell, summary.comparison),
     )
-    failed = failed_runs(summary.report, cell.judged.cell)
+    failed = failed_runs(summary.report, cell.cell)
     return Entry(
         text,
         critical=cell.critical,

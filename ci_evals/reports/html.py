@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -31,7 +31,23 @@ from ci_evals.format import (
 from ci_evals.gate.wording import same_reason, scope_label
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, Status
-from ci_evals.reports.cells import CellOutcome, ComparedCell, JudgedCell, finding_of, judged_cells
+from ci_evals.reports.cells import (
+    CellOutcome,
+    JudgedCell,
+    answer_text,
+    common_grades,
+    detail_text,
+    ended,
+    failed_runs,
+    finding_of,
+    group_alike,
+    input_text,
+    judged_cells,
+    place_of,
+    results_of,
+    verdicts_of,
+    why,
+)
 from ci_evals.reports.findings import (
     VERDICTS,
     Entry,
@@ -40,18 +56,6 @@ from ci_evals.reports.findings import (
     Name,
     Tone,
     findings,
-)
-from ci_evals.reports.runs import (
-    answer_text,
-    common_grades,
-    detail_text,
-    ended,
-    failed_runs,
-    input_text,
-    place_of,
-    results_of,
-    verdicts_of,
-    why,
 )
 from ci_evals.reports.summary import Summary
 
@@ -108,17 +112,17 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 def _cells(found: Findings) -> tuple[list[Markup], int]:
     """Return the cells that have room, the worst first, and the number of those left out."""
-    summary = found.summary
-    regressed = found.group("regressed")
-    must_open = {cell.judged.cell for cell in regressed.cells} if regressed else set()
+    summary, of = found.summary, found.cells
+    cells = (
+        *(*of.regressed, *of.possible, *of.failing, *of.still_failing),
+        *(*of.errored, *of.flaky, *of.others),
+    )
     told: set[Hashable] = set()  # errors, of which each is unfolded once
     blocks: list[Markup] = []
-    room, cells = _CELLS_BYTES, _worst_first(found)
+    room = _CELLS_BYTES
     for number, cell in enumerate(cells):
-        results, count = _telling_runs(summary.report, cell.judged)
-        unfolded = number < _MAX_OPEN and (
-            cell.judged.cell in must_open or cell.judged.outcome in ("failed", "errored")
-        )
+        results, count = _telling_runs(summary.report, cell)
+        unfolded = number < _MAX_OPEN and (cell in of.regressed or cell.outcome in ("failed", "errored"))
         if unfolded:
             reasons = {result.error and same_reason(result.error) for result in results}
             if len(reasons) == 1 and (reason := reasons.pop()) is not None:
@@ -132,21 +136,6 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
     return blocks, len(cells) - len(blocks)
 
 
-def _worst_first(found: Findings) -> list[ComparedCell]:
-    groups = [each for kind in ("regressed", "possible", "failing", "still failing") if (each := found.group(kind))]
-    flaky = found.group("flaky")
-    worse = [cell for group in groups for cell in group.cells]
-    named = {cell.judged.cell for cell in (*worse, *(flaky.cells if flaky else ()))}
-    compared = found.summary.compared
-    known = compared.by_key if compared else {}
-    others: dict[str, list[ComparedCell]] = {}
-    for cell in judged_cells(found.summary):
-        if cell.cell not in named:
-            others.setdefault(cell.outcome, []).append(ComparedCell(cell, known.get(cell.key)))
-    errored = others.pop("errored", [])
-    return [*worse, *errored, *(flaky.cells if flaky else ()), *(cell for rest in others.values() for cell in rest)]
-
-
 def _telling_runs(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
     """Return the first runs that show why a cell ended as it did, and the number of such runs."""
     if cell.outcome in ("failed", "flaky"):
@@ -158,11 +147,14 @@ def _telling_runs(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, 
     return shown, len(shown)
 
 
-def _cell(
-    found: Findings, compared: ComparedCell, results: Sequence[Result], *, left_out: int, unfolded: bool
-) -> Markup:
-    summary, cell = found.summary, compared.judged
-    column = cell.cell % len(found.variants)
+def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_out: int, unfolded: bool) -> Markup:
+    summary, column = found.summary, cell.cell % len(found.variants)
+
+    def look(result: Result) -> Hashable:
+        scores = tuple(grade.score for grade in result.grades)
+        error = why(result) if result.error is not None else ()
+        return error, verdicts_of(result.grades), scores, answer_text(result), detail_text(result)
+
     return Markup(  # noqa: S704  the template escapes
         _environment()
         .get_template("report_cell.html.j2")
@@ -171,14 +163,13 @@ def _cell(
             unfolded=unfolded,
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
             several_variants=found.several_variants,
-            finding=finding_of(compared, summary.comparison),
+            finding=finding_of(cell, summary.comparison),
             reason=why(results[0])[0] if results and results[0].status != "passed" else None,
-            was=compared.renamed_from,
             place=place_of(cell.case),
             input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,
-            runs=_alike(results),
+            runs=[RunsAlike(tuple(group)) for group in group_alike(results, look)],
             left_out=left_out,
         )
     )
@@ -229,17 +220,6 @@ class RunsAlike:
         cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
         attempts = span((result.attempts for result in self.results), "{:,}".format)
         return " · ".join(filter(None, (latency, cost, f"{attempts} attempts" if attempts != "1" else "")))
-
-
-def _alike(results: Iterable[Result]) -> list[RunsAlike]:
-    """Group runs that ended for the same reasons with the same answer, in order of the first of each."""
-    groups: dict[object, list[Result]] = {}
-    for result in results:
-        scores = tuple(grade.score for grade in result.grades)
-        error = why(result) if result.error is not None else ()
-        look = (error, verdicts_of(result.grades), scores, answer_text(result), detail_text(result))
-        groups.setdefault(look, []).append(result)
-    return [RunsAlike(tuple(group)) for group in groups.values()]
 
 
 # The template's environment, which escapes all values.

@@ -13,9 +13,19 @@ from ci_evals.gate.wording import cell_finding
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, Status
-from ci_evals.reports.cells import JudgedCell, judged_cells
+from ci_evals.reports.cells import (
+    JudgedCell,
+    answer_text,
+    detail_text,
+    ended,
+    failed_runs,
+    group_alike,
+    judged_cells,
+    reasons,
+    results_of,
+    why,
+)
 from ci_evals.reports.notes import notes
-from ci_evals.reports.runs import answer_text, detail_text, ended, failed_runs, reasons, results_of, why
 from ci_evals.reports.summary import Summary
 
 MAX_RUNS_SHOWN = 5
@@ -89,8 +99,7 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
 
 def _compared(summary: Summary, cell: JudgedCell) -> str:
     """The finding of the comparison, if there is any."""
-    comparison = summary.compared
-    found = comparison.by_key.get(cell.key) if comparison else None
+    comparison, found = summary.compared, cell.found
     if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
         return ""
     word = {"regressed": "regressed: ", "fixed": "fixed: "}.get(found.kind, "")
@@ -117,17 +126,17 @@ def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> 
 
 def _body(results: tuple[Result, ...]) -> str:
     """The account of each run; runs of which there is the same to say are taken together."""
-    runs: dict[tuple[Status, str], list[int]] = {}
-    for result in results:
+
+    def account(result: Result) -> str:
         lines = [*why(result)]
         if (answer := answer_text(result)) is not None:
             lines.append(f"answer: {shorten(answer, ANSWER_CHARACTERS)}")
         if (detail := detail_text(result)) is not None:
             lines.append(visible(detail))
-        runs.setdefault((result.status, "\n".join(lines)), []).append(result.run)
-    return "".join(
-        f"\n{ended(numbers, status)}\n{textwrap.indent(account, '  ')}\n" for (status, account), numbers in runs.items()
-    )
+        return textwrap.indent("\n".join(lines), "  ")
+
+    groups = group_alike(results, lambda result: (result.status, account(result)))
+    return "".join(f"\n{ended([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n" for runs in groups)
 
 
 def _attribute(text: str) -> str:

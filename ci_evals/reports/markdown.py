@@ -30,8 +30,8 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.release import __version__
+from ci_evals.reports.cells import answer_text, detail_text, input_text, place_of
 from ci_evals.reports.findings import VERDICTS, Entry, Findings, Group, GroupKind, findings
-from ci_evals.reports.runs import answer_text, detail_text, input_text, place_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 
@@ -326,7 +326,7 @@ def _block(summary: Summary, entry: Entry, *, with_input: bool) -> Block:
     brief = Markdown(f"- {'**critical** ' if entry.critical else ''}{line}{why}")
     if entry.cell is None or entry.failed is None:
         return Block(brief)
-    judged, before = entry.cell.judged, summary.before.get(entry.cell.judged.key)
+    cell, before = entry.cell, summary.before.get(entry.cell.key)
     text = (
         _environment()
         .get_template("entry.md.j2")
@@ -334,9 +334,9 @@ def _block(summary: Summary, entry: Entry, *, with_input: bool) -> Block:
             entry=entry,
             line=line,
             why=why,
-            place=place_of(judged.case),
-            bar="every run must pass" if judged.bar >= 1 else f"at least {percent(judged.bar)} must pass",
-            asked=shorten(input_text(judged.case), _INPUT_CHARACTERS) if with_input else "",
+            place=place_of(cell.case),
+            bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
+            asked=shorten(input_text(cell.case), _INPUT_CHARACTERS) if with_input else "",
             base=None if before is None else summary.base,
             answers=difference(before, shorten(answer_text(entry.failed) or "(nothing)", _ANSWER_CHARACTERS)),
             detail=detail_text(entry.failed),

@@ -9,7 +9,16 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from ci_evals.engine import journal
-from ci_evals.gate.baseline import TREND_POINTS, PerRun, ReportRef, Tally, TrendPoint, carried, head_cells, trend_point
+from ci_evals.gate.baseline import (
+    TREND_POINTS,
+    PerRun,
+    ReportRef,
+    Tally,
+    TrendPoint,
+    evidence_to_keep,
+    head_cells,
+    trend_point,
+)
 from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
@@ -17,8 +26,14 @@ from ci_evals.model.fields import Share
 from ci_evals.model.report import Looks, Resumption, SuiteInfo
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.rules import Gate
-from ci_evals.reports.cells import CellOutcome, JudgedCell, error_groups, judged_cells, troubled_cells
-from ci_evals.reports.runs import reasons, results_of
+from ci_evals.reports.cells import (
+    CellOutcome,
+    JudgedCell,
+    error_groups,
+    judged_cells,
+    reasons,
+    results_of,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
 
@@ -277,7 +292,9 @@ def render_brief(summary: Summary) -> str:
     """Return one line of JSON for scripts that read stdout; see `BriefDocument`."""
     report = summary.report
     failing = []
-    for cell in troubled_cells(summary):
+    for cell in judged_cells(summary):
+        if cell.outcome == "passed":
+            continue
         results = results_of(report, cell.cell, "errored" if cell.outcome == "errored" else "failed")
         why = tuple(reason for reason, _ in reasons(results))
         failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
@@ -390,10 +407,10 @@ def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellE
     places = {ref.id: place for place, ref in enumerate(history.reports)}
     heads = head_cells(summary.report, summary.gate)
     for cell, head in zip(judged_cells(summary), heads, strict=True):
-        handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()
+        handed_on = evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
         yield SavedCellEntry(
             **_cell_fields(summary, cell),
-            fingerprint=head.fingerprint or "",
+            fingerprint=head.fingerprint,
             critical=head.critical,
             evidence=head.planned,
             confirming=head.confirming,
@@ -408,7 +425,6 @@ def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellE
 def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
     """Return the fields of a `CellEntry`."""
     comparison = summary.compared
-    found = comparison.by_key.get(cell.key) if comparison else None
     return {
         "case": cell.case.id,
         "provider": cell.variant.provider,
@@ -418,8 +434,8 @@ def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
         "tags": cell.case.tags,
         "file": cell.case.file,
         "line": cell.case.line,
-        "comparison": _cell_comparison(comparison, found, summary.before.get(cell.key))
-        if comparison and found
+        "comparison": _cell_comparison(comparison, cell.found, summary.before.get(cell.key))
+        if comparison and cell.found
         else None,
         **asdict(cell.counts),
     }

@@ -26,11 +26,11 @@ from ci_evals.format import (
 from ci_evals.gate.bars import STATUS_WORDS, ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.gate.wording import of_runs, scope_label
+from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
+from ci_evals.reports.cells import answer_text, place_of
 from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Name, Tone, findings
-from ci_evals.reports.runs import answer_text, place_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantChange, VariantReport
 
@@ -112,7 +112,7 @@ def render_comparison(comparison: Comparison) -> str:
         rows += _variant_rows(variant, several=several)
     for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
         on = f" on {_short_variant(cell.provider, cell.prompt)}" if several else ""
-        base, here = (of_runs(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
+        base, here = (tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
         p = "" if cell.p is None else f"{cell.p:.2g}"
         rows.append((f"{name_of(cell.case, _COMPARED_CHARACTERS)}{on}", base, here, cell.kind, p))
     return draw(iter([columns(rows)]), width=UNBOUNDED).rstrip("\n")
@@ -207,7 +207,7 @@ def _figure_rows(found: Findings) -> Iterator[Row]:
 
     def change(show: Callable[[VariantChange], str]) -> Iterator[Row]:
         """Compare the row above with the baseline, if any variant can be compared."""
-        if any(texts := [show(change) for change in found.changes.values()]):
+        if any(texts := [show(change) for change in found.variant_changes.values()]):
             yield _row("  against base", texts)
 
     def latency(label: str, values: Sequence[float | None]) -> Row:
@@ -357,7 +357,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         named = isinstance(piece, Name)
         text.append(_name(piece) if named else piece, "bold" if named else "")
     if entry.cell is not None:
-        text.append(f"  {_name(place_of(entry.cell.judged.case))}", "dim")
+        text.append(f"  {_name(place_of(entry.cell.case))}", "dim")
     yield columns([(mark, text)], gap=1)
     if group.kind == "flaky":
         return
@@ -365,7 +365,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         yield _indented(Text(reason))
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
         yield _indented(Text(f"… and {number_of(left_out, 'other reason')}"))
-    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.failing)
+    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.outcome == "failed")
     if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
         told = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
         yield _indented(_dim(f"answer of run {entry.failed.run}: {told}"))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import comments
@@ -10,17 +11,21 @@ import pytest
 from archives import archive
 from fakes.github import TOKEN, FakeGitHub, github
 from fakes.github_state import FORK, REPOSITORY, REPOSITORY_ID, Token
-from processes import Finished, ci_evals
+from jobs import SETTLED
+from processes import Finished
+from processes import ci_evals as command
 from pulls import HEAD, NUMBER, open_pull, sections
 from pulls import comments as posted
 
-from ci_evals.github.api import FORK_LIMITS
+from ci_evals.github.artifacts import FORK_LIMITS
 from ci_evals.github.comment import post_progress
 from ci_evals.github.context import read_context
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import Summary
 
 READ_ONLY = "ghs_fork"
+
+ci_evals = partial(command, constants=SETTLED)
 
 
 @pytest.fixture
@@ -86,7 +91,11 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
     assert "❌" not in again.body
 
 
-async def test_a_section_in_progress_gives_way_to_what_was_found(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_a_section_in_progress_gives_way_to_what_was_found(
+    fake: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in SETTLED.items():
+        monkeypatch.setattr(name, seconds)
     open_pull(fake)
     environ = job(fake, tmp_path)
     begun = await asyncio.to_thread(post_progress, "flight agent", read_context(environ))

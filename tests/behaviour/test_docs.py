@@ -1,11 +1,8 @@
 """The docs are in step with the code: every key, option and name is there, nothing else is, and the examples load."""
 
 import dataclasses
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 import click
 import pytest
 from click.testing import CliRunner
+from processes import python
 
 from ci_evals.cli.main import group
 from ci_evals.engine import interrupt as interruption
@@ -298,24 +296,9 @@ def test_every_python_in_the_docs_compiles(block: Block) -> None:
 def test_the_output_in_the_readme_is_what_the_example_prints(tmp_path: Path) -> None:
     (block,) = (block for block in blocks("console") if block.page == "README.md")
     command, *lines = block.text.splitlines()
-    away = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI_EVALS_"))}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            *command.removeprefix("$ ").replace("ci-evals", "ci_evals", 1).split(),
-            "--out",
-            tmp_path,
-        ],
-        cwd=ROOT,
-        env=away | {"COLUMNS": "120", "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    printed = without_times(done.stdout).splitlines()
+    words = command.removeprefix("$ ").replace("ci-evals", "ci_evals", 1).split()
+    done = python(ROOT, "-m", *words, "--out", str(tmp_path), environ={"COLUMNS": "120"})
+    printed = without_times(done.out).splitlines()
     assert [line for line in map(without_times, lines) if line.strip() != "…" and line not in printed] == []
 
 

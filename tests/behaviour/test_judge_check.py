@@ -1,14 +1,14 @@
 """`ci-evals judge check`: how well a judge agrees with people, and whether that is enough."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import python
 from suites import write_suite
 
+CHECK = ("-m", "ci_evals", "judge", "check")
 PASSES, FAILS = (json.dumps({"reason": "r", "verdict": word}) for word in ("pass", "fail"))
 
 
@@ -24,9 +24,8 @@ def check(tmp_path: Path, wrong: int, count: int = 60, *words: str) -> tuple[int
     judge: dict[str, Any] = {"name": "strict", "type": "mock", "answers": answers}
     case = {"id": "a", "input": "?", "expect": [{"judge": "polite"}]}
     suite = write_suite(tmp_path, [case], judges=[judge])
-    command = [sys.executable, "-m", "ci_evals", "judge", "check", str(labels), "--suite", str(suite), *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
-    return done.returncode, done.stdout + done.stderr
+    done = python(tmp_path, *CHECK, str(labels), "--suite", str(suite), *words)
+    return done.code, done.out + done.err
 
 
 @pytest.mark.parametrize(
@@ -52,10 +51,9 @@ def test_where_people_gave_one_label_the_other_is_asked_for(tmp_path: Path) -> N
     check(tmp_path, 0, 2)
     labels = tmp_path / "labels.jsonl"
     labels.write_text('{"output": "x", "label": "pass", "case": "c0"}\n' * 40, "utf-8")
-    command = [sys.executable, "-m", "ci_evals", "judge", "check", str(labels), "--suite", str(tmp_path / "evals.yaml")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 3
-    assert done.stdout.splitlines()[-1].startswith("too little to tell: people labelled no answer `fail`")
+    done = python(tmp_path, *CHECK, str(labels), "--suite", str(tmp_path / "evals.yaml"))
+    assert done.code == 3
+    assert done.out.splitlines()[-1].startswith("too little to tell: people labelled no answer `fail`")
 
 
 def test_the_figures_are_there_for_scripts(tmp_path: Path) -> None:
@@ -74,10 +72,9 @@ def test_a_line_that_is_no_label_is_told_with_its_number(line: str, tmp_path: Pa
     check(tmp_path, 0, 2)
     labels = tmp_path / "labels.jsonl"
     labels.write_text(f'{{"output": "x", "label": true}}\n{line}\n', "utf-8")
-    command = [sys.executable, "-m", "ci_evals", "judge", "check", str(labels), "--suite", str(tmp_path / "evals.yaml")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 2
-    assert "labels.jsonl:2" in done.stderr
+    done = python(tmp_path, *CHECK, str(labels), "--suite", str(tmp_path / "evals.yaml"))
+    assert done.code == 2
+    assert "labels.jsonl:2" in done.err
 
 
 def test_the_judge_of_a_turn_is_checked_and_is_shown_no_question_where_a_row_has_none(tmp_path: Path) -> None:
@@ -92,8 +89,7 @@ def test_the_judge_of_a_turn_is_checked_and_is_shown_no_question_where_a_row_has
     judge = {"name": "strict", "type": "python", "target": "strict:reply"}
     case = {"id": "a", "turns": [{"user": "hi", "expect": [{"judge": "polite"}]}]}
     suite = write_suite(tmp_path, [case], judges=[judge])
-    command = [sys.executable, "-m", "ci_evals", "judge", "check", "labels.jsonl", "--suite", str(suite)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 3, done.stderr
+    done = python(tmp_path, *CHECK, "labels.jsonl", "--suite", str(suite))
+    assert done.code == 3, done.err
     _, *data, _ = (tmp_path / "asked.txt").read_text("utf-8").splitlines()
     assert json.loads("".join(data)) == {"answer": "x"}

@@ -16,6 +16,11 @@ from processes import Finished, ci_evals
 from suites import chat, write_suite
 
 CASES = 30
+IMPATIENT = {
+    "ci_evals.engine.calls.BACKOFF_S": 0.05,
+    "ci_evals.engine.rate_limit.LONGEST_PROBE_GAP_S": 0.05,
+    "ci_evals.engine.rate_limit.LONGEST_INTERVAL_S": 0.3,
+}
 
 
 class Outcome:
@@ -38,7 +43,7 @@ async def run_beside(folder: Path, broken_url: str, good_url: str, cases: int = 
     echoes = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(cases)]
     providers = [chat(broken_url, "broken", **options), chat(good_url, "good")]
     write_suite(folder, echoes, providers=providers, max_concurrency=4, retries=1, timeout_s=60)
-    outcome = Outcome(folder, await ci_evals(folder, "run"))
+    outcome = Outcome(folder, await ci_evals(folder, "run", constants=IMPATIENT))
     assert len(outcome.of("good", "passed")) == cases
     return outcome
 
@@ -101,10 +106,10 @@ async def test_a_provider_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
 
     async with serving() as broken, chatting(Noting()) as good:
         broken.answers(hang)
-        outcome = await run_beside(tmp_path, broken.url, good.url, 24, timeout_s=2, retries=0)
+        outcome = await run_beside(tmp_path, broken.url, good.url, 24, timeout_s=1, retries=0)
     assert events[:24] == ["good answered"] * 24
     assert len(outcome.of("broken", "errored")) == 24
-    assert any("did not answer within 2 s" in reason for reason in outcome.reasons("broken"))
+    assert any("did not answer within 1 s" in reason for reason in outcome.reasons("broken"))
     assert outcome.finished.code == 3
     assert len(broken.seen) <= 4 + 10
 

@@ -7,6 +7,7 @@ correlation of 0.5. The same cases are run again and again; only the runs are ra
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from factories import report_of, result_of
@@ -30,6 +31,7 @@ EXPECTED = {  # true rate -> percentages of pass, borderline and fail for each s
 }
 
 
+@cache
 def verdicts(true_rate: float, cases: int, runs: int) -> tuple[float, float, float]:
     """Percentages of pass, borderline and fail among repeated evaluations of one suite."""
     blank = report_of({f"case {number}": "." * runs for number in range(cases)})

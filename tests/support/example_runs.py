@@ -1,13 +1,12 @@
 """The examples, run the way a reader would run them."""
 
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from leftovers import report_in
-from processes import environment
+from processes import python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -27,19 +26,10 @@ class Ran(NamedTuple):
 
 def run_command(folder: Path, *words: str, environ: Mapping[str, str] = {}) -> Ran:
     """`ci-evals` with these words, started in a folder that has nothing to do with the example; results go there."""
-    command = [sys.executable, "-m", "ci_evals", *words, "--out", "results"]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment({"PYTHON": sys.executable, **environ}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    printed = done.stdout + done.stderr
+    done = python(folder, "-m", "ci_evals", *words, "--out", "results", environ={"PYTHON": sys.executable, **environ})
+    printed = done.out + done.err
     assert (folder / "results" / "report.json").exists(), printed
-    return Ran(done.returncode, printed, report_in(folder / "results"))
+    return Ran(done.code, printed, report_in(folder / "results"))
 
 
 def run_example(name: str, folder: Path, *arguments: str, environ: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -51,15 +41,6 @@ def run_example(name: str, folder: Path, *arguments: str, environ: Mapping[str, 
 
 def run_script(name: str, folder: Path, *arguments: str) -> tuple[str, str]:
     """What a script of the examples says on stdout and stderr, started in a folder that has nothing to do with it."""
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment({"PYTHONUTF8": "1"}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout, done.stderr
+    done = python(folder, "-W", "error", str(EXAMPLES / name), *arguments, environ={"PYTHONUTF8": "1"})
+    assert done.code == 0, done.out + done.err
+    return done.out, done.err

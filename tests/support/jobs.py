@@ -15,6 +15,8 @@ from pulls import NUMBER
 from suites import write_suite
 
 RESULTS = "ci-evals-results"
+SETTLED = {"ci_evals.github.comment.SETTLE_S": 0.05, "ci_evals.github.api.WRITE_SPACING_S": 0.05}
+"""The waits of a job that writes its comment alone."""
 CASES = ("capital", "river", "mountain", "poem")
 MERGE_COMMIT = "c0" * 20
 """What is checked out for a pull request: its head merged into its base, which no branch ever has."""
@@ -40,6 +42,7 @@ class Repository:
     def __init__(self, folder: Path, fake: FakeGitHub) -> None:
         self.folder = folder
         self.fake = fake
+        self.constants: Mapping[str, float] = SETTLED
 
     def suite(self, wrong: tuple[str, ...] = (), cases: tuple[str, ...] = CASES, **settings: Any) -> None:
         """Write a suite whose provider answers some cases wrongly."""
@@ -70,7 +73,7 @@ class Repository:
         environ = self.environment(name, event, run, place) | changes
         out = f"{changes.get('CI_EVALS_ARTIFACT', RESULTS)}-{run.id}-{environ['GITHUB_RUN_ATTEMPT']}"
         command = arguments if arguments[:1] == ("merge",) else ("run", *arguments)
-        ended = await ci_evals(self.folder, *command, "--out", out, environ=environ)
+        ended = await ci_evals(self.folder, *command, "--out", out, environ=environ, constants=self.constants)
         written = place / "output"
         outputs = outputs_in(written) if written.exists() else {}
         summary = place / "summary"

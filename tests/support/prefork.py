@@ -1,4 +1,4 @@
-"""Processes of ci-evals that fork from one that has imported it already: the import alone takes most of a second."""
+"""Processes of Python that fork from one that has imported ci-evals: the import alone takes most of a second."""
 
 import atexit
 import json
@@ -11,23 +11,56 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 SUPPORTED = hasattr(os, "fork") and sys.platform != "darwin"  # macOS forbids a fork after the frameworks are loaded
 
+Constants = Mapping[str, float]
+"""Waiting times by their place, as in `{"ci_evals.github.comment.SETTLE_S": 0.1}`."""
 
-def run(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes, bytes]:
-    """Run `python -m ci_evals` to its end; returns its exit code (negative: the signal), stdout and stderr."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open("rb") as nothing:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.connect(_server())
-            request = json.dumps([str(folder), list(arguments), dict(environ)]).encode("utf-8", "surrogateescape")
-            server.sendall(len(request).to_bytes(4, "big"))
-            socket.send_fds(server, [b"."], [nothing.fileno(), out.fileno(), err.fileno()])
-            server.sendall(request)
-            status = int.from_bytes(_exactly(server, 4), "big")
-        out.seek(0)
-        err.seek(0)
-        return os.waitstatus_to_exitcode(status), out.read(), err.read()
+
+class Forked:
+    """A process that was forked; `wait` returns its exit code, negative if it was ended by a signal."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self.pid = int.from_bytes(_exactly(server, 4), "big")
+
+    def wait(self) -> int:
+        with self._server:
+            return os.waitstatus_to_exitcode(int.from_bytes(_exactly(self._server, 4), "big"))
+
+
+def fork(
+    folder: Path, arguments: Sequence[str], environ: Mapping[str, str], constants: Constants, out: int, err: int
+) -> Forked:
+    """Start `python ARGUMENTS` with these descriptors as stdout and stderr; its stdin is empty.
+
+    `-W` and `-m` are the only options of Python that are known, and of its variables none is heeded.
+    """
+    with Path(os.devnull).open("rb") as nothing:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(_server())
+        request = json.dumps([str(folder), list(arguments), dict(environ), dict(constants)])
+        data = request.encode("utf-8", "surrogateescape")
+        server.sendall(len(data).to_bytes(4, "big"))
+        socket.send_fds(server, [b"."], [nothing.fileno(), out, err])
+        server.sendall(data)
+        return Forked(server)
+
+
+def run(
+    folder: Path, arguments: Sequence[str], environ: Mapping[str, str], constants: Constants
+) -> tuple[int, bytes, bytes]:
+    """Run `python ARGUMENTS` to its end; returns its exit code (negative: the signal), stdout and stderr."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        code = fork(folder, arguments, environ, constants, out.fileno(), err.fileno()).wait()
+        return code, _written(out), _written(err)
+
+
+def _written(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
 @cache
@@ -52,8 +85,8 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def _serve(path: str) -> None:
-    """Answer requests until stdin is closed; returns in each child, with nothing left to do but to run the command."""
+def _serve(path: str) -> list[str]:
+    """Answer requests until stdin is closed; in each child, return the arguments of the Python that it is to be."""
     import select
 
     listener = socket.socket(socket.AF_UNIX)
@@ -73,20 +106,26 @@ def _serve(path: str) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         size = int.from_bytes(_exactly(connection, 4), "big")
         _, fds, _, _ = socket.recv_fds(connection, 1, 3)
-        folder, arguments, environ = json.loads(_exactly(connection, size).decode("utf-8", "surrogateescape"))
+        folder, arguments, environ, constants = json.loads(
+            _exactly(connection, size).decode("utf-8", "surrogateescape")
+        )
         command = os.fork()
         if command:
+            for fd in fds:
+                os.close(fd)
+            connection.sendall(command.to_bytes(4, "big"))
             _, status = os.waitpid(command, 0)
             connection.sendall(status.to_bytes(4, "big"))
             os._exit(0)
         connection.close()
-        _become(folder, arguments, environ, fds)
-        return
+        _become(folder, environ, constants, fds)
+        return list(arguments)
 
 
-def _become(folder: str, arguments: list[str], environ: dict[str, str], fds: list[int]) -> None:
-    """Look like a process that was just started by `python -m ci_evals`."""
+def _become(folder: str, environ: dict[str, str], constants: Constants, fds: list[int]) -> None:
+    """Look like a process that was just started."""
     import random
+    from importlib import import_module
 
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
@@ -97,9 +136,11 @@ def _become(folder: str, arguments: list[str], environ: dict[str, str], fds: lis
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
-    sys.argv[:] = ["ci-evals", *arguments]
-    sys.path[0] = folder
     random.seed()
+    for name, seconds in constants.items():
+        module, _, constant = name.rpartition(".")
+        assert hasattr(import_module(module), constant), name
+        setattr(import_module(module), constant, seconds)
 
 
 def _warm_up() -> None:
@@ -124,9 +165,24 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-if __name__ == "__main__":
-    from ci_evals.cli.main import main
+def _run(arguments: list[str]) -> None:
+    """Do what `python ARGUMENTS` does."""
+    import runpy
+    import warnings
 
+    while arguments[0] == "-W":
+        warnings.simplefilter(arguments[1])  # type: ignore[arg-type]
+        arguments = arguments[2:]
+    if arguments[0] == "-m":
+        sys.path[0] = str(Path.cwd())
+        sys.argv[:] = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(arguments[0]).absolute().parent)
+        sys.argv[:] = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
     _warm_up()
-    _serve(sys.argv[1])
-    main()
+    _run(_serve(sys.argv[1]))

@@ -2,15 +2,30 @@
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import prefork
 
 COMMAND = (sys.executable, "-m", "ci_evals")
+
+
+class Process(Protocol):
+    """What tests use of `asyncio.subprocess.Process`."""
+
+    @property
+    def returncode(self) -> int | None: ...
+    @property
+    def stdout(self) -> asyncio.StreamReader | None: ...
+    def send_signal(self, signal: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+    async def communicate(self) -> tuple[bytes, bytes]: ...
 
 
 class Finished(NamedTuple):
@@ -39,6 +54,36 @@ def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
     return {**inherited, **changes}
 
 
+class Forked:
+    """A process that `prefork` has made, with the face of asyncio's."""
+
+    def __init__(self, made: prefork.Forked, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+        self.stdout = stdout
+        self._stderr = stderr
+        self._pid = made.pid
+        self._ended = asyncio.ensure_future(asyncio.to_thread(made.wait))
+
+    @property
+    def returncode(self) -> int | None:
+        return self._ended.result() if self._ended.done() else None
+
+    def send_signal(self, signal: int) -> None:
+        if self.returncode is None:
+            os.kill(self._pid, signal)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        async with asyncio.TaskGroup() as group:
+            stdout, stderr = group.create_task(self.stdout.read()), group.create_task(self._stderr.read())
+        await self._ended
+        return stdout.result(), stderr.result()
+
+
 async def start(
     folder: Path,
     *arguments: str,
@@ -47,6 +92,14 @@ async def start(
     environ: Mapping[str, str] = {},
 ) -> Process:
     """Start a command in a folder; its stdin is empty."""
+    if command is COMMAND and preexec is None and _may_fork(environ):
+        (stdout, out), (stderr, err) = await _pipe(), await _pipe()
+        try:
+            forked = prefork.fork(folder, (*COMMAND[1:], *arguments), environment(environ), {}, out, err)
+        finally:
+            os.close(out)
+            os.close(err)
+        return Forked(forked, stdout, stderr)
     return await asyncio.create_subprocess_exec(
         *command,
         *arguments,
@@ -57,6 +110,16 @@ async def start(
         stderr=PIPE,
         preexec_fn=preexec,
     )
+
+
+async def _pipe() -> tuple[asyncio.StreamReader, int]:
+    """Return the end to read from and the descriptor to write to."""
+    ours, theirs = os.pipe()
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb")
+    )
+    return reader, theirs
 
 
 async def finished(process: Process) -> Finished:
@@ -72,12 +135,36 @@ async def ci_evals(
     command: tuple[str, ...] = COMMAND,
     preexec: Callable[[], None] | None = None,
     environ: Mapping[str, str] = {},
+    constants: Mapping[str, float] = {},
 ) -> Finished:
-    """Run a command to its end."""
-    as_usual = command is COMMAND and preexec is None and not any(name.startswith("PYTHON") for name in environ)
-    if as_usual and prefork.SUPPORTED:
-        return Finished(*await asyncio.to_thread(prefork.run, folder, arguments, environment(environ)))
+    """Run a command to its end. `constants` shortens waiting times where processes are forked."""
+    if command is COMMAND and preexec is None:
+        return await asyncio.to_thread(python, folder, *COMMAND[1:], *arguments, environ=environ, constants=constants)
     return await finished(await start(folder, *arguments, command=command, preexec=preexec, environ=environ))
+
+
+def python(
+    folder: Path, *arguments: str, environ: Mapping[str, str] = {}, constants: Mapping[str, float] = {}
+) -> Finished:
+    """Run `python ARGUMENTS` to its end; its stdin is empty."""
+    environ = environment(environ)
+    if _may_fork(environ):
+        return Finished(*prefork.run(folder, arguments, environ, constants))
+    done = subprocess.run(
+        (sys.executable, *arguments),
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def _may_fork(environ: Mapping[str, str]) -> bool:
+    """Return False for variables that Python reads when it starts; UTF-8 is what a fork speaks in any case."""
+    read = {name for name, value in environ.items() if name.startswith("PYTHON") and os.environ.get(name) != value}
+    return prefork.SUPPORTED and (read - {"PYTHON"} <= {"PYTHONUTF8"} and environ.get("PYTHONUTF8") != "0")
 
 
 async def until(condition: Callable[[], bool]) -> None:

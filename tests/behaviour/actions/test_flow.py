@@ -9,7 +9,7 @@ from aiohttp import web
 from fakes.github import FakeGitHub, Fault
 from fakes.github_state import FORK, Token
 from fakes.http_server import serving
-from jobs import Job, Repository
+from jobs import SETTLED, Job, Repository
 from processes import ci_evals
 from pulls import comments, open_pull
 
@@ -81,6 +81,7 @@ async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(repository
     repository.suite()
     run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
     names = ("ci-evals-search", "ci-evals-support")
+    repository.constants = {}
     jobs = await asyncio.gather(*(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names))
     assert [job.ended.code for job in jobs] == [0, 0]
     (comment,) = comments(fake)
@@ -199,7 +200,7 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
 
     run = max(fake.state.runs)
     environ = repository.environment("workflow_run", {}, fake.state.runs[run], repository.folder)
-    posted = await ci_evals(repository.folder, "comment", "--from-run", str(run), environ=environ)
+    posted = await ci_evals(repository.folder, "comment", "--from-run", str(run), environ=environ, constants=SETTLED)
     assert posted.code == 0, posted.err
     (comment,) = comments(fake)
     assert "No verdict" in comment.body

@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from example_runs import EXAMPLES, run_example, run_script
+from processes import python
 
 PAGES = sorted((EXAMPLES.parent / "docs" / "coming-from").glob("*.md"))
 SHOWN = re.compile(r"^\[`[^`]+`\]\(([^)]+)\):\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,18 +46,14 @@ def test_what_is_spoken_is_cached_and_every_prompt_is_run_thrice(tmp_path: Path)
 def test_the_tests_pass_whatever_the_counts_on_the_command_line(tmp_path: Path) -> None:
     project = EXAMPLES / "coming_from_russo"
     options = ["-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(project), f"--evals-report={tmp_path}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "--evals-runs=7", "--evals-max-concurrency=2"],
-        cwd=project,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p ci_evals"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
+    done = python(
+        project,
+        *("-m", "pytest", *options, "--evals-runs=7", "--evals-max-concurrency=2"),
+        environ={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p ci_evals"},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "test_prompts_times_runs: 4 of 6 runs passed" in done.stdout
-    assert "test_a_suite_file: 14 of 14 runs passed" in done.stdout
+    assert done.code == 0, done.out + done.err
+    assert "test_prompts_times_runs: 4 of 6 runs passed" in done.out
+    assert "test_a_suite_file: 14 of 14 runs passed" in done.out
     assert len(list(tmp_path.glob("*/report.html"))) == 3
 
 

@@ -1,17 +1,13 @@
 """The example shows what its README says: one bug, two flaky cases, and a gate that passes all the same."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-REPOSITORY = Path(__file__).parents[3]
-SUITE = REPOSITORY / "examples" / "flight_agent" / "evals.yaml"
+from example_runs import run_example
 
 RUNS = 5
 PASSED_RUNS_OF_WEAK_CASES = {"book-relative-date": 0, "book-window-seat": 3, "cancel-in-other-words": 4}
@@ -21,9 +17,7 @@ PASSED_RUNS_OF_WEAK_CASES = {"book-relative-date": 0, "book-window-seat": 3, "ca
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of one run of the example, started from a folder that has nothing to do with it."""
     folder = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "ci_evals", "run", "-c", str(SUITE), "--out", "results"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_example("flight_agent", folder)
     return folder / "results"
 
 

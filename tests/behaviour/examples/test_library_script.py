@@ -1,15 +1,12 @@
 """The script says what it found."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[3] / "examples" / "library_script" / "compare_agents.py"
+from example_runs import run_script
 
 
 def test_the_script_names_what_failed_and_ends_with_the_verdict(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT)]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=True).stdout
+    said, _ = run_script("library_script/compare_agents.py", tmp_path)
     live, _, rest = said.partition("22 of 24 runs passed (91.7 %), 2 failed\n")
     assert len(live.splitlines()) == 2
     assert all("capital of Japan? on hasty: failed" in line for line in live.splitlines())

@@ -156,10 +156,10 @@ async def test_a_retry_after_is_kept() -> None:
 
 
 @in_virtual_time
-async def test_a_retry_after_that_was_of_no_help_is_not_all_that_is_waited() -> None:
+async def test_a_retry_after_of_nothing_is_lengthened_by_the_backoff() -> None:
     caller = caller_of(always(failing(500, 0.0)), retries=3)
     await caller.call()
-    assert gaps(caller.provider.called_at) == [0.06, 0.51, 1.01]
+    assert gaps(caller.provider.called_at) == [0.26, 0.51, 1.01]
 
 
 @in_virtual_time

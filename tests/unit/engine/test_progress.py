@@ -18,16 +18,12 @@ from suites import write_suite
 from terminals import posix, pseudo_terminal
 
 from ci_evals.engine import progress
-from ci_evals.engine.progress import describe, shown
+from ci_evals.engine.progress import describe, show_progress
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import RunRecord
 from ci_evals.model.result import Status
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-class Spent(NamedTuple):
-    cost_usd: float
 
 
 @dataclass
@@ -37,14 +33,14 @@ class Watched:
     plan: RunPlan
     records: dict[int, RunRecord]
     retrying: int
-    spending: Spent
+    cost_usd: float
     doing: str = ""
 
 
 def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
     plan = plan_runs([case_of()], [AGENT], total)
     records = {index: record_of(status) for index, status in enumerate(statuses)}
-    return Watched(plan, records, retrying, Spent(cost_usd))
+    return Watched(plan, records, retrying, cost_usd)
 
 
 def record_of(status: Status = "passed") -> RunRecord:
@@ -114,7 +110,7 @@ async def test_a_log_gets_plain_lines_now_and_then() -> None:
             written.set()
 
     log = Log()
-    async with shown(watched("passed", total=2), log, line_every_s=0.001):
+    async with show_progress(watched("passed", total=2), log, line_every_s=0.001):
         await written.wait()
     line, _, _ = log.getvalue().partition("\n")
     assert line.startswith("1/2 runs  1 passed  0 failed")
@@ -125,7 +121,7 @@ async def test_a_log_gets_plain_lines_now_and_then() -> None:
 @pytest.mark.parametrize("columns", [12, 30, 50, 200, 0])
 async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None:
     async with screen(columns) as seen_on:
-        async with shown(watched("passed", total=2), seen_on.terminal, live=True):
+        async with show_progress(watched("passed", total=2), seen_on.terminal, live=True):
             seen = await seen_on.reader.readuntil(b"1/2")
         seen += await seen_on.rest()
     *drawn, last = ESCAPE.sub("", seen.decode()).split("\r")
@@ -137,14 +133,14 @@ async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None
 
 @posix
 async def test_a_terminal_without_block_characters_gets_a_bar_of_ascii() -> None:
-    async with screen(80, "latin-1") as seen_on, shown(watched("passed", total=2), seen_on.terminal, live=True):
+    async with screen(80, "latin-1") as seen_on, show_progress(watched("passed", total=2), seen_on.terminal, live=True):
         seen = await seen_on.reader.readuntil(b"1/2 runs")
     assert seen.isascii()
 
 
 async def test_a_quick_run_leaves_no_line() -> None:
     log = StringIO()
-    async with shown(watched(total=1), log):
+    async with show_progress(watched(total=1), log):
         pass
     assert log.getvalue() == ""
 
@@ -157,7 +153,7 @@ async def test_a_log_that_is_gone_does_not_end_the_run() -> None:
             asked.set()
             raise BrokenPipeError
 
-    async with shown(watched(total=1), Gone(), line_every_s=0.001):
+    async with show_progress(watched(total=1), Gone(), line_every_s=0.001):
         await asked.wait()
 
 

@@ -1,51 +1,116 @@
 """The rate limiter against simulated providers, in virtual time, and headers as providers send them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from fakes.limited import WORKERS, Bucket, Chance, Simulated, failing, run_job, run_plain_loop
+from fakes.limited import Bucket, Chance, Down, Free, Simulated, Window, failing, run_job, run_plain_loop
 
 from ci_evals.engine.rate_limit import Allowance, allowances
 from ci_evals.errors import ProviderError
 
+RATE_LIMITED, OVERLOADED, UNAVAILABLE, BROKEN = failing(429, 1.0), failing(529), failing(503, 1.0), failing(500)
+SILENT = ProviderError("timeout", "no answer within 10 s")
+
 
 @pytest.mark.parametrize(
-    ("refusals", "bound"),
+    ("shares", "bound"),
     [
-        ([(0.1, failing(429, 1.0)), (0.05, failing(500))], 1.3),
-        ([(0.01, failing(429, 1.0))], 1.3),
-        ([(0.05, failing(529))], 1.3),
-        ([(0.1, failing(503, 1.0))], 1.3),
-        ([(0.5, failing(429, 1.0))], 2.0),
+        ([(0.01, RATE_LIMITED)], 1.3),
+        ([(0.01, failing(429, 10.0))], 1.3),
+        ([(0.05, OVERLOADED)], 1.3),
+        ([(0.1, RATE_LIMITED), (0.05, BROKEN)], 1.3),
+        ([(0.1, UNAVAILABLE)], 1.3),
+        ([(0.2, RATE_LIMITED)], 1.3),
+        ([(0.2, OVERLOADED)], 1.3),
+        ([(0.5, RATE_LIMITED)], 2.0),
     ],
 )
-def test_chance_refusals_delay_nobody_else(refusals: list[tuple[float, ProviderError]], bound: float) -> None:
-    """Beside a plain retry loop in which every call waits for itself, over several seeds."""
+def test_chance_refusals_delay_nobody_else(shares: list[tuple[float, ProviderError]], bound: float) -> None:
+    """Beside a plain retry loop in which every call waits for itself, whatever the seed."""
+    errored = 0
+    for seed in range(3):
+        job, plain = (run(Simulated(Chance(*shares, seed=seed), 0.02, seed=seed)) for run in (run_job, run_plain_loop))
+        assert job.wall_s <= bound * plain.wall_s
+        errored += job.errored - plain.errored
+    assert errored <= 0
 
-    def providers() -> Iterator[Simulated]:
-        return (Simulated(Chance(*refusals, seed=seed), 0.02, seed=seed) for seed in range(5))
 
-    jobs, plain = [run_job(each) for each in providers()], [run_plain_loop(each) for each in providers()]
-    assert sum(job.wall_s for job in jobs) <= bound * sum(job.wall_s for job in plain)
-    assert sum(job.errored for job in jobs) <= sum(job.errored for job in plain)
+def test_time_outs_pace_nothing() -> None:
+    job, plain = (
+        run(Simulated(Chance((0.05, SILENT)), 0.02, failure_s=10.0), retries=1) for run in (run_job, run_plain_loop)
+    )
+    assert job.wall_s <= 1.1 * plain.wall_s
+    assert job.errored <= plain.errored
 
 
-@pytest.mark.parametrize("per_minute", [600, 6000])
+@pytest.mark.parametrize("workers", [16, 64])
+@pytest.mark.parametrize(
+    ("per_minute", "burst", "latency_s", "runs"),
+    [(60, 10, 0.02, 100), (600, 10, 0.02, 1000), (600, 60, 1.0, 1000), (6000, 10, 0.02, 1000), (6000, 60, 1.0, 1000)],
+)
+def test_a_quota_that_nobody_declared_is_used_up(
+    per_minute: int, burst: int, latency_s: float, runs: int, workers: int
+) -> None:
+    server = Bucket(per_minute, burst)
+    job = run_job(Simulated(server, latency_s), runs=runs, workers=workers)
+    assert job.errored == 0
+    assert job.wall_s <= 1.1 * max(server.minimum_s(runs), latency_s * runs / workers)
+    if (per_minute, latency_s) == (600, 0.02):
+        assert job.refused_share <= 0.13
+
+
 @pytest.mark.parametrize("latency_s", [0.02, 1.0])
-def test_a_quota_that_nobody_declared_is_used_up(per_minute: int, latency_s: float) -> None:
-    server = Bucket(per_minute, 10)
+def test_a_quota_without_any_burst_is_nearly_used_up(latency_s: float) -> None:
+    server = Bucket(600, 1)
     job = run_job(Simulated(server, latency_s))
     assert job.errored == 0
-    needed_s = max(server.minimum_s(1000), latency_s * 1000 / WORKERS)
-    assert job.wall_s <= 1.1 * needed_s + 4 * latency_s
+    assert job.wall_s <= 1.25 * server.minimum_s(1000)
 
 
-def test_a_declared_limit_is_used_up_and_never_refused() -> None:
-    server = Bucket(600, 10)
-    job = run_job(Simulated(server, 0.05), rpm=600)
+@pytest.mark.parametrize("telling", [True, False])
+@pytest.mark.parametrize("latency_s", [0.02, 0.3])
+def test_windows_are_used_up_before_another_one_ends(latency_s: float, telling: bool) -> None:
+    server = Window(100, 10.0, retry_after=False, telling=telling)
+    job = run_job(Simulated(server, latency_s))
+    assert job.errored == 0
+    assert job.wall_s <= server.next_end_s(1000) + server.length_s
+
+
+@pytest.mark.parametrize("settings", [{"rpm": 600.0}, {"tpm": 60_000.0}])
+def test_a_declared_limit_is_used_up_and_never_refused(settings: dict[str, Any]) -> None:
+    by_tokens = "tpm" in settings
+    server = Bucket(60_000, 2000, cost=100) if by_tokens else Bucket(600, 10)
+    job = run_job(Simulated(server, 0.05, tokens=100), **settings)
     assert job.refused == 0
     assert job.wall_s <= 1.05 * server.minimum_s(1000)
+
+
+@pytest.mark.parametrize("cost", [1, 100])
+def test_a_limit_that_headers_tell_is_used_up_and_hardly_refused(cost: int) -> None:
+    server = Bucket(600 * cost, 60 * cost, cost=cost, telling=True)
+    job = run_job(Simulated(server, 0.05, tokens=100))
+    assert job.errored == 0
+    assert job.refused_share <= 0.05
+    assert job.wall_s <= 1.05 * server.minimum_s(1000)
+
+
+@pytest.mark.parametrize("error", [UNAVAILABLE, RATE_LIMITED, failing(None)])
+@pytest.mark.parametrize(("outage_s", "noticed_s"), [(6, 3), (30, 3)])
+def test_the_end_of_an_outage_is_noticed(error: ProviderError, outage_s: int, noticed_s: int) -> None:
+    usual = run_job(Simulated(Free(), 0.2))
+    job = run_job(Simulated(Down(error, from_s=2, until_s=2 + outage_s), 0.2))
+    assert job.errored == 0
+    assert job.wall_s <= usual.wall_s + outage_s + noticed_s
+
+
+@pytest.mark.parametrize("error", [UNAVAILABLE, RATE_LIMITED])
+def test_a_provider_that_refuses_for_ever_is_given_up_after_two_minutes(error: ProviderError) -> None:
+    job = run_job(Simulated(Down(error), 0.02))
+    assert job.errored == 1000
+    assert 120 <= job.wall_s <= 125
+    assert job.calls <= 300
 
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

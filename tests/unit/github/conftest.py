@@ -17,5 +17,5 @@ async def fake() -> AsyncIterator[FakeGitHub]:
 
 @pytest.fixture
 async def client(fake: FakeGitHub) -> AsyncIterator[GitHub]:
-    async with connect(context_of(fake), sleep=fake.time.sleep, clock=fake.time.clock) as connection:
+    async with connect(context_of(fake), sleep=fake.time.sleep) as connection:
         yield connection

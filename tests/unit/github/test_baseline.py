@@ -1,20 +1,22 @@
 """Which earlier report an event is compared with."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from archives import archive, symlink
+from factories import report_of
 from fakes.github import TOKEN, FakeGitHub, Fault
 from fakes.github_state import FORK, StoredArtifact, Token
 from pulls import HEAD
 
+from ci_evals.errors import GitHubError
 from ci_evals.github.api import GitHub
-from ci_evals.github.baseline import MAX_TRIED, FoundArtifact, NotFound, Search, find_artifact, search_for
+from ci_evals.github.baseline import MAX_TRIED, BaseReport, NotFound, Search, find_base_report, search_for
 from ci_evals.github.context import Context
+from ci_evals.reports.report_json import render
+from ci_evals.reports.summary import summarize
 
 # What an event is compared with.
 
@@ -62,11 +64,14 @@ BASE = MAIN[70]
 SEARCH = Search("evals", "main", MAIN[-1], HEAD)
 
 
-def incomplete_if_marked(files: Sequence[Path], sha: str) -> str | None:
-    if not files:
-        return "it has no report"
-    content = files[0].read_bytes()
-    return "its report is not complete" if content == b"interrupted" else None if content == sha.encode() else "odd"
+SHA = "5" * 40
+SAVED = b"".join(render(summarize(report_of({"a": "P"}, suite={"name": "capitals", "revision": SHA}), None)))
+INCOMPLETE = b'{"schema_version": 1}'
+
+
+def report(sha: str) -> bytes:
+    """An artifact with a report of a commit."""
+    return archive({"report.json": SAVED.replace(SHA.encode(), sha.encode())})
 
 
 @pytest.fixture
@@ -78,22 +83,20 @@ def history(fake: FakeGitHub) -> None:
 
 def ran_on(fake: FakeGitHub, sha: str, content: bytes | None = None, **changes: str) -> StoredArtifact:
     run = fake.state.add_run(sha, **changes)
-    return fake.state.add_artifact(run, content or archive({"report.json": sha.encode()}))
+    return fake.state.add_artifact(run, content or report(sha))
 
 
-async def found(client: GitHub, folder: Path, search: Search = SEARCH) -> FoundArtifact:
-    baseline = await find_artifact(client, search, folder, incomplete_if_marked)
-    assert isinstance(baseline, FoundArtifact), baseline
-    assert baseline.files[0].read_bytes() == baseline.sha.encode()
-    return baseline
+async def found(client: GitHub, folder: Path, search: Search = SEARCH) -> tuple[str | None, str]:
+    """The commit that was taken, and its place."""
+    baseline = await find_base_report(client, search, "capitals", folder)
+    assert isinstance(baseline, BaseReport), baseline
+    return baseline.report.suite.revision, baseline.place
 
 
-async def none(client: GitHub, folder: Path, search: Search = SEARCH, *, failed: bool = False) -> str:
-    baseline = await find_artifact(client, search, folder, incomplete_if_marked)
+async def none(client: GitHub, folder: Path, search: Search = SEARCH) -> str:
+    baseline = await find_base_report(client, search, "capitals", folder)
     assert isinstance(baseline, NotFound), baseline
-    assert baseline.reason.startswith("no baseline: ")
-    assert baseline.failed is failed
-    assert TOKEN not in baseline.reason
+    assert not baseline.failed
     return baseline.reason
 
 
@@ -102,40 +105,32 @@ class TestOfAPullRequest:
     async def test_the_merge_bases_report_is_preferred(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
         for sha in (MAIN[69], BASE, MAIN[75]):
             ran_on(fake, sha)
-        baseline = await found(client, tmp_path)
-        assert (baseline.sha, baseline.relation, baseline.behind) == (BASE, "merge_base", 0)
-        assert baseline.created_at is not None
-        later = baseline.created_at + timedelta(hours=3, minutes=5)
-        assert baseline.sentence(later) == f"compared with main at {BASE[:7]} (the merge base), 3 h old"
+        assert await found(client, tmp_path) == (BASE, "the merge base")
 
     async def test_else_the_nearest_before_it(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
         for sha in (MAIN[60], MAIN[67], MAIN[75]):
             ran_on(fake, sha)
-        baseline = await found(client, tmp_path)
-        assert (baseline.sha, baseline.relation, baseline.behind) == (MAIN[67], "history", 3)
-        assert "3 commits before" in baseline.sentence(datetime.now(UTC))
+        assert await found(client, tmp_path) == (MAIN[67], "3 commits before the one it is based on")
 
     async def test_else_the_newest_of_the_branch(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
         for sha in (MAIN[74], MAIN[75], MAIN[2]):
             ran_on(fake, sha)
-        baseline = await found(client, tmp_path)
-        assert (baseline.sha, baseline.relation, baseline.behind) == (MAIN[2], "newest", None)
-        assert "the newest there is" in baseline.sentence(datetime.now(UTC))
+        assert await found(client, tmp_path) == (MAIN[2], "the newest there is")
 
     async def test_of_one_commit_the_newest_report_counts(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
-        ran_on(fake, BASE, archive({"report.json": b"older"}))
+        ran_on(fake, BASE, archive({"report.json": INCOMPLETE}))
         ran_on(fake, BASE)
-        await found(client, tmp_path)
+        assert await found(client, tmp_path) == (BASE, "the merge base")
 
     async def test_a_forks_branch_of_the_same_name_poisons_nothing(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
-        ran_on(fake, BASE, archive({"report.json": b"poison"}), head_repository=FORK, event="pull_request")
+        ran_on(fake, BASE, head_repository=FORK, event="pull_request")
         assert "no run of main itself" in await none(client, tmp_path)
         ran_on(fake, MAIN[60])
-        assert (await found(client, tmp_path / "again")).sha == MAIN[60]
+        assert (await found(client, tmp_path / "again"))[0] == MAIN[60]
 
     @pytest.mark.parametrize(
         "event",
@@ -144,7 +139,7 @@ class TestOfAPullRequest:
     async def test_runs_that_bring_code_from_elsewhere_are_passed_over(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path, event: str
     ) -> None:
-        ran_on(fake, BASE, archive({"report.json": b"poison"}), event=event)
+        ran_on(fake, BASE, event=event)
         assert event in await none(client, tmp_path)
 
     async def test_other_branches_and_other_names_do_not_count(
@@ -159,45 +154,44 @@ class TestOfAPullRequest:
     ) -> None:
         ran_on(fake, BASE, status="in_progress")
         ran_on(fake, MAIN[69])
-        assert (await found(client, tmp_path)).sha == MAIN[69]
+        assert (await found(client, tmp_path))[0] == MAIN[69]
 
     async def test_what_is_expired_incomplete_or_hostile_is_passed_over(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
         ran_on(fake, BASE).expired = True
-        ran_on(fake, MAIN[69], archive({"report.json": b"interrupted"}))
+        ran_on(fake, BASE, report(MAIN[69]))
+        ran_on(fake, MAIN[69], archive({"report.json": INCOMPLETE}))
         ran_on(fake, MAIN[68], symlink("report.json", b"/etc/passwd"))
         ran_on(fake, MAIN[67], b"no zip")
         ran_on(fake, MAIN[66])
-        assert (await found(client, tmp_path)).sha == MAIN[66]
+        assert (await found(client, tmp_path))[0] == MAIN[66]
 
     async def test_after_a_few_that_cannot_be_used_it_says_why_and_stops(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
         for sha in MAIN[60:70]:
-            ran_on(fake, sha, archive({"report.json": b"interrupted"}))
+            ran_on(fake, sha, archive({"report.json": INCOMPLETE}))
         reason = await none(client, tmp_path)
-        assert reason.count("not complete") == MAX_TRIED
+        assert reason.count("is no complete report") == MAX_TRIED
         assert len(fake.storage_requests) == MAX_TRIED
 
     async def test_a_branch_whose_history_is_unknown_still_has_its_newest(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
         ran_on(fake, MAIN[3])
-        baseline = await found(client, tmp_path, replace(SEARCH, head_sha="f" * 40))
-        assert baseline.relation == "newest"
+        _, place = await found(client, tmp_path, replace(SEARCH, head_sha="f" * 40))
+        assert place == "the newest there is"
 
     async def test_a_push_is_compared_with_its_base(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
         ran_on(fake, MAIN[40])
-        baseline = await found(client, tmp_path, Search("evals", "main", MAIN[40]))
-        assert (baseline.relation, baseline.behind) == ("base", 0)
-        assert "its base" in baseline.sentence(datetime.now(UTC))
+        assert await found(client, tmp_path, Search("evals", "main", MAIN[40])) == (MAIN[40], "its base")
 
     async def test_no_more_than_fifty_commits_are_looked_at(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
         ran_on(fake, MAIN[70 - 50])
-        assert (await found(client, tmp_path)).relation == "newest"
+        assert (await found(client, tmp_path))[1] == "the newest there is"
         assert len(fake.asked("GET", "/commits")) == 1
 
 
@@ -210,11 +204,14 @@ async def test_that_all_have_expired_is_said(fake: FakeGitHub, client: GitHub, t
     assert "expired" in await none(client, tmp_path)
 
 
-async def test_a_missing_permission_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_missing_permission_is_an_error(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
-    assert "actions: read" in await none(client, tmp_path, failed=True)
+    with pytest.raises(GitHubError) as caught:
+        await find_base_report(client, SEARCH, "capitals", tmp_path)
+    assert caught.value.kind == "forbidden"
 
 
-async def test_a_github_that_is_down_is_a_reason(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_github_that_is_down_is_an_error(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
-    assert "502" in await none(client, tmp_path, failed=True)
+    with pytest.raises(GitHubError, match="502"):
+        await find_base_report(client, SEARCH, "capitals", tmp_path)

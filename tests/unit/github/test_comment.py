@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
-from fakes.github_state import Token
+from fakes.github_state import FORK, StoredRun, Token
 from fakes.virtual_time import VirtualTime
 from hypothesis import given
 from hypothesis import strategies as st
-from pulls import BOT, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
+from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
 
 from ci_evals.errors import GitHubError
-from ci_evals.github.api import GitHub, connect
+from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.comment import (
     MAX_BYTES,
     Contribution,
@@ -23,7 +23,7 @@ from ci_evals.github.comment import (
     Stamp,
     compose,
     parse,
-    preview,
+    pull_requests_of,
     put_section,
     room_for,
     with_section,
@@ -95,7 +95,7 @@ async def test_a_comment_beyond_250_others_is_found(fake: FakeGitHub, client: Gi
 
 async def test_a_comment_by_somebody_else_is_never_touched_whatever_it_quotes(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
-    marked = preview(says("Mine."))
+    marked = says("Mine.").preview()
     copied = fake.state.add_comment(NUMBER, "mallory", marked)
     quoted = fake.state.add_comment(NUMBER, BOT, f"> {marked}\n\nSomebody wrote this.")
     await put_section(client, NUMBER, says("Red."))
@@ -109,7 +109,7 @@ async def test_the_author_is_whoever_the_token_belongs_to(fake: FakeGitHub, clie
     open_pull(fake)
     await put_section(client, NUMBER, says("By the bot."))
     fake.state.tokens["ghp_robot"] = Token(login="acme-robot")
-    async with connect(context_of(fake, "ghp_robot"), sleep=fake.time.sleep, clock=fake.time.clock) as robot:
+    async with connect(context_of(fake, "ghp_robot"), sleep=fake.time.sleep) as robot:
         await put_section(robot, NUMBER, says("By the robot.", run_id=101))
         await put_section(robot, NUMBER, says("By the robot again.", run_id=102))
     assert [comment.author for comment in comments(fake)] == [BOT, "acme-robot"]
@@ -181,7 +181,7 @@ async def test_a_comment_that_is_deleted_meanwhile_is_made_anew(fake: FakeGitHub
 async def test_what_cancelled_jobs_of_earlier_runs_left_is_cleared_away(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Red."))
-    fake.state.add_comment(NUMBER, BOT, preview(says("Left behind.", "lakes")))
+    fake.state.add_comment(NUMBER, BOT, says("Left behind.", "lakes").preview())
     await put_section(client, NUMBER, says("Green.", run_id=101))
     (comment,) = comments(fake)
     assert sections(comment)["capitals"].text == "Green."
@@ -204,7 +204,7 @@ async def test_creations_that_fail_again_and_again_are_an_error(fake: FakeGitHub
     assert len(fake.asked("POST")) == 3
 
 
-async def test_a_list_that_lags_behind_makes_no_second_comment(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_list_that_lags_behind_ends_with_one_comment(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
     fake.lagging_lists = 3
     assert (await put_section(client, NUMBER, says("Once."))).url
@@ -227,7 +227,7 @@ async def test_a_limit_between_reading_and_writing_has_the_comment_read_again(fa
         if method != "PATCH":
             return False
         comment = comments(fake)[0]
-        comment.body = preview(says("Meanwhile.", "lakes"))
+        comment.body = says("Meanwhile.", "lakes").preview()
         return True
 
     fake.fails(Fault(other_job_writes, 403, {"retry-after": "30"}, "You have exceeded a secondary rate limit."))
@@ -288,7 +288,7 @@ async def test_writers_at_once_end_with_one_comment_and_every_section() -> None:
         async with github(time, latency_s=lambda _leg, chance=chance: chance.uniform(0.01, 1.0)) as fake:  # type: ignore[misc]
             open_pull(fake)
             if seed % 4 < 2:
-                fake.state.add_comment(NUMBER, BOT, preview(says("Of the last run.", "old", run_id=1)))
+                fake.state.add_comment(NUMBER, BOT, says("Of the last run.", "old", run_id=1).preview())
             outcomes = await _at_once(fake, time, [says(f"Suite {number}.", f"s{number}") for number in range(writers)])
             assert all(outcome.url for outcome in outcomes)
             (comment,) = comments(fake)
@@ -300,7 +300,7 @@ async def test_writers_at_once_end_with_one_comment_and_every_section() -> None:
     assert doubled > 0, "no two jobs ever created a comment at once: nothing was tested"
 
 
-async def test_jobs_that_cannot_be_told_apart_do_not_quarrel() -> None:
+async def test_of_jobs_that_cannot_be_told_apart_the_last_one_stays() -> None:
     time = VirtualTime(2)
     chance = random.Random(1)
     async with github(time, latency_s=lambda _leg: chance.uniform(0.01, 1.0)) as fake:
@@ -328,7 +328,7 @@ async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(fake
 
 
 def test_a_preview_is_the_comment_with_one_section() -> None:
-    body = parse(preview(says("Just looking.")))
+    body = parse(says("Just looking.").preview())
     assert body is not None
     assert [section.text for section in body.sections] == ["Just looking."]
 
@@ -336,7 +336,7 @@ def test_a_preview_is_the_comment_with_one_section() -> None:
 async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[Outcome]:
     async def job(contribution: Contribution) -> Outcome:
         try:
-            async with connect(context_of(fake), sleep=time.sleep, clock=time.clock) as connection:
+            async with connect(context_of(fake), sleep=time.sleep) as connection:
                 return await put_section(connection, NUMBER, contribution)
         finally:
             time.leave()
@@ -354,6 +354,41 @@ def _lost_updates(versions: list[str]) -> int:
 
 def _ids(body: object) -> set[object]:
     return {section.id for section in getattr(body, "sections", ())}
+
+
+# The pull request that a workflow run was for.
+
+
+async def pulls_of(client: GitHub, run: StoredRun) -> list[int]:
+    found = await pull_requests_of(client, await client.get(f"actions/runs/{run.id}", WorkflowRun))
+    return [pull.number for pull in found]
+
+
+async def test_a_forks_pull_request_is_found_by_its_branch(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake, 7, HEAD, head_repository=FORK, head_ref="main")
+    open_pull(fake, 8, "c" * 40, head_repository=FORK, head_ref="other")
+    open_pull(fake, 9, HEAD, head_ref="main")
+    run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
+    assert await pulls_of(client, run) == [7]
+
+
+async def test_a_pull_request_that_moved_on_is_not_commented_for_an_old_run(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake, 7, "d" * 40, head_repository=FORK)
+    run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    assert await pulls_of(client, run) == []
+
+
+async def test_a_branch_with_an_odd_name_is_looked_up_as_it_is(fake: FakeGitHub, client: GitHub) -> None:
+    odd = "a&state=all#é%2F{x}"
+    open_pull(fake, 7, HEAD, head_repository=FORK, head_ref=odd)
+    run = fake.state.add_run(HEAD, head_branch=odd, head_repository=FORK, event="pull_request")
+    assert await pulls_of(client, run) == [7]
+
+
+async def test_a_run_whose_fork_was_deleted_belongs_to_no_pull_request(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake, 7, HEAD, head_repository=None)
+    run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    assert await pulls_of(client, run) == []
 
 
 # The comment as text, whatever stands in it.
@@ -463,15 +498,6 @@ def test_the_longest_are_reduced_to_their_headline() -> None:
     body = parse(compose("", "ab12", sections))
     assert body is not None
     assert [section.text for section in body.sections] == ["short of long", "short of middle\n" + "m" * 10_000, "small"]
-
-
-def test_a_thousand_suites_are_counted_where_they_do_not_fit() -> None:
-    sections = [Section(SectionId(f"suite {number:04}"), STAMP, "x" * 500) for number in range(1_000)]
-    body = compose("", "ab12", sections)
-    parsed = parse(body)
-    assert len(body.encode()) <= MAX_BYTES
-    assert parsed is not None
-    assert f"No room for {1_000 - len(parsed.sections)} more" in body.splitlines()[-1]
 
 
 def test_line_ends_of_somebody_who_edited_in_a_browser_are_read() -> None:

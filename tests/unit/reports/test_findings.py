@@ -7,8 +7,7 @@ from factories import case_of, grade_of, report_of, result_of
 from ci_evals.model.case import Variant
 from ci_evals.model.response import Message
 from ci_evals.model.result import Result, RunError
-from ci_evals.reports.cells import error_groups
-from ci_evals.reports.runs import counted_reasons, input_text, place_of, why
+from ci_evals.reports.cells import counted_reasons, error_groups, input_text, place_of, why
 
 
 def test_a_failed_run_says_each_grade_that_failed() -> None:

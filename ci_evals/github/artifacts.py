@@ -1,0 +1,159 @@
+"""Artifacts of workflow runs: listed, downloaded, and unpacked without trust."""
+
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Final
+
+from ci_evals.errors import GitHubError, StorageError
+from ci_evals.github.api import GitHub
+
+MAX_LISTED: Final = 1_000
+
+_MAX_DEPTH = 4  # deeper files were left behind by agents and verifiers of tasks, whatever they are called
+_CHUNK_BYTES = 256 * 1024
+_UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    LookupError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactOrigin:
+    """The run that an artifact comes from, as a list of artifacts shows it."""
+
+    id: int
+    repository_id: int
+    head_repository_id: int
+    head_sha: str
+    head_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Files that a run has uploaded. `size_in_bytes` is that of the zip."""
+
+    id: int
+    name: str
+    size_in_bytes: int
+    expired: bool
+    created_at: datetime | None = None
+    workflow_run: ArtifactOrigin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLimits:
+    """The most that is downloaded, written, and counted."""
+
+    max_archive_bytes: int
+    max_unpacked_bytes: int
+    max_files: int
+
+
+OWN_LIMITS: Final = ArchiveLimits(512 * 1024 * 1024, 2 * 1024 * 1024 * 1024, 100_000)
+"""For artifacts of the repository's own branches."""
+
+FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 128 * 1024 * 1024, 10_000)
+"""For artifacts that code of a fork has written."""
+
+
+async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...]:
+    """Return what a run has uploaded under such names, in all its attempts; of each name the newest, the newest first.
+
+    Args:
+        github: with a token that has `actions: read`.
+        run_id: the workflow run, of this repository.
+        pattern: a name, or a pattern as `fnmatch` has it.
+
+    Raises:
+        GitHubError: there is none, or GitHub refuses.
+    """
+    uploaded = await github.list(f"actions/runs/{run_id}/artifacts", Artifact, key="artifacts", limit=MAX_LISTED)
+    matching = [each for each in uploaded if each.name == pattern or fnmatchcase(each.name, pattern)]
+    newest: dict[str, Artifact] = {}
+    for artifact in sorted(matching, key=lambda artifact: -artifact.id):
+        if not artifact.expired:
+            newest.setdefault(artifact.name, artifact)
+    if not newest:
+        lack = "has expired" if matching else "is not there"
+        raise GitHubError("missing", f"the artifact {pattern!r} of run {run_id} {lack}")
+    return tuple(newest.values())
+
+
+async def fetch(
+    github: GitHub, artifact: Artifact, folder: Path, names: Collection[str], limits: ArchiveLimits = OWN_LIMITS
+) -> tuple[Path, ...]:
+    """Download an artifact and unpack its files of these names into `folder`; see `unpack`.
+
+    Raises:
+        GitHubError: it has expired, is too large, or is not what an artifact should be.
+        StorageError: `folder` cannot be written.
+    """
+    if artifact.size_in_bytes > limits.max_archive_bytes:
+        raise GitHubError("too_large", f"the artifact has more than {limits.max_archive_bytes:,} bytes")
+    try:
+        with tempfile.TemporaryFile() as file:
+            await github.download(f"actions/artifacts/{artifact.id}/zip", file, limits.max_archive_bytes)
+            return unpack(file, folder, names, limits)
+    except OSError as error:
+        raise StorageError(f"{folder}: the artifact cannot be unpacked: {error.strerror}") from error
+
+
+def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: ArchiveLimits) -> tuple[Path, ...]:
+    """Write the archive's files with one of these names to `FOLDER/NUMBER/NAME`, one number for each of its folders.
+
+    Nothing that the archive says of its paths, kinds and sizes is believed: all that is written are plain files of
+    these names. Others are passed over.
+
+    Args:
+        file: the zip, seekable.
+        folder: an empty folder, or one to be made.
+        names: bare file names, `report.json`.
+        limits: what it may hold.
+
+    Returns:
+        The files that were written, in the archive's order.
+
+    Raises:
+        GitHubError: `unexpected` when it is no sound zip, `too_large` when it exceeds a limit.
+    """
+    written: dict[Path, None] = {}
+    numbers: dict[PurePosixPath, int] = {}
+    left_bytes = limits.max_unpacked_bytes
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+            if len(entries) > limits.max_files:
+                raise GitHubError("too_large", f"the artifact has more than {limits.max_files:,} files")
+            for entry in entries:
+                source = PurePosixPath(entry.orig_filename)
+                if source.name not in names or len(source.parts) > _MAX_DEPTH:
+                    continue
+                if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise GitHubError("unexpected", "the artifact is packed in a way that artifacts are not")
+                number = numbers.setdefault(source.parent, len(numbers) + 1)
+                path = folder / str(number) / source.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(entry) as packed, path.open("wb") as out:
+                    while chunk := packed.read(_CHUNK_BYTES):
+                        left_bytes -= len(chunk)
+                        if left_bytes < 0:
+                            most = limits.max_unpacked_bytes
+                            raise GitHubError("too_large", f"the artifact unpacks to more than {most:,} bytes")
+                        out.write(chunk)
+                written[path] = None
+    except _UNSOUND as error:
+        raise GitHubError("unexpected", f"the artifact is not a sound zip file: {error}") from error
+    return tuple(written)
