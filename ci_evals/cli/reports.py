@@ -16,7 +16,7 @@ from ci_evals.format import name_of
 from ci_evals.gate.baseline import Baseline, Evidence, History, ReportRef
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, exit_code
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tested_sentence
+from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, test_sentence
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.plan import CellKey
@@ -152,7 +152,7 @@ def _finding(
         return CellFinding(compared_with)
     cell = comparison.base_of(key)
     entries = _base_entries(cell.history.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
-    sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
+    sentence, test = cell_sentence(comparison, found), test_sentence(found, comparison.alpha)
     return CellFinding(compared_with, found, sentence, test, entries, base_runs(comparison.base_key(key)))
 
 

@@ -17,7 +17,7 @@ from ci_evals.format import (
 )
 from ci_evals.gate.baseline import ReportRef, Tally
 from ci_evals.gate.compare import CellComparison, CellKind
-from ci_evals.gate.wording import of_runs
+from ci_evals.gate.wording import tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, RunError, Status
@@ -116,7 +116,7 @@ def explain_cell(report: SuiteReport, cell: int, finding: CellFinding) -> Explan
         started_at=report.started_at,
         compared_with=finding.compared_with,
         kind=found.kind if found else None,
-        sentence=finding.sentence or f"{of_runs(planned)} here",
+        sentence=finding.sentence or f"{tally_text(planned)} here",
         test=finding.test,
         head=found.head if found else planned,
         base=found.base if found else None,

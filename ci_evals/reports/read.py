@@ -12,8 +12,8 @@ from pydantic_core import from_json
 
 from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import one_line, shorten
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, joined
-from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, usual
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, join
+from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, commonest
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_runs
 from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
@@ -204,7 +204,7 @@ def baseline_of(
     others = [report for report in same if but is None or report.document.id != but.document.id]
     if not others:
         return NoComparison(f"no baseline: {same[0].name} is the very report that is to be compared")
-    baseline = joined([report.baseline for report in others])
+    baseline = join([report.baseline for report in others])
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].name} has no cells")
     if redactor is not None and redactor.finds(encode(list(baseline.cells))):
@@ -404,7 +404,7 @@ def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
             trend=document.history.trend,
         ),
         confirm_runs=entry.confirm_runs,
-        usual_runs=usual(cell.evidence.graded for cell in tested),
+        usual_runs=commonest(cell.evidence.graded for cell in tested),
         alpha=entry.alpha,
         variants=entry.variants,
         cells=cells,
@@ -420,7 +420,7 @@ def _base_cells(
 
     def base_cell(cell: CellComparison) -> BaseCell:
         if (saved := carrying.get(cell.key)) is None:
-            return BaseCell(None, History((Evidence(entry.baseline[0].id, *cell.base),)))
+            return BaseCell("", History((Evidence(entry.baseline[0].id, *cell.base),)))
         return BaseCell(saved.fingerprint, History(_evidence(document, saved)))
 
     return {cell.base_key(base): base_cell(cell) for cell in cells if cell.kind != "new"}
