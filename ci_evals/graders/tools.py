@@ -129,7 +129,7 @@ class ToolCallMatch(GraderOptions):
             return ["no calls are expected and all are allowed: this would always pass"]
         return []
 
-    def opposed(self) -> Self:
+    def for_negation(self) -> Self:
         """Ignore extras under `not_`: they must not make a forbidden call look absent."""
         return replace(self, ignore_extra_args=True, ignore_extra_calls=not self._expects_none)
 

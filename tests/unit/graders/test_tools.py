@@ -125,7 +125,7 @@ def test_a_wrong_call_is_explained_against_the_closest_one(
 async def test_extra_calls_or_arguments_do_not_excuse_a_forbidden_call(
     options: dict[str, Any], calls: list[ToolCall], passed: bool, answer_of: AnswerOf
 ) -> None:
-    forbidden = Expectation("not_tool_call", checked(options, ToolCallMatch).opposed(), negated=True)
+    forbidden = Expectation("not_tool_call", checked(options, ToolCallMatch).for_negation(), negated=True)
     assert (await grade(forbidden, answer_of(tool_calls=tuple(calls)))).passed is passed
 
 
