@@ -17,7 +17,8 @@ from ci_evals.suite.cases import CaseReader, with_ids
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.problems import Written, check, keys_of, quietly, settle, unknown
 from ci_evals.suite.prompts import misfits, read_prompts
-from ci_evals.suite.providers import ProviderReader, Sweeps, askers, stage_options, stage_problems, unanswerable
+from ci_evals.suite.providers import ProviderReader, stage_options
+from ci_evals.suite.sweeps import Sweeps
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
 
@@ -250,7 +251,7 @@ class _Loader:
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         stages = stage_options(providers, self.providers.by_name)
-        problems += stage_problems(stages, self.providers.names, self.providers.places, self.folder)
+        problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
         judges = self.judging(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
@@ -277,7 +278,7 @@ class _Loader:
         entries = self.written["providers"]
         for entry in entries.items() if isinstance(entries.value, list) else ():
             if isinstance(entry.value, dict) and entry.value.get("type") == "mock":
-                provider = self.providers.entry(entry)
+                provider = self.providers.read_entry(entry)
                 if isinstance(provider, Mock) and not self.problems:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
@@ -291,17 +292,17 @@ class _Loader:
             self.problems.append(self.written["judges"].problem(text))
         if not self.providers.knows_names or (self.written["judges"].value and not self.judges.knows_names):
             return judges
-        asked = askers(cases)
+        asked = checks.asking_graders(cases)
         selected = {provider.name for provider in (*providers, *judges)}
         named = {grader.provider for grader, _ in asked}
         idle = [
-            self.providers.entry(entry)
+            self.providers.read_entry(entry)
             for name, entry in self.providers.entries.items()
             if name in named and name not in selected
         ]
         models = (*judges, *(options for options in idle if options is not None))
         for grader, place in asked:
-            if problem := unanswerable(grader, models, (*models, *providers)):
+            if problem := checks.judge_problem(grader, models, (*models, *providers)):
                 self.problems.append(Problem(*place, problem))
         return models
 

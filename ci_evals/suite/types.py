@@ -14,6 +14,7 @@ from ci_evals.format import number_of
 from ci_evals.graders.scoring import asker
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
+    FROM_VARIABLE,
     Bool,
     Int,
     Many,
@@ -116,6 +117,7 @@ class Suite(Options):
         Strict(),
         Ge(0),
         Le(1000),
+        FROM_VARIABLE,
         Field(description="Further runs of a case that looks worse than the baseline; 0: none."),
     ] = 7
     max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16

@@ -374,7 +374,7 @@ def test_any_change_is_refused_or_rendered() -> None:
     """Whatever stands in a report, reading it raises nothing but `ValueError`, and what was read can be shown."""
     original = written(comments.regression())
     seeded, refused, shown = random.Random(7), 0, 0
-    for _ in range(400):
+    for _ in range(150):
         document = json.loads(original)
         path = _somewhere(document, seeded)
         _put(document, path, seeded.choice([None, -1, 0, 10**25, 1e300, -0.5, "", "x" * 300, [], {}, True, "\ud800"]))
@@ -385,8 +385,8 @@ def test_any_change_is_refused_or_rendered() -> None:
             continue
         assert len(comment_document(summary).render(2_000).encode()) <= 2_000, path
         shown += 1
-    assert refused > 50
-    assert shown > 50
+    assert refused > 20
+    assert shown > 20
 
 
 def _put(document: Any, path: tuple[str | int, ...], value: Any) -> None:
