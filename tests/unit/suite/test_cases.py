@@ -130,11 +130,11 @@ def test_every_wrong_line_of_a_jsonl_file_is_told(project: Project) -> None:
     assert problems[-1] == "c.jsonl:7: runs: expected a whole number >= 1, got 0"
 
 
-def test_fifty_thousand_rows_are_read_without_holding_the_file(project: Project) -> None:
+def test_ten_thousand_rows_are_read_without_holding_the_file(project: Project) -> None:
     path = project.folder / "c.jsonl"
     with path.open("w") as file:
-        for number in range(50_000):
-            file.write(line(f"case-{number}").rstrip() + " " * 2000 + "\n")  # white space is read and dropped
+        for number in range(10_000):
+            file.write(line(f"case-{number}").rstrip() + " " * 8000 + "\n")  # white space is read and dropped
     project.suite(cases={"file": "c.jsonl"})
     tracemalloc.start()
     try:
@@ -142,7 +142,7 @@ def test_fifty_thousand_rows_are_read_without_holding_the_file(project: Project)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(cases) == 50_000
+    assert len(cases) == 10_000
     assert peak < path.stat().st_size
 
 
