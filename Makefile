@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the
 help:
 	@echo 'make demo           run the example suite and see a verdict'
 	@echo 'make test           the tests'
-	@echo 'make test-slow      the tests that take minutes'
+	@echo 'make test-slow      the tests that take minutes, and more examples of the generated ones'
 	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
@@ -38,11 +38,11 @@ demo: $(RUNTIME)
 	@echo '  examples/flight_agent/agent.py      the agent under test'
 
 test: $(DEV)
-	$(BIN)/pytest -m 'not slow' -n 2
+	$(BIN)/pytest -m 'not slow' -n 2 --dist worksteal
 
 test-slow: $(DEV) $(AGENTS)
 	$(BIN)/pytest -m slow
-	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' -n 2
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' -n 2 --dist worksteal
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
@@ -50,7 +50,7 @@ test-lowest:
 	@$(LOWEST)/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 	  print('\n'.join(project['dependencies']).replace('>=', '=='))" > $(LOWEST)/oldest.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --editable . --group dev --constraint $(LOWEST)/oldest.txt
-	$(LOWEST)/bin/pytest -m 'not slow' -n 2
+	$(LOWEST)/bin/pytest -m 'not slow' -n 2 --dist worksteal
 
 check: $(DEV)
 	$(BIN)/ruff format --check .

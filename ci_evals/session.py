@@ -24,7 +24,7 @@ from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, suspects
-from ci_evals.gate.verdict import missed, proven, settled
+from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
@@ -275,8 +275,7 @@ class _Session:
         return self._run is not None and self._run.stopped is not None
 
     def _is_decided(self) -> bool:
-        report, gate = self.report(None), self._invocation.suite.gate
-        return missed(report, gate) or proven(report, gate)
+        return is_certain(self.report(None), self._invocation.suite.gate)
 
     def _extend(self, runs: int) -> None:
         """Plan `runs` runs of every cell instead of fewer."""
@@ -302,7 +301,7 @@ class _Session:
             if self._stopped or number == plan.rounds:
                 return
             first_rounds = self._first_rounds(number)
-            verdict = settled(self._report(first_rounds), plan, self._invocation.suite.gate)
+            verdict = settle(self._report(first_rounds), plan, self._invocation.suite.gate)
             if verdict == "fail" or (verdict is not None and any_verdict_ends):
                 self._settled, self._planned = verdict, first_rounds
                 return

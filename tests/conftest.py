@@ -12,6 +12,8 @@ settings.register_profile("quick", max_examples=40, deadline=None)  # on a busy 
 settings.register_profile("thorough", max_examples=500, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process that tests start would compile the package anew
+
 GOLDEN = Path(__file__).parent / "golden"
 
 CompareGolden = Callable[[str, str], None]

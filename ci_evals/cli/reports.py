@@ -15,7 +15,6 @@ from ci_evals.format import name_of
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, exit_code
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tested_sentence
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.plan import CellKey
@@ -23,14 +22,11 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown, report_json, terminal
 from ci_evals.reports.explain import (
-    BaseEntry,
-    CellFinding,
     Explanation,
-    explain_cell,
+    explanations,
     render_json,
     render_markdown,
     render_text,
-    run_entries,
 )
 from ci_evals.reports.read import read_baseline, read_report, read_summary
 from ci_evals.reports.summary import Summary
@@ -64,9 +60,6 @@ def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
 
 
-_NOT_COMPARED = "not compared with a baseline: name one with --baseline"
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The cells to explain: of a case, on every or one provider, with every or one prompt."""
@@ -93,17 +86,9 @@ def explain_cells(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
     summary = compare_reports(base, head) if base else read_summary(head)
-    report, comparison = summary.report, summary.comparison
-    cells = _cells(wanted, report)
-    if not isinstance(comparison, Comparison):
-        reason = comparison.reason if comparison else _NOT_COMPARED
-        return [explain_cell(report, cell, CellFinding(reason)) for cell in cells]
-    compared_with = baseline_sentence(comparison, report.started_at)
-    source = comparison.baseline.source
-    older = read_summary(Path(source)).report if source else None
-    return [
-        explain_cell(report, cell, _finding(comparison, compared_with, older, report.plan.key(cell))) for cell in cells
-    ]
+    source = summary.compared.baseline.source if summary.compared else None
+    newest = read_summary(Path(source)).report if source else None
+    return explanations(summary, _cells(wanted, summary.report), newest)
 
 
 def _cells(wanted: Wanted, report: SuiteReport) -> list[int]:
@@ -119,28 +104,6 @@ def _cells(wanted: Wanted, report: SuiteReport) -> list[int]:
         if name is not None and name not in known:
             raise UsageError(unknown(noun, name, map(name_of, known)))
     raise UsageError(f"{wanted.case!r} did not run on {wanted.provider!r} with the prompt {wanted.prompt!r}")
-
-
-def _finding(comparison: Comparison, compared_with: str, older: SuiteReport | None, key: CellKey) -> CellFinding:
-    """Return the part of a comparison that is about one cell; `older` is the baseline's newest report, if at hand."""
-    if (found := comparison.by_key.get(key)) is None:
-        return CellFinding(compared_with)
-    sentence, test = cell_sentence(comparison, found), tested_sentence(found, comparison.alpha)
-    cell, refs = comparison.base_of(key), {ref.id: ref for ref in comparison.baseline.reports}
-    base = tuple(
-        BaseEntry(
-            report=refs[step.evidence.report],
-            passed=step.evidence.passed,
-            graded=step.evidence.graded,
-            pooled=step.outcome == "pooled",
-            sentence=step_sentence(step),
-        )
-        for step in (cell.history.steps() if cell else ())
-    )
-    numbers = {older.plan.key(each.cell): each.cell for each in older.cells} if older else {}
-    number = numbers.get(comparison.base_key(key))
-    base_runs = run_entries(older, number) if older and number is not None else ()
-    return CellFinding(compared_with, found, sentence, test, base, base_runs)
 
 
 report_path = click.Path(path_type=Path)

@@ -40,7 +40,7 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import Overrides, find_config, load_asked, load_mock
+from ci_evals.suite.load import Overrides, find_config, load_judge, load_mock
 from ci_evals.suite.schema import suite_schema_text
 
 _STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
@@ -286,7 +286,7 @@ def pairwise_command(  # noqa: PLR0913  one for each option
     if rubric and function:
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
     if judge:
-        suite, model = load_asked(config or find_config(Path()), os.environ, judge)
+        suite, model = load_judge(config or find_config(Path()), os.environ, judge)
         prefers = Judge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
         suite, prefers = options.suite_named(config, offline=True), Judge(function)

@@ -67,7 +67,7 @@ class Scope:
     critical: bool = False
 
 
-def judged_scopes(report: SuiteReport, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
+def judge_scopes(report: SuiteReport, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
     """Judge every scope by the graded runs of each cell: the suite first, metrics last."""
     counted = (_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
     return (*counted, *_metric_scopes(report, rules))
@@ -178,13 +178,7 @@ def _runs_needed(estimate: PassRate | None, bar: float | None, chosen: Sequence[
     def tells(runs: int) -> bool:
         return PassRate(estimate.rate, estimate.n_eff * runs / per_cell).bounds(rules.confidence).upper < bar
 
-    low, high = ceil(per_cell), MOST_RUNS
-    if not tells(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if tells(middle) else (middle + 1, high)
-    return low
+    return next((runs for runs in range(ceil(per_cell), MOST_RUNS + 1) if tells(runs)), None)
 
 
 # Metrics of labelled runs.

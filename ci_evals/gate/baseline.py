@@ -150,10 +150,10 @@ class History:
 class BaseCell:
     """One cell of a baseline. `per_run` is that of the newest report.
 
-    `fingerprint` identifies the question and its grading; None where an old report does not say.
+    `fingerprint` identifies the question and its grading.
     """
 
-    fingerprint: str | None
+    fingerprint: str
     history: History
     per_run: PerRun = UNMEASURED
 
@@ -220,7 +220,7 @@ class Baseline:
         return tuple(dict.fromkeys((provider, prompt) for _, provider, prompt in self.cells))
 
 
-def joined(reports: Sequence[Baseline]) -> Baseline:
+def join(reports: Sequence[Baseline]) -> Baseline:
     """Join several reports into one baseline: the newest, with the evidence of all the others as its history.
 
     Evidence and points of the same report are taken once, however many files carry them; of an interrupted run and
@@ -247,9 +247,9 @@ def joined(reports: Sequence[Baseline]) -> Baseline:
     return replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
 
 
-def carried(cell: BaseCell | None, fingerprint: str | None) -> tuple[Evidence, ...]:
+def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence, ...]:
     """Return the evidence of a base cell that a new report hands on: of the same case, as much as may be pooled."""
-    if cell is None or cell.fingerprint is None or cell.fingerprint != fingerprint:
+    if cell is None or cell.fingerprint != fingerprint:
         return ()
     graded = [each for each in cell.history.evidence if each.graded]
     return tuple(graded[: len(cell.history.sums) - 1])
@@ -263,8 +263,7 @@ class HeadCell(NamedTuple):
 
     Args:
         key: its name.
-        fingerprint: identifies the question and its grading, whatever the case is called; None where an old report
-            does not say.
+        fingerprint: identifies the question and its grading, whatever the case is called.
         planned: its planned runs, without those that only repeat a recording.
         confirming: the runs that it got because it was a suspect.
         confirmed: True if these are complete.
@@ -273,7 +272,7 @@ class HeadCell(NamedTuple):
     """
 
     key: CellKey
-    fingerprint: str | None
+    fingerprint: str
     planned: Tally
     confirming: Tally = NO_RUNS
     confirmed: bool = False

@@ -119,7 +119,7 @@ class Comparison:
     def base_variants(self) -> Mapping[VariantKey, VariantKey]:
         """Each variant's counterpart in the baseline, where it has one."""
         head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
-        return matched_variants(head, self.baseline.variants)
+        return match_variants(head, self.baseline.variants)
 
     def base_variant(self, variant: Variant) -> VariantKey:
         """Return a variant's name in the baseline."""
@@ -177,13 +177,13 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
             planned runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
     """
-    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
+    variants = match_variants((cell.key[1:] for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
-        usual_runs=usual(cell.head.planned.graded for cell in matched),
+        usual_runs=commonest(cell.head.planned.graded for cell in matched),
         alpha=alpha,
         variants=_compare_variants(matched, cells, variants, alpha),
         cells=(*cells, *unmatched),
@@ -192,17 +192,17 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """Return the cells that must be run again before they may be named."""
-    variants = matched_variants((cell.key[1:] for cell in head), base.variants)
+    variants = match_variants((cell.key[1:] for cell in head), base.variants)
     matched, _ = _match_cells(head, base, variants)
     return frozenset(cell.head.key for cell in matched if cell.suspicious)
 
 
-def usual(numbers: Iterable[int]) -> int:
+def commonest(numbers: Iterable[int]) -> int:
     """Return the commonest number; the smallest of several; 0 of none."""
     return min(Counter(numbers).items(), key=lambda each: (-each[1], each[0]), default=(0, 0))[0]
 
 
-def matched_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
+def match_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
     """Map each variant to the one of the base that it is compared with.
 
     That is the one of the same name. Where only one is left on either side, these two are compared: a model or prompt
@@ -252,22 +252,24 @@ def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
     return Fall(max(pooled, alone / NEWEST_ALONE), tables)
 
 
-class _MatchedCell(NamedTuple):
-    """A cell of the report and the one of the baseline that it is compared with.
-
-    It is `suspicious` if the planned runs are below the base beyond what is usual.
-    """
+@dataclass(frozen=True)
+class _MatchedCell:
+    """A cell of the report and the one of the baseline that it is compared with."""
 
     head: HeadCell
     base: BaseCell
     renamed_from: str | None
-    suspicious: bool
 
     @property
-    def runs(self) -> Tally:
-        """The runs that count: of a suspect the confirm runs, too."""
-        planned, more = self.head.planned, self.head.confirming
-        return Tally(planned.passed + more.passed, planned.graded + more.graded) if self.suspicious else planned
+    def pooled(self) -> Tally:
+        """The runs of the base that count."""
+        return self.base.history.tally
+
+    @cached_property
+    def suspicious(self) -> bool:
+        """Return True if the planned runs are below the base beyond what is usual."""
+        planned = self.head.planned
+        return planned.rate < self.pooled.rate and fisher_lower(*planned, *self.pooled) <= SUSPICION
 
 
 def _match_cells(
@@ -275,50 +277,44 @@ def _match_cells(
 ) -> tuple[list[_MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
     mine = {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
-    gone = [key for key in base.cells if key not in mine]
-    old_names = _old_names(mine, base, gone)
+    old_names = _old_names(mine, base)
     matched: list[_MatchedCell] = []
     rest: list[CellComparison] = []
-
-    def leave(key: CellKey, kind: CellKind, base: Tally, head: Tally = NO_RUNS, *, critical: bool = False) -> None:
-        case, provider, prompt = key
-        rest.append(
-            CellComparison(
-                case=case, provider=provider, prompt=prompt, kind=kind, head=head, base=base, critical=critical
-            )
-        )
-
     for base_key, cell in mine.items():
-        old_name, planned = old_names.get(base_key), cell.planned
+        old_name = old_names.get(base_key)
         found = base.cells.get((old_name or base_key[0], *base_key[1:]))
         if found is None:
-            leave(cell.key, "new", NO_RUNS, planned, critical=cell.critical)
-        elif found.fingerprint != cell.fingerprint and None not in (found.fingerprint, cell.fingerprint):
+            rest.append(_untested("new", cell.key, cell))
+        elif found.fingerprint != cell.fingerprint:
             newest = Tally(*found.history.evidence[0][1:]) if found.history.evidence else NO_RUNS
-            leave(cell.key, "edited", newest, planned, critical=cell.critical)
-        elif planned.graded and (pooled := found.history.tally).graded:
-            suspicious = planned.rate < pooled.rate and fisher_lower(*planned, *pooled) <= SUSPICION
-            matched.append(_MatchedCell(cell, found, old_name, suspicious))
+            rest.append(_untested("edited", cell.key, cell, newest))
+        elif cell.planned.graded and found.history.tally.graded:
+            matched.append(_MatchedCell(cell, found, old_name))
         else:
-            leave(cell.key, "not compared", found.history.tally, planned, critical=cell.critical)
-    renamed = {(old, *key[1:]) for key, old in old_names.items()}
-    for key in gone:
-        if key not in renamed:
-            leave(key, "removed", base.cells[key].history.tally)
+            rest.append(_untested("not compared", cell.key, cell, found.history.tally))
+    known = {*mine, *((old, *key[1:]) for key, old in old_names.items())}
+    removed = ((key, cell) for key, cell in base.cells.items() if key not in known)
+    rest += [_untested("removed", key, base=cell.history.tally) for key, cell in removed]
     return matched, rest
 
 
-def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline, gone: Iterable[CellKey]) -> Mapping[CellKey, str]:
+def _untested(kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS) -> CellComparison:
+    case, provider, prompt = key
+    runs, critical = (head.planned, head.critical) if head else (NO_RUNS, False)
+    return CellComparison(
+        case=case, provider=provider, prompt=prompt, kind=kind, head=runs, base=base, critical=critical
+    )
+
+
+def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
     """Find the cells whose case has another name in the base: same question, same grading, other id."""
-    by_fingerprint: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
-    for key in gone:
-        if (fingerprint := base.cells[key].fingerprint) is not None:
-            by_fingerprint[fingerprint, key[1:]].append(key[0])
+    gone: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
+    for key, cell in base.cells.items():
+        if key not in mine:
+            gone[cell.fingerprint, key[1:]].append(key[0])
     names = {}
-    for key, cell in mine.items():
-        if cell.fingerprint is None or key in base.cells:
-            continue
-        if candidates := by_fingerprint.get((cell.fingerprint, key[1:])):
+    for key, mine_cell in mine.items():
+        if key not in base.cells and (candidates := gone.get((mine_cell.fingerprint, key[1:]))):
             names[key] = candidates.pop(0)
     return names
 
@@ -328,31 +324,27 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: fl
 
     The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its runs speak for it.
     """
-    heads, bases = [cell.runs for cell in matched], [cell.base.history.tally for cell in matched]
-    drops = [fisher_lower(*head, *base) for head, base in zip(heads, bases, strict=True)]
-    rises = [
-        1.0 if cell.suspicious else fisher_upper(*head, *base)
-        for cell, head, base in zip(matched, heads, bases, strict=True)
-    ]
-    confirmed = [
-        p if cell.suspicious and (confirm_runs == 0 or cell.head.confirmed) else 1.0
-        for cell, p in zip(matched, drops, strict=True)
-    ]
-    adjusted = zip(benjamini_hochberg(confirmed), benjamini_hochberg(rises), strict=True)
+    runs, drops, named_drops, rises = [], [], [], []
+    for cell in matched:
+        planned, more, suspicious = cell.head.planned, cell.head.confirming, cell.suspicious
+        tally = Tally(planned.passed + more.passed, planned.graded + more.graded) if suspicious else planned
+        drop = fisher_lower(*tally, *cell.pooled)
+        runs.append(tally)
+        drops.append(drop)
+        named_drops.append(drop if suspicious and (confirm_runs == 0 or cell.head.confirmed) else 1.0)
+        rises.append(1.0 if suspicious else fisher_upper(*tally, *cell.pooled))
+    tests = zip(runs, drops, rises, benjamini_hochberg(named_drops), benjamini_hochberg(rises), strict=True)
     compared = []
-    for cell, head, base, drop, rise, (adjusted_drop, adjusted_rise) in zip(
-        matched, heads, bases, drops, rises, adjusted, strict=True
-    ):
+    for cell, (head, drop, rise, adjusted_drop, adjusted_rise) in zip(matched, tests, strict=True):
+        base, fell = cell.pooled, cell.suspicious and head.rate < cell.pooled.rate
         p, adjusted_p = drop, adjusted_drop
-        kind: CellKind
-        if cell.suspicious and head.rate < base.rate and adjusted_drop <= alpha:
+        kind: CellKind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
+        if fell and adjusted_drop <= alpha:
             kind = "regressed"
-        elif cell.suspicious and head.rate < base.rate and drop <= SUSPICION:
+        elif fell and drop <= SUSPICION:
             kind = "suspect"
         elif not cell.suspicious and head.rate > base.rate and adjusted_rise <= alpha:
             kind, p, adjusted_p = "fixed", rise, adjusted_rise
-        else:
-            kind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
         case, provider, prompt = cell.head.key
         compared.append(
             CellComparison(

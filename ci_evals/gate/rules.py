@@ -74,7 +74,7 @@ def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleV
     )
 
 
-def fall_behind(comparison: Comparison | NoComparison | None, rule: RuleVerdict) -> str | None:
+def drop_of_same_variant(comparison: Comparison | NoComparison | None, rule: RuleVerdict) -> str | None:
     """Return the sentence on the variant whose regression a rule names: its fall is no further reason. Else None."""
     if not isinstance(comparison, Comparison) or rule.rule not in ("critical", "regressions"):
         return None

@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import Literal
 
 from ci_evals.format import exact, number_of
-from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, judged_scopes, worst_first
+from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, judge_scopes, worst_first
 from ci_evals.gate.baseline import Tally
 from ci_evals.gate.compare import Comparison, NoComparison
-from ci_evals.gate.rules import RuleVerdict, fall_behind, rule_verdicts
+from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
     all_errored,
     bar_sentence,
@@ -84,7 +84,7 @@ def comparison_verdict(report: SuiteReport, gate: Gate | None, comparison: Compa
     return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
 
 
-def settled(report: SuiteReport, plan: RunPlan, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
+def settle(report: SuiteReport, plan: RunPlan, gate: Gate | None) -> Literal["pass", "borderline", "fail"] | None:
     """Return the verdict of the bars if no outcome of the remaining runs can change it, else None.
 
     The labels of runs to come are not known: where metrics have bars, only a failure can be settled.
@@ -107,18 +107,15 @@ def settled(report: SuiteReport, plan: RunPlan, gate: Gate | None) -> Literal["p
     return None if over and best.status != "fail" else best.status
 
 
-def missed(report: SuiteReport, gate: Gate | None) -> bool:
-    """Return True if a bar is surely missed, so that more runs would change nothing."""
-    return _by_bars(report, _over_looks(report, gate or Gate())).status == "fail"
+def is_certain(report: SuiteReport, gate: Gate | None) -> bool:
+    """Return True if a bar is surely missed, or every bar is met beyond doubt, so that more runs would change nothing.
 
-
-def proven(report: SuiteReport, gate: Gate | None) -> bool:
-    """Return True if every bar is met beyond doubt, so that more runs would change nothing.
-
-    A bar of 1 never is: the next run may fail.
+    A bar of 1 is never met beyond doubt: the next run may fail.
     """
-    rules = replace(_over_looks(report, gate or Gate()), prove=True)
-    found = _by_bars(report, rules)
+    rules = _over_looks(report, gate or Gate())
+    if _by_bars(report, rules).status == "fail":
+        return True
+    found = _by_bars(report, replace(rules, prove=True))
     return found.status == "pass" and all(scope.bar is None or scope.bar < 1 for scope in found.scopes)
 
 
@@ -152,13 +149,13 @@ def _worst_if_rest(report: SuiteReport, plan: RunPlan, rules: Gate, *, passes: b
     for cell, counts in enumerate(report.by_cell):
         rest = plan.runs(cell) - counts.graded - counts.errored
         tallies.append(Tally(counts.passed + passes * rest, counts.graded + rest))
-    judged = [each for each in judged_scopes(report, tallies, rules) if each.kind != "metric"]
+    judged = [each for each in judge_scopes(report, tallies, rules) if each.kind != "metric"]
     return worst_first([each for each in judged if each.bar is not None] or judged)[0]
 
 
 def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
     """Decide on a report by itself."""
-    scopes = judged_scopes(report, _tallies(report), rules)
+    scopes = judge_scopes(report, _tallies(report), rules)
     stopped = stopped_clause(report)
 
     def verdict(status: VerdictStatus, reason: str, hint: str | None = None) -> Verdict:
@@ -205,7 +202,7 @@ def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report:
     certain = bars.status == "fail" and worst.status == "error"  # what the bars say needs no baseline
     if certain or SEVERITY[bars.status] > SEVERITY[worst.status]:
         return replace(bars, rules=found)
-    same = fall_behind(comparison, worst)
+    same = drop_of_same_variant(comparison, worst)
     others = sum(rule.status == worst.status and rule.sentence != same for rule in found[1:])
     parts = [worst.sentence] + ([f"also, {bars.reason}"] if bars.status == worst.status else [])
     if others:

@@ -35,7 +35,7 @@ def cell_name(comparison: Comparison, cell: CellComparison) -> str:
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """Return a cell's sentence without its name."""
     base = comparison.baseline.called
-    before, here = f"{of_runs(cell.base)} on {base}", f"{of_runs(cell.head)} here"
+    before, here = f"{tally_text(cell.base)} on {base}", f"{tally_text(cell.head)} here"
     chance = "" if cell.p is None else _chance(cell.p)
     steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
     unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"
@@ -52,12 +52,12 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     }[cell.kind]
 
 
-def tested_sentence(cell: CellComparison, alpha: float) -> str:
+def test_sentence(cell: CellComparison, alpha: float) -> str:
     """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted for …`."""
     if cell.p is None or cell.adjusted_p is None:
         return "not tested: there is nothing to compare it with"
     of = "a rise" if cell.kind == "fixed" else "a drop"
-    test = f"Fisher's exact test for {of}, {of_runs(cell.head)} against {of_runs(cell.base)}: p = {cell.p:.2g}"
+    test = f"Fisher's exact test for {of}, {tally_text(cell.head)} against {tally_text(cell.base)}: p = {cell.p:.2g}"
     adjusted = f"{test}, {cell.adjusted_p:.2g} adjusted for the number of compared cells"
     if cell.kind in ("regressed", "fixed"):
         return f"{adjusted}; at most {alpha:g}, so it is named"
@@ -67,9 +67,9 @@ def tested_sentence(cell: CellComparison, alpha: float) -> str:
 
 def step_sentence(step: PoolStep) -> str:
     """Say how one report's evidence was used: `10 of 10, pooled`."""
-    runs = of_runs(Tally(step.evidence.passed, step.evidence.graded))
+    runs = tally_text(Tally(step.evidence.passed, step.evidence.graded))
     together = step.older is not None and step.older.graded > step.evidence.graded
-    older = f" ({of_runs(step.older)} with all older ones)" if together and step.older else ""
+    older = f" ({tally_text(step.older)} with all older ones)" if together and step.older else ""
     p = "" if step.p is None else f" (p = {step.p:.2g})"
     return {
         "pooled": f"{runs}, pooled",
@@ -80,7 +80,7 @@ def step_sentence(step: PoolStep) -> str:
     }[step.outcome]
 
 
-def of_runs(tally: Tally) -> str:
+def tally_text(tally: Tally) -> str:
     """`4 of 10`, or `no runs`."""
     return f"{tally.passed:,} of {tally.graded:,}" if tally.graded else "no runs"
 

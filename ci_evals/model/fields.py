@@ -17,33 +17,83 @@ Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSO
 slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`, not `super()`.
 """
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
-from pydantic import AfterValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, GetPydanticSchema, Strict
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    GetPydanticSchema,
+    Strict,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 T = TypeVar("T")
 
-# Numbers and booleans are taken as they are written: "5" is no number and `yes` no boolean.
-Int = Annotated[int, Strict()]
-Float = Annotated[float, Strict()]
-Bool = Annotated[bool, Strict()]
+# YAML 1.2 core schema: `yes`, `on` and dates are text, as in JSON Schema and in every editor.
+_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 
-Count = Annotated[int, Strict(), Ge(0)]
-Positive = Annotated[int, Strict(), Ge(1)]
-Retries = Annotated[int, Strict(), Ge(0), Le(20)]
-NonNegative = Annotated[float, Strict(), Ge(0)]
-Above0 = Annotated[float, Strict(), Gt(0)]
+
+def resolve(text: str) -> Any:
+    """Return what a bare scalar is by the YAML 1.2 core schema: null, a boolean, a number, or the text itself."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789" or len(text) > 400:
+        return text
+    if re.fullmatch(_INT, text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if re.fullmatch(_FLOAT, text):
+        return float(text)
+    return math.nan if re.fullmatch(_NOT_FINITE, text) else text
+
+
+class Interpolated(str):
+    """Text that holds the value of an environment variable; `names` are the variables."""
+
+    __slots__ = ("names",)
+    names: tuple[str, ...]
+
+    def __new__(cls, text: str, names: tuple[str, ...]) -> Self:
+        self = super().__new__(cls, text)
+        self.names = names
+        return self
+
+
+FROM_VARIABLE = BeforeValidator(lambda value: resolve(str(value)) if isinstance(value, Interpolated) else value)
+"""Lets text of the environment stand for a number or a boolean."""
+
+# Numbers and booleans are taken as they are written: "5" is no number and `yes` no boolean.
+Int = Annotated[int, Strict(), FROM_VARIABLE]
+Float = Annotated[float, Strict(), FROM_VARIABLE]
+Bool = Annotated[bool, Strict(), FROM_VARIABLE]
+
+Count = Annotated[int, Strict(), Ge(0), FROM_VARIABLE]
+Positive = Annotated[int, Strict(), Ge(1), FROM_VARIABLE]
+Retries = Annotated[int, Strict(), Ge(0), Le(20), FROM_VARIABLE]
+NonNegative = Annotated[float, Strict(), Ge(0), FROM_VARIABLE]
+Above0 = Annotated[float, Strict(), Gt(0), FROM_VARIABLE]
+AtLeast1 = Annotated[float, Strict(), Ge(1), FROM_VARIABLE]
 Seconds = Above0
-Share = Annotated[float, Strict(), Ge(0), Le(1)]
+Share = Annotated[float, Strict(), Ge(0), Le(1), FROM_VARIABLE]
 """A fraction in [0, 1]."""
 
-Filled = Annotated[str, MinLen(1)]
+NonEmpty = Annotated[str, MinLen(1)]
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 
 Many = Annotated[Sequence[T], AfterValidator(tuple)]
@@ -75,18 +125,6 @@ class Options:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", revalidate_instances="always", allow_inf_nan=False
     )
-
-
-class Interpolated(str):
-    """Text that holds the value of an environment variable; `names` are the variables."""
-
-    __slots__ = ("names",)
-    names: tuple[str, ...]
-
-    def __new__(cls, text: str, names: tuple[str, ...]) -> Self:
-        self = super().__new__(cls, text)
-        self.names = names
-        return self
 
 
 class Secret:

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Gt, Lt
 from pydantic import Field, Strict
 
-from ci_evals.model.fields import Above0, Bool, Count, Options, Share
-
-AtLeastOne = Annotated[float, Strict(), Ge(1)]
+from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,9 @@ class Gate(Options):
     """The rules for merging. Rates are fractions in [0, 1]."""
 
     min_pass_rate: Annotated[Share | None, Field(description="The bar: the share of runs that must pass.")] = None
-    confidence: Annotated[float, Strict(), Gt(0.5), Lt(1), Field(description="How sure a red must be.")] = 0.95
+    confidence: Annotated[
+        float, Strict(), Gt(0.5), Lt(1), FROM_VARIABLE, Field(description="How sure a red must be.")
+    ] = 0.95
     on_borderline: Annotated[
         Literal["warn", "fail"], Field(description="What to do below the bar but within noise.")
     ] = "warn"
@@ -63,11 +63,11 @@ class Gate(Options):
     require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
     ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
     max_cost_increase: Annotated[
-        AtLeastOne | None,
+        AtLeast1 | None,
         Field(description="Red if the cost of a run is surely more than so many times the baseline's."),
     ] = None
     max_latency_increase: Annotated[
-        AtLeastOne | None, Field(description="Red if the latency is surely more than so many times the baseline's.")
+        AtLeast1 | None, Field(description="Red if the latency is surely more than so many times the baseline's.")
     ] = None
 
     @property

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import NO_OVERRIDES, Request
-from ci_evals.model.fields import OneOrMore
+from ci_evals.model.fields import Many
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
@@ -31,7 +31,7 @@ class ProgramOptions(ProviderOptions):
     own_code: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
-    command: str | OneOrMore[str]
+    command: str | Many[str]
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from ci_evals.errors import ErrorKind
 from ci_evals.format import number_of, one_line, percent, run_numbers
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
-from ci_evals.gate.wording import cell_finding, of_runs, same_reason
+from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import CellReport, SuiteReport
 from ci_evals.model.response import Response
@@ -148,7 +148,7 @@ def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -
         return text
     if found.kind in ("regressed", "suspect", "fixed"):
         return cell_finding(comparison, found)
-    before = f"{of_runs(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
+    before = f"{tally_text(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text

@@ -9,7 +9,16 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from ci_evals.engine import journal
-from ci_evals.gate.baseline import TREND_POINTS, PerRun, ReportRef, Tally, TrendPoint, carried, head_cells, trend_point
+from ci_evals.gate.baseline import (
+    TREND_POINTS,
+    PerRun,
+    ReportRef,
+    Tally,
+    TrendPoint,
+    evidence_to_keep,
+    head_cells,
+    trend_point,
+)
 from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
@@ -398,10 +407,10 @@ def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellE
     places = {ref.id: place for place, ref in enumerate(history.reports)}
     heads = head_cells(summary.report, summary.gate)
     for cell, head in zip(judged_cells(summary), heads, strict=True):
-        handed_on = carried(comparison.base_of(head.key), head.fingerprint) if comparison else ()
+        handed_on = evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
         yield SavedCellEntry(
             **_cell_fields(summary, cell),
-            fingerprint=head.fingerprint or "",
+            fingerprint=head.fingerprint,
             critical=head.critical,
             evidence=head.planned,
             confirming=head.confirming,

@@ -26,7 +26,7 @@ from ci_evals.format import (
 from ci_evals.gate.bars import STATUS_WORDS, ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.gate.wording import of_runs, scope_label
+from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.reports.cells import answer_text, place_of
@@ -112,7 +112,7 @@ def render_comparison(comparison: Comparison) -> str:
         rows += _variant_rows(variant, several=several)
     for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
         on = f" on {_short_variant(cell.provider, cell.prompt)}" if several else ""
-        base, here = (of_runs(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
+        base, here = (tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
         p = "" if cell.p is None else f"{cell.p:.2g}"
         rows.append((f"{name_of(cell.case, _COMPARED_CHARACTERS)}{on}", base, here, cell.kind, p))
     return draw(iter([columns(rows)]), width=UNBOUNDED).rstrip("\n")

@@ -1,33 +1,23 @@
-"""Entries of `cases` into cases: inline, from YAML, JSON, JSONL and CSV files, from task folders, or Python objects."""
+"""Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
 
-import csv
-from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from pydantic_core import from_json
-
-from ci_evals.errors import ConfigError, Problem
+from ci_evals.errors import Problem
 from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import TurnGrader
-from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser, Task
+from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
+from ci_evals.suite.datasets import MAX_PROBLEMS, find_cases
 from ci_evals.suite.expectations import read_expect, read_expectation
-from ci_evals.suite.fingerprint import Templates
-from ci_evals.suite.problems import Written, check, is_object, unknown
+from ci_evals.suite.problems import Written
 from ci_evals.suite.providers import ProviderReader
-from ci_evals.suite.tasks import read_task, task_id
-from ci_evals.suite.types import CaseFiles, TaskFolders
-from ci_evals.suite.yaml import MAX_BYTES, MAX_DEPTH, Lines, parse, read_text
-
-MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
+from ci_evals.suite.rendering import Templates
 
 _LONGEST_ID = 100
-_PARSED_COLUMNS = frozenset(
-    {"expect", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
-)
 
 
 def with_ids(cases: Iterable[Any], place: tuple[str, int | None]) -> list[Any]:
@@ -54,30 +44,22 @@ def _has_id(case: Any) -> bool:
     return bool(case.id if isinstance(case, Case) else isinstance(case, Mapping) and case.get("id"))
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A case as it is written, and as it was checked: None if it is wrong."""
-
-    case: Case | None
-    written: Written
-
-
 class CaseReader:
     """Reads every case of a suite.
 
-    Afterwards `tags` has the tags of all cases, and `knows_tags` is whether there can be no others.
+    Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others.
 
     Args:
         folder: where relative paths start.
         defaults: the suite's own `expect`.
         problems: gets every problem.
-        players: reads the providers that play users.
+        providers: reads those that play users.
     """
 
-    def __init__(self, folder: Path, defaults: Written, problems: list[Problem], players: ProviderReader) -> None:
+    def __init__(self, folder: Path, defaults: Written, problems: list[Problem], providers: ProviderReader) -> None:
         self.folder = folder
         self.problems = problems
-        self.players = players
+        self.providers = providers
         self.tags: set[str] = set()
         self.knows_tags = False
         self._templates = Templates()
@@ -92,18 +74,19 @@ class CaseReader:
         before = told = len(self.problems)
         self.knows_tags = True
         cases: list[Case] = []
-        for found in _entries(written, self.folder, self.problems):
+        for found in find_cases(written, self.folder, self.problems):
             if found.case is None:
                 self._check_broken(found.written)
             else:
-                self.knows_tags &= len(self.problems) == told
+                unread = len(self.problems) > told  # a file or row before this one
+                self.knows_tags &= not unread
                 case = self._complete(found.case, found.written, threshold)
                 cases += [case] if case else []
             told = len(self.problems)
             if told >= MAX_PROBLEMS:
                 self.knows_tags = False
                 break
-        self.knows_tags &= len(self.problems) == told  # else there are files or rows that nobody could read
+        self.knows_tags &= len(self.problems) == told
         if not cases and len(self.problems) == before:
             self.problems.append(written.problem("there are no cases"))
         return tuple(cases)
@@ -170,13 +153,13 @@ class CaseReader:
         if case.turns:
             text = "a conversation has `turns` or a simulated `user`, not both"
             self.problems.append(written.problem(text))
-        options = self.players.player(written["user"]["provider"])
+        options = self.providers.read_user(written["user"]["provider"])
         return None if options is None else replace(case.user, provider=options)
 
     # What is expected.
 
     def _expect(self, case: Case, written: Written) -> tuple[Expectation, ...]:
-        """What the suite expects of the case, then what the case itself does."""
+        """Return what the suite expects of the case, then what the case itself does."""
         turns: list[Expectation] = []
         for number, turn in enumerate(case.turns, 1):
             entries = written["turns"][number - 1]["expect"] if turn.expect else None
@@ -197,13 +180,15 @@ class CaseReader:
 
     def _own(self, written: Written) -> tuple[Expectation, ...]:
         """The same objects for all cases that expect the same, of which there may be thousands."""
-        key = repr(written.value) if _is_plain(written.value) else None
-        if key is not None and key in self._expected:
-            return self._expected[key]
-        before = len(self.problems)
-        expected = read_expect(written, self.problems, self.folder)
-        if key is not None and len(self.problems) == before and not any(each.place for each in expected):
-            self._expected[key] = expected
+        try:
+            key = json.dumps(written.value)
+        except TypeError:  # it has Python objects
+            return read_expect(written, self.problems, self.folder)
+        if (expected := self._expected.get(key)) is None:
+            before = len(self.problems)
+            expected = read_expect(written, self.problems, self.folder)
+            if len(self.problems) == before and not any(each.place for each in expected):
+                self._expected[key] = expected
         return expected
 
     def _read_defaults(self, written: Written) -> list[Expectation | Written]:
@@ -232,13 +217,6 @@ class CaseReader:
         return expectation
 
 
-def _is_plain(value: Any) -> bool:
-    """Return True for what JSON can say, which is the same wherever its `repr` is."""
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return all(map(_is_plain, value.values())) if isinstance(value, dict) else not is_object(value)
-
-
 def _has_template(value: Any) -> bool:
     if isinstance(value, str):
         return "{{" in value or "{%" in value
@@ -253,239 +231,3 @@ def _fill(value: Any, values: dict[str, Any], templates: Templates) -> Any:
     if isinstance(value, dict):
         return {key: _fill(item, values, templates) for key, item in value.items()}
     return [_fill(item, values, templates) for item in value] if isinstance(value, list | tuple) else value
-
-
-# Where cases are written.
-
-
-def _entries(written: Written, folder: Path, problems: list[Problem]) -> Iterator[Found]:
-    """Every case that `cases` names, in the order of the file; a file that is named twice is read once."""
-    seen: set[Path] = set()
-    if isinstance(written.value, Mapping):
-        yield from _named(written, folder, problems, seen)
-    elif isinstance(written.value, list | tuple):
-        for entry in written.items():
-            if isinstance(entry.value, Case):
-                case = entry.value
-                yield from _checked(Written(case, Lines(case.line), case.file, entry.path), problems)
-            elif "file" in entry or "tasks" in entry:
-                yield from _named(entry, folder, problems, seen)
-            else:
-                yield from _checked(entry, problems)
-    else:
-        problems.append(written.problem("expected a list of cases, or `file:` with a path or glob"))
-
-
-def _checked(written: Written, problems: list[Problem], task: Task | None = None) -> Iterator[Found]:
-    case = check(Case, written, problems, found={"file": written.file, "line": written.line, "task": task})
-    if isinstance(written.value, Mapping) and "id" not in written:
-        problems.append(written.problem("the key 'id' is missing"))
-        case = None
-    if case is not None or isinstance(written.value, Mapping | Case):
-        yield Found(case, written)
-
-
-def _named(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[Found]:
-    """The cases of `file:` or `tasks:`."""
-    if "tasks" in written:
-        yield from _tasks(written, folder, problems)
-    elif "file" in written:
-        files = check(CaseFiles, written, problems)
-        for _, path in _matches(files.file if files else (), "no such file:", written["file"], folder, problems):
-            if path not in seen:
-                seen.add(path)
-                yield from _read_file(path, _shown(path, folder, written.file), problems)
-    else:
-        for key in written.value:
-            text = unknown("key", str(key), ("file", "tasks"))
-            problems.append(written[key].problem(text)._replace(path=written.path))
-        if not written.value:
-            text = "expected a list of cases, or `file:` or `tasks:` with a path or glob"
-            problems.append(written.problem(text))
-
-
-def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[Found]:
-    folders = check(TaskFolders, written, problems)
-    patterns = folders.tasks if folders else ()
-    for pattern, path in _matches(patterns, "no task.toml matches", written["tasks"], folder, problems):
-        shown = _shown(path, folder, written.file)
-        try:
-            case = read_task(path, shown, task_id(path, pattern, folder))
-        except ConfigError as error:
-            problems.extend(error.problems)
-        else:
-            yield Found(case, Written(case, Lines(None), shown))
-
-
-def _matches(
-    patterns: str | Sequence[str], lack: str, written: Written, folder: Path, problems: list[Problem]
-) -> Iterator[tuple[str, Path]]:
-    """Each file with the path or glob that means it; `lack` begins to say that there is none."""
-    for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-        matches = _expand(folder, pattern)
-        if not matches:
-            problems.append(written.problem(f"{lack} {pattern!r} (looked in {folder})"))
-        for match in matches:
-            yield pattern, match
-
-
-def _expand(folder: Path, pattern: str) -> list[Path]:
-    """The files that a path or glob means, sorted; none if it cannot mean any."""
-    path = folder / pattern
-    try:
-        if path.is_file():
-            return [path]
-        start = Path(path.anchor) if Path(pattern).is_absolute() else folder
-        return sorted(match for match in start.glob(str(path.relative_to(start))) if match.is_file())
-    except (OSError, ValueError, IndexError, NotImplementedError):  # a glob of nothing is an IndexError
-        return []
-
-
-def _shown(path: Path, folder: Path, suite_file: str) -> str:
-    """The file's name as the user would type it where they named the suite."""
-    try:
-        return (Path(suite_file).parent / path.relative_to(folder)).as_posix()
-    except ValueError:
-        return path.as_posix()
-
-
-# Case files.
-
-
-def _read_file(path: Path, shown: str, problems: list[Problem]) -> Iterator[Found]:
-    try:
-        match path.suffix.lower():
-            case ".yaml" | ".yml" | ".json":
-                written = Written(*parse(read_text(path, shown), shown, problems), shown)
-                if isinstance(written.value, dict) and set(written.value) == {"cases"}:
-                    written = written["cases"]
-                if not isinstance(written.value, list):
-                    problems.append(Problem(shown, 1, written.path, "expected a list of cases, as in `- id: …`"))
-                    return
-                for entry in written.items():
-                    yield from _checked(entry, problems)
-            case ".jsonl" | ".ndjson":
-                yield from _read_jsonl(path, shown, problems)
-            case ".csv":
-                yield from _read_csv(path, shown, problems)
-            case suffix:
-                what = suffix or "a file without suffix"
-                text = f"cannot read cases from {what}: use .yaml, .json, .jsonl or .csv"
-                problems.append(Problem(shown, None, "", text))
-    except ConfigError as error:
-        problems.extend(error.problems)
-
-
-def _read_jsonl(path: Path, shown: str, problems: list[Problem]) -> Iterator[Found]:
-    with _open(path, shown, "rb") as file:
-        for number, text in enumerate(file, 1):
-            row = (text.removeprefix(BOM_UTF8) if number == 1 else text).strip()
-            if not row:
-                continue
-            try:
-                value = from_json(row, allow_inf_nan=False)
-            except ValueError as error:
-                problems.append(Problem(shown, number, "", f"not a line of JSON: {error}"))
-            else:
-                if row.count(b"{") + row.count(b"[") > MAX_DEPTH and _is_too_deep(value):
-                    problems.append(Problem(shown, number, "", f"nested more than {MAX_DEPTH} levels deep"))
-                else:
-                    yield from _checked(Written(value, Lines(number), shown), problems)
-            if len(problems) >= MAX_PROBLEMS:
-                return
-
-
-def _is_too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [
-            item
-            for outer in level
-            if isinstance(outer, dict | list)
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return bool(level)
-
-
-def _read_csv(path: Path, shown: str, problems: list[Problem]) -> Iterator[Found]:
-    csv.field_size_limit(MAX_BYTES)
-    with _open(path, shown, "r", encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
-        try:
-            columns = [column.strip() for column in next(rows, [])]
-            if message := _wrong_header(columns):
-                problems.append(Problem(shown, 1, "", message))
-                return
-            line = rows.line_num + 1
-            for cells in rows:
-                if cells:  # else the line is blank
-                    row = _case_of_cells(columns, cells, Written(None, Lines(line), shown), problems)
-                    if row is not None:
-                        yield from _checked(row, problems)
-                if len(problems) >= MAX_PROBLEMS:
-                    return
-                line = rows.line_num + 1
-        except csv.Error as error:
-            problems.append(Problem(shown, rows.line_num, "", f"not valid CSV: {error}"))
-        except UnicodeDecodeError:
-            text = "not UTF-8: save the file as UTF-8"
-            problems.append(Problem(shown, _first_line_not_utf8(path), "", text))
-
-
-def _wrong_header(columns: Sequence[str]) -> str | None:
-    if "id" not in columns:
-        return "a column `id` is missing: results are compared by it, so it must be stable"
-    twice = [column for index, column in enumerate(columns) if column in columns[:index]]
-    return f"the column {twice[0]!r} is there twice: rename one of them" if twice else None
-
-
-def _case_of_cells(
-    columns: Sequence[str], cells: Sequence[str], row: Written, problems: list[Problem]
-) -> Written | None:
-    """`id`, `input`, `tags`, `expect` and the settings have their meaning; every other column is a var."""
-    if len(cells) != len(columns):
-        text = f"{len(cells)} cells under {len(columns)} columns: put quotes round a cell that has a comma in it"
-        problems.append(row.problem(text))
-        return None
-    before = len(problems)
-    case: dict[str, Any] = {"vars": {}}
-    for column, cell in zip(columns, cells, strict=True):
-        if column in ("id", "input"):
-            case[column] = cell
-        elif column == "tags":
-            case[column] = [tag.strip() for tag in cell.replace(";", ",").split(",") if tag.strip()]
-        elif column in _PARSED_COLUMNS:
-            if cell.strip():
-                case[column] = _parse_cell(cell, row[column], problems)
-        elif column == "description":
-            case[column] = cell or None
-        else:
-            case["vars"][column.removeprefix("vars.")] = cell
-    return row.having(case) if len(problems) == before else None
-
-
-def _parse_cell(cell: str, place: Written, problems: list[Problem]) -> Any:
-    """A cell that holds YAML or JSON."""
-    told: list[Problem] = []
-    value = None
-    try:
-        value, _ = parse(cell, place.file, told)
-    except ConfigError as error:
-        told.extend(error.problems)
-    problems += [place.problem(problem.message) for problem in told]
-    return value
-
-
-def _open(path: Path, shown: str, mode: str, **options: Any) -> IO[Any]:
-    try:
-        return path.open(mode, **options)
-    except OSError as error:
-        raise ConfigError([Problem(shown, None, "", f"cannot be read: {error.strerror}")]) from None
-
-
-def _first_line_not_utf8(path: Path) -> int | None:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.decode(errors="replace").encode() != line:
-                return number
-    return None

@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ci_evals.errors import Problem
+from ci_evals.errors import Place, Problem
+from ci_evals.graders.base import AskingOptions
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.scoring import judging
+from ci_evals.graders.scoring import model_grader, unwrap
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
-from ci_evals.suite.fingerprint import overridden_options
-from ci_evals.suite.problems import Written, keys_of, quietly, unknown
+from ci_evals.suite.fingerprint import apply_case_overrides
+from ci_evals.suite.problems import Written, keys_of, try_check, unknown
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.types import Suite
 
@@ -22,7 +23,7 @@ def gate_problems(
     gate: Written, providers: ProviderReader, reader: CaseReader, cases: Sequence[Case]
 ) -> Iterator[Problem]:
     """A bar for a tag or provider that does not exist would never be missed."""
-    if quietly(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
+    if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
     yield from _metric_problems(gate["metrics"], _labels(cases) if reader.knows_tags else {})
     if providers.knows_names:
@@ -33,7 +34,7 @@ def gate_problems(
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     """All labels of each classification whose graders list them."""
-    expected = (judging(each.grader) for case in cases for each in case.expect)
+    expected = (unwrap(each.grader) for case in cases for each in case.expect)
     graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
     found: dict[str, dict[str, None]] = {}
@@ -73,7 +74,7 @@ def price_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], others: Iterable[ProviderOptions]
 ) -> Iterator[Problem]:
     """A budget in USD is worth nothing if what answers cost is not known: those of `providers` and of whoever else."""
-    limits = quietly(Budget, budget)
+    limits = try_check(Budget, budget)
     counts = limits is not None and limits.counts_cost
     if not counts and not any(case.budget and case.budget.max_cost_usd for case in cases):
         return
@@ -90,14 +91,14 @@ def price_problems(
 def _asked_by(
     cases: Sequence[Case], providers: Sequence[ProviderOptions]
 ) -> Iterator[tuple[ProviderOptions, str | None]]:
-    """What single cases ask: their users, and providers with a model of their own, which is given beside."""
+    """Yield what single cases ask: their users, and providers with the case's own model, which is given beside."""
     for case in cases:
         if case.user is not None:
             yield case.user.provider, None
         if case.overrides.model is not None:
             for provider in providers:
                 if "model" in keys_of(type(provider)):
-                    yield overridden_options(provider, case.overrides), case.overrides.model
+                    yield apply_case_overrides(provider, case.overrides), case.overrides.model
 
 
 def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem]:
@@ -108,7 +109,7 @@ def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem
 
 
 def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
-    """Tasks whose provider cannot work on them, and cases that are none for a provider that needs one."""
+    """A task needs a provider that works on tasks, and such a provider works on nothing else."""
     for case in cases:
         for options in providers:
             if case.task and not case.cassette and not options.works_on_tasks:
@@ -123,7 +124,7 @@ def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
 
 
 def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
-    """What no provider takes of the settings of a case, or what a provider with them would refuse."""
+    """A setting of a case is one that some provider takes, and that none refuses."""
     changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
     known = [(options, options.problems(folder)) for options in providers] if changing else []
     for case in changing:
@@ -135,8 +136,57 @@ def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions
                 text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
                 yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
         for options, told in known:
-            changed = overridden_options(options, overrides)
+            changed = apply_case_overrides(options, overrides)
             for message in changed.problems(folder) if changed is not options else ():
                 if message not in told:
                     text = f"{message} (with provider {options.name})"
                     yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
+
+
+def stage_problems(
+    stages: Mapping[str, ProviderOptions], providers: Sequence[str], places: Mapping[str, Place], folder: Path
+) -> Iterator[Problem]:
+    """A stage is a provider, whose names are `providers`, or a function that can be there."""
+    for name, stage in stages.items():
+        if getattr(stage, "target", None) != name:
+            continue
+        if ":" in name:
+            yield from (Problem(*places[name], message) for message in stage.problems(folder))
+        else:
+            text = unknown("provider", name, providers)
+            yield Problem(*places[name], f"{text}; or name a function, as in speech:synthesize")
+
+
+def asking_graders(cases: Iterable[Case]) -> list[tuple[AskingOptions, Place]]:
+    """Return a grader for each way of naming a model, with the place of the first one."""
+    found: dict[tuple[str | None, bool], tuple[AskingOptions, Place]] = {}
+    for case in cases:
+        for expectation in case.expect:
+            if (grader := model_grader(expectation.grader)) is not None:
+                place = expectation.place or Place(case.file, case.line, "expect")
+                found.setdefault((grader.provider, grader.embeds), (grader, place))
+    return list(found.values())
+
+
+def judge_problem(
+    grader: AskingOptions, judges: Sequence[ProviderOptions], models: Sequence[ProviderOptions]
+) -> str | None:
+    """Say why a grader has no model to ask; None if it has one.
+
+    Args:
+        grader: what asks.
+        judges: the models among which the only one need not be named.
+        models: all that may be named.
+    """
+    kind = "an `embeddings` model" if grader.embeds else "a model that answers with text"
+    if grader.provider is None:
+        fitting = [str(judge.name) for judge in judges if judge.embeds == grader.embeds]
+        if len(fitting) == 1:
+            return None
+        if fitting:
+            return f"name one of the judges with `provider`: {', '.join(fitting)}"
+        return f"needs {kind}: add one to `judges`, or name one of the providers with `provider`"
+    named = next((model for model in models if model.name == grader.provider), None)
+    if named is None:
+        return unknown("judge", grader.provider, [str(model.name) for model in models])
+    return None if named.embeds == grader.embeds else f"needs {kind}, and {grader.provider} is none"

@@ -15,16 +15,17 @@ from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader, with_ids
 from ci_evals.suite.environment import Interpolation, read_dotenv
-from ci_evals.suite.problems import Written, check, keys_of, quietly, settle, unknown
-from ci_evals.suite.prompts import misfits, read_prompts
-from ci_evals.suite.providers import ProviderReader, Sweeps, askers, stage_options, stage_problems, unanswerable
+from ci_evals.suite.problems import Written, check, keys_of, resolve_texts, try_check, unknown
+from ci_evals.suite.prompts import prompt_problems, read_prompts
+from ci_evals.suite.providers import ProviderReader, stage_options
+from ci_evals.suite.sweeps import Sweeps
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What the command line or the environment puts in place of the file's values; None leaves them."""
+    """Values of the command line or the environment that win over the file's; None leaves these."""
 
     runs: int | None = None
     max_runs: int | None = None
@@ -43,7 +44,7 @@ class Overrides:
 _SELECTING = ("providers", "tags", "cases")
 
 
-def overridden(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
+def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     """A suite with some values replaced, and with what is selected of it: bars for anything else are left out too.
 
     Raises:
@@ -237,8 +238,8 @@ class _Loader:
             {key: None if key in _READ_APART else self.interpolation.fill(written[key]).value for key in written.value}
         )
         found: dict[str, Any] = {"file": written.file, "line": written.line, "folder": self.folder}
-        settings = settle(check(Suite, filled, problems, found=found))
-        sweeps = Sweeps(quietly(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems)
+        settings = resolve_texts(check(Suite, filled, problems, found=found))
+        sweeps = Sweeps(try_check(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems)
         providers: tuple[ProviderOptions, ...] = ()
         if "providers" in written:
             providers = self.providers.read(written["providers"], overrides.providers, sweeps)
@@ -246,11 +247,11 @@ class _Loader:
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         reader = CaseReader(self.folder, written["expect"], problems, self.providers)
         cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
-        problems += misfits(cases, prompts, () if written["prompts"].value else providers)
+        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         stages = stage_options(providers, self.providers.by_name)
-        problems += stage_problems(stages, self.providers.names, self.providers.places, self.folder)
+        problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
         judges = self.judging(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
@@ -271,13 +272,13 @@ class _Loader:
             "places": {**self.judges.places, **self.providers.places},
         }
         suite = CheckedSuite(**{each.name: getattr(settings, each.name) for each in fields(settings)} | found)
-        return overridden(suite, replace(overrides, providers=None))  # which are selected, by names of sweeps too
+        return apply_overrides(suite, replace(overrides, providers=None))  # which are selected, by names of sweeps too
 
     def mock(self) -> Mock:
         entries = self.written["providers"]
         for entry in entries.items() if isinstance(entries.value, list) else ():
             if isinstance(entry.value, dict) and entry.value.get("type") == "mock":
-                provider = self.providers.entry(entry)
+                provider = self.providers.read_entry(entry)
                 if isinstance(provider, Mock) and not self.problems:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
@@ -291,17 +292,17 @@ class _Loader:
             self.problems.append(self.written["judges"].problem(text))
         if not self.providers.knows_names or (self.written["judges"].value and not self.judges.knows_names):
             return judges
-        asked = askers(cases)
+        asked = checks.asking_graders(cases)
         selected = {provider.name for provider in (*providers, *judges)}
         named = {grader.provider for grader, _ in asked}
         idle = [
-            self.providers.entry(entry)
+            self.providers.read_entry(entry)
             for name, entry in self.providers.entries.items()
             if name in named and name not in selected
         ]
         models = (*judges, *(options for options in idle if options is not None))
         for grader, place in asked:
-            if problem := unanswerable(grader, models, (*models, *providers)):
+            if problem := checks.judge_problem(grader, models, (*models, *providers)):
                 self.problems.append(Problem(*place, problem))
         return models
 
@@ -322,7 +323,7 @@ def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
 
 
-def load_asked(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
+def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
     """Return a suite, and the judge or else the provider of that name, with its key; other providers need none.
 
     Raises:

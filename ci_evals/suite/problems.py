@@ -13,9 +13,9 @@ from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
 from ci_evals.model.case import Case
-from ci_evals.model.fields import Interpolated
+from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.types import Suite
-from ci_evals.suite.yaml import Lines, resolve
+from ci_evals.suite.yaml import Lines
 
 T = TypeVar("T")
 Loc = tuple[int | str, ...]
@@ -68,7 +68,7 @@ class Written:
         return Place(self.file, self.line, self.path)
 
     def __getitem__(self, key: str | int) -> "Written":
-        """What is under a key or at an index; None with the place of the whole where there is nothing."""
+        """Return the value under a key or at an index; None with the place of the whole where there is nothing."""
         value = None
         if isinstance(self.value, Mapping):
             value = self.value.get(key)
@@ -156,43 +156,19 @@ def check(
                 text = unknown("key", str(key), keys, places_of(str(key), written.path, kind))
                 problems.append(Problem(written.file, written[key].line, written.path, text))
         value = {key: item for key, item in value.items() if key in keys} | dict(found or {})
-    checked = None
     try:
         checked = checks.validate_python(value)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        try:  # text of the environment may stand for a number or a boolean
-            checked = checks.validate_python(_typed(value, errors))
-        except ValidationError as second:
-            problems += _problems(kind, written, value, second.errors(include_url=False))
+        problems += _problems(kind, written, value, error.errors(include_url=False))
     return checked if len(problems) == before else None
 
 
-def quietly(kind: type[T], written: Written) -> T | None:
+def try_check(kind: type[T], written: Written) -> T | None:
     """Check a value whose problems are told elsewhere; None if it has any."""
     return check(kind, written, [])
 
 
-def _typed(value: Any, errors: Iterable[ErrorDetails]) -> Any:
-    """The value with numbers and booleans in place of the text from the environment that was refused."""
-    for error in errors:
-        loc, raw = _found(value, error["loc"])
-        if isinstance(raw, Interpolated):
-            value = _with(value, loc, resolve(str(raw)))
-    return value
-
-
-def _with(value: Any, loc: Loc, item: Any) -> Any:
-    if not loc:
-        return item
-    if isinstance(value, Mapping):
-        return {**value, loc[0]: _with(value[str(loc[0])], loc[1:], item)}
-    if isinstance(value, list) and isinstance(loc[0], int):
-        return [*value[: loc[0]], _with(value[loc[0]], loc[1:], item), *value[loc[0] + 1 :]]
-    return value
-
-
-def settle(value: Any) -> Any:
+def resolve_texts(value: Any) -> Any:
     """Return a checked value with plain text in place of text of the environment.
 
     Inside a free mapping or list, where no type says what it is, text that reads like a number becomes one.
@@ -201,12 +177,12 @@ def settle(value: Any) -> Any:
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        changes = {name: new for name, old in given.items() if (new := settle(old)) is not old}
+        changes = {name: new for name, old in given.items() if (new := resolve_texts(old)) is not old}
         return dataclasses.replace(value, **changes) if changes else value
     if not isinstance(value, dict | list | tuple):
         return value
     items = list(value.values() if isinstance(value, dict) else value)
-    new = [resolve(str(item)) if isinstance(item, Interpolated) else settle(item) for item in items]
+    new = [resolve(str(item)) if isinstance(item, Interpolated) else resolve_texts(item) for item in items]
     if all(one is other for one, other in zip(new, items, strict=True)):
         return value
     return dict(zip(value, new, strict=True)) if isinstance(value, dict) else type(value)(new)
@@ -215,7 +191,7 @@ def settle(value: Any) -> Any:
 # Pydantic's errors as problems. They never show a value that comes from the environment.
 
 
-def _found(value: Any, loc: Loc) -> tuple[Loc, Any]:
+def _locate(value: Any, loc: Loc) -> tuple[Loc, Any]:
     """The part of an error's location that is in the value, without the tags of unions, and what is there."""
     path: list[int | str] = []
     for part in loc:
@@ -236,7 +212,7 @@ def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDet
     """One problem for each place, and none for what holds a wrong part."""
     by_place: dict[Loc, list[ErrorDetails]] = {}
     for error in sorted(errors, key=lambda each: each["type"] == "missing"):
-        loc, _ = _found(value, error["loc"])
+        loc, _ = _locate(value, error["loc"])
         if error["type"] == "missing":
             loc = (*loc, error["loc"][-1])
         by_place.setdefault(loc, []).append(error)
@@ -254,11 +230,11 @@ def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDet
             text = unknown("key", key, keys, places_of(key, outer.path, cls) if cls else ())
             yield place.problem(text)._replace(path=outer.path)
         elif not (holds_problem and all(error["type"] in (*_KINDS, "too_short", "too_long") for error in found)):
-            yield place.problem(_told(kind, loc, _found(value, loc)[1], found))
+            yield place.problem(_message(kind, loc, _locate(value, loc)[1], found))
 
 
-def _told(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> str:
-    """What the errors of one place say; of a union's, those of the member that fits the kind of what is written."""
+def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> str:
+    """Say what is wrong at one place; in a union, for the member that fits the kind of what is written."""
     errors = [error for error in errors if error["type"] not in _KINDS] or errors
     first = errors[0]
     if first["type"] in ("problem", "value_error", "assertion_error"):
@@ -269,7 +245,7 @@ def _told(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> str:
         expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
     else:
         expected = " or ".join(each for each in kinds if each != "nothing") or _bound(first)
-    return f"expected {expected}, got {got}{_hint(expected, raw)}"
+    return f"expected {expected}, got {got}{_advice(expected, raw)}"
 
 
 def _bound(error: ErrorDetails) -> str:
@@ -298,8 +274,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _hint(expected: str, value: Any) -> str:
-    """What to write instead, for the usual slips."""
+def _advice(expected: str, value: Any) -> str:
+    """Say what to write instead, for the usual slips."""
     if isinstance(value, Interpolated) or value is None:
         return ""
     if expected == "a list":

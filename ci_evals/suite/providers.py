@@ -1,33 +1,25 @@
 """Entries of `providers` and `judges` into options: those that were selected, with their keys."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import Place, Problem
-from ci_evals.graders.base import AskingOptions
-from ci_evals.graders.scoring import asker
-from ci_evals.model.case import Case
 from ci_evals.model.fields import Secret
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.python import Function, Python
 from ci_evals.suite.environment import Interpolation
-from ci_evals.suite.problems import Written, check, is_object, keys_of, settle, unknown
-from ci_evals.suite.types import Sweep
-from ci_evals.suite.yaml import Lines
-
-MAX_POINTS = 1000
+from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
+from ci_evals.suite.sweeps import Sweeps
 
 
 class ProviderReader:
     """Reads the entries of one list of providers.
 
-    Afterwards `names` has all of them, selected or not, `entries` and `by_name` what each of these is, `knows_names` is
-    whether none of those is a guess, and `places` says where what a provider or stage stands for is written.
+    Afterwards `names` has all of them, selected or not, and `entries` and `by_name` are what these stand for;
+    `knows_names` is False if one of them is a guess; `places` has the place of what each provider or stage opens.
 
     Args:
         folder: where relative paths start.
@@ -46,7 +38,7 @@ class ProviderReader:
         self.knows_names = False
 
     def read(
-        self, written: Written, selected: Sequence[str] | None = None, sweeps: "Sweeps | None" = None
+        self, written: Written, selected: Sequence[str] | None = None, sweeps: Sweeps | None = None
     ) -> tuple[ProviderOptions, ...]:
         """Return the selected providers, or all of them; those that are left out need not be complete."""
         if not isinstance(written.value, list | tuple) or not written.value:
@@ -56,12 +48,12 @@ class ProviderReader:
         nameless: list[Problem] = []
         self.knows_names = True
         entries = list(written.items())
-        if sweeps is not None:
-            entries = sweeps.applied(entries, self._name)
-            selected = selected and sweeps.selected(selected)
+        if sweeps is not None and sweeps.sweeps:
+            entries = sweeps.expand(entries, [self._name(entry) for entry in entries])
+            selected = selected and sweeps.expand_names(selected)
         for entry in entries:
             before = len(self.problems)
-            provider = self.entry(entry)
+            provider = self.read_entry(entry)
             name = str(provider.name) if provider else _guess_name(entry.value)
             self.names.append(name)
             self.entries.setdefault(name, entry)
@@ -81,17 +73,17 @@ class ProviderReader:
             self._check_selection(selected, nameless, written)
         return tuple(found.values())
 
-    def player(self, written: Written) -> ProviderOptions | None:
+    def read_user(self, written: Written) -> ProviderOptions | None:
         """Return the provider that plays a user: one of the suite's by name, selected or not, or one of its own."""
         given = written.value
         if not isinstance(given, str):
-            return self.entry(written)
+            return self.read_entry(written)
         found = self.by_name.get(given)
         if found is None and given not in self.names:
             self.problems.append(written.problem(unknown("provider", given, self.names)))
         return found
 
-    def entry(self, written: Written) -> ProviderOptions | None:
+    def read_entry(self, written: Written) -> ProviderOptions | None:
         """Check one provider; None if it is so wrong that it has no name."""
         filled = written if is_object(written.value) else self.interpolation.fill(written)
         options = self._of_object(filled) if is_object(filled.value) else self._of_mapping(filled)
@@ -114,7 +106,7 @@ class ProviderReader:
         if cls is None:
             self.problems.append(written["type"].problem(unknown("provider type", str(kind), PROVIDERS)))
             return None
-        return settle(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
+        return resolve_texts(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
 
     def _of_object(self, written: Written) -> ProviderOptions | None:
         given = written.value
@@ -128,7 +120,7 @@ class ProviderReader:
         return check(type(given), written.having(given), self.problems)
 
     def _named(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:
-        """The options with a name and a key; None if they cannot be named."""
+        """Return the options with a name and a key; None if they cannot be named."""
         self.problems += map(written.problem, options.problems(self.folder))
         try:
             name = options.name or options.default_name
@@ -153,9 +145,9 @@ class ProviderReader:
         return replace(options, api_key=Secret(value, variable))  # type: ignore[call-arg]  # all that have a variable
 
     def _name(self, written: Written) -> str:
-        """What an entry is called, whatever else is wrong with it."""
+        """Return the name of an entry, whatever else is wrong with it."""
         before = len(self.problems)
-        provider = self.entry(written)
+        provider = self.read_entry(written)
         del self.problems[before:]
         return str(provider.name) if provider else _guess_name(written.value)
 
@@ -170,160 +162,19 @@ class ProviderReader:
 
 
 def _guess_name(entry: Any) -> str:
-    """A name for a provider that is wrong, to tell whether it was selected."""
+    """Return a name for a provider that is wrong, to tell if it was selected."""
     if not isinstance(entry, dict):
         return "?"
     model = entry.get("model")
     return str(entry.get("name") or (f"{entry.get('type')}:{model}" if model else entry.get("type")))
 
 
-class Sweeps:
-    """The sweeps of a suite: `variants` in the file.
-
-    Args:
-        sweeps: as checked.
-        written: the same as they are written.
-        problems: gets every problem.
-    """
-
-    def __init__(self, sweeps: Sequence[Sweep], written: Written, problems: list[Problem]) -> None:
-        self.sweeps = sweeps
-        self.written = written
-        self.problems = problems
-        self._names: dict[str, list[str]] = {}
-
-    def applied(self, entries: Sequence[Written], name_of: Callable[[Written], str]) -> list[Written]:
-        """Return the entries of `providers` with those that are swept replaced by what the sweeps make of them."""
-        if not self.sweeps:
-            return list(entries)
-        names = [name_of(entry) for entry in entries]
-        for index, sweep in enumerate(self.sweeps):
-            if sweep.provider not in names:
-                text = unknown("provider", sweep.provider, names)
-                self.problems.append(self.written[index]["provider"].problem(text))
-        return [point for entry, name in zip(entries, names, strict=True) for point in self._points(entry, name)]
-
-    def selected(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return a selection of providers, in which the name of a swept one stands for all that became of it."""
-        return tuple(each for name in names for each in self._names.get(name, [name]))
-
-    def _points(self, entry: Written, name: str) -> list[Written]:
-        sweeps = [(index, sweep) for index, sweep in enumerate(self.sweeps) if sweep.provider == name]
-        if not sweeps:
-            return [entry]
-        if not isinstance(entry.value, dict):
-            text = f"{name} is an object: write this provider as the mapping of the YAML, or each variant by itself"
-            self.problems += [self.written[index]["provider"].problem(text) for index, _ in sweeps]
-            return [entry]
-        points = [point for index, sweep in sweeps for point in self._of(sweep, entry, name, self.written[index])]
-        self._names[name] = [point.value["name"] for point in points]
-        return points
-
-    def _of(self, sweep: Sweep, entry: Written, name: str, written: Written) -> Iterator[Written]:
-        grid = written["grid"]
-        before = len(self.problems)
-        places = {key: self._place(key, entry, grid) for key in sweep.grid}
-        if prod(map(len, sweep.grid.values())) > MAX_POINTS:
-            self.problems.append(grid.problem(f"more than {MAX_POINTS} variants: leave out some values"))
-        if len(self.problems) > before:
-            return
-        for values in product(*sweep.grid.values()):
-            point = entry
-            for key, value in zip(sweep.grid, values, strict=True):
-                point = _with(point, places[key], value, grid[key].line)
-            settings = zip(sweep.grid, values, strict=True)
-            label = " ".join(f"{places[key][-1]}={_shown(value, sweep.grid[key])}" for key, value in settings)
-            yield _with(point, ("name",), f"{name} {label}", entry["name"].line)
-
-    def _place(self, key: str, entry: Written, grid: Written) -> tuple[str, ...]:
-        """Where a key of the grid belongs: a setting of the provider, or one of its `params`."""
-        kind = entry.value.get("type")
-        cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
-        keys = keys_of(cls) if cls else ()
-        first, *rest = key.split(".")
-        if first in keys and first != "name":
-            return (first, *rest)
-        if "params" in keys:
-            return ("params", first, *rest)
-        if cls:
-            text = unknown("setting", first, sorted(keys))
-            self.problems.append(Problem(grid.file, grid[key].line, grid.path, text))
-        return (first, *rest)
-
-
-def _with(written: Written, place: Sequence[str], value: Any, line: int | None) -> Written:
-    """A copy of a mapping with one value, at a place inside, set; that value stands in another line."""
-    first, *rest = place
-    inner = _with(written[first], rest, value, line) if rest else Written(value, Lines(line), written.file)
-    mapping = {**(written.value if isinstance(written.value, Mapping) else {}), first: inner.value}
-    lines = Lines(written.lines.line, {**written.lines.inside, first: Lines(line, inner.lines.inside)})
-    return Written(mapping, lines, written.file, written.path)
-
-
-def _shown(value: Any, values: Sequence[Any]) -> str:
-    """A value as part of a name: no comma, which stands between names; a list or mapping by its number."""
-    if isinstance(value, Mapping | list):
-        return f"#{values.index(value) + 1}"
-    text = str(value)
-    return (text.lower() if isinstance(value, bool) else "null" if value is None else text).replace(",", ";")
-
-
 def stage_options(
     providers: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
 ) -> Mapping[str, ProviderOptions]:
-    """What answers for each stage that the providers name; `known` are the suite's providers, selected or not."""
+    """Return the provider for each stage that others name; `known` are the suite's providers, selected or not."""
     names = dict.fromkeys(name for each in providers for name in (*each.before, *each.after))
     if not names:
         return {}
-
     plain = {name: replace(options, before=(), after=()) for name, options in known.items()}
     return {name: plain.get(name) or Python(name=name, target=name) for name in names}
-
-
-def stage_problems(
-    stages: Mapping[str, ProviderOptions], providers: Sequence[str], places: Mapping[str, Place], folder: Path
-) -> Iterator[Problem]:
-    """Stages that are neither a provider nor a function that can be there; `providers` are the names of all."""
-    for name, stage in stages.items():
-        if getattr(stage, "target", None) != name:
-            continue
-        if ":" in name:
-            yield from (Problem(*places[name], message) for message in stage.problems(folder))
-        else:
-            text = unknown("provider", name, providers)
-            yield Problem(*places[name], f"{text}; or name a function, as in speech:synthesize")
-
-
-def askers(cases: Iterable[Case]) -> list[tuple[AskingOptions, Place]]:
-    """A grader for each way of naming a model, with the place of the first one."""
-    found: dict[tuple[str | None, bool], tuple[AskingOptions, Place]] = {}
-    for case in cases:
-        for expectation in case.expect:
-            if (grader := asker(expectation.grader)) is not None:
-                place = expectation.place or Place(case.file, case.line, "expect")
-                found.setdefault((grader.provider, grader.embeds), (grader, place))
-    return list(found.values())
-
-
-def unanswerable(
-    grader: AskingOptions, judges: Sequence[ProviderOptions], models: Sequence[ProviderOptions]
-) -> str | None:
-    """Why a grader has no model to ask, or None.
-
-    Args:
-        grader: what asks.
-        judges: the models among which the only one need not be named.
-        models: all that may be named.
-    """
-    kind = "an `embeddings` model" if grader.embeds else "a model that answers with text"
-    if grader.provider is None:
-        fitting = [str(judge.name) for judge in judges if judge.embeds == grader.embeds]
-        if len(fitting) == 1:
-            return None
-        if fitting:
-            return f"name one of the judges with `provider`: {', '.join(fitting)}"
-        return f"needs {kind}: add one to `judges`, or name one of the providers with `provider`"
-    named = next((model for model in models if model.name == grader.provider), None)
-    if named is None:
-        return unknown("judge", grader.provider, [str(model.name) for model in models])
-    return None if named.embeds == grader.embeds else f"needs {kind}, and {grader.provider} is none"

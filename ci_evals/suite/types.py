@@ -11,9 +11,10 @@ from pydantic import Field, GetPydanticSchema, Strict
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
-from ci_evals.graders.scoring import asker
+from ci_evals.graders.scoring import model_grader
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
+    FROM_VARIABLE,
     Bool,
     Int,
     Many,
@@ -47,7 +48,7 @@ class PromptTemplate(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
-    """Which files are written, and where."""
+    """The files that are written, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = "ci-evals-results"
     formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown")
@@ -116,6 +117,7 @@ class Suite(Options):
         Strict(),
         Ge(0),
         Le(1000),
+        FROM_VARIABLE,
         Field(description="Further runs of a case that looks worse than the baseline; 0: none."),
     ] = 7
     max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16
@@ -185,9 +187,9 @@ class CheckedSuite(Suite):
 
     @cached_property
     def asked_models(self) -> tuple[ProviderOptions, ...]:
-        """What graders ask: the judges, and the providers that graders name."""
-        askers = (asker(each.grader) for case in self.cases for each in case.expect)
-        named = {grader.provider for grader in askers if grader is not None}
+        """The models that graders ask: the judges, and the providers that graders name."""
+        asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
+        named = {grader.provider for grader in asking if grader is not None}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @cached_property

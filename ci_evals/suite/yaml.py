@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import yaml
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.model.fields import resolve
 
 MAX_BYTES = 50_000_000
 MAX_DEPTH = 100
@@ -18,15 +19,6 @@ MAX_ALIASED_VALUES = 1_000_000
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# YAML 1.2 core schema: `yes`, `on` and dates are text, as in JSON Schema and in every editor.
-_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
-_FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
-_WORDS: dict[str, Any] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
-_NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 _HINTS = {
     "found character that cannot start any token": ": indent with spaces, and quote text that starts with @, ` or %",
     "mapping values are not allowed in this context": ": check the indentation, and quote text that has `: ` in it",
@@ -96,19 +88,6 @@ def parse(text: str, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
         line = text.encode()[: error.position].count(b"\n") + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
         _refuse(file, line, f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes")
-
-
-def resolve(text: str) -> Any:
-    """A bare scalar by the YAML 1.2 core schema: null, a boolean, a number, or the text itself."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in "+-.0123456789" or len(text) > 400:
-        return text
-    if re.fullmatch(_INT, text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    if re.fullmatch(_FLOAT, text):
-        return float(text)
-    return math.nan if re.fullmatch(_NOT_FINITE, text) else text
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from processes import Finished, ci_evals, finished, start, until
+from processes import Finished, ci_evals, finished, python, start, until
 from suites import ONE_CASE, write_suite
 
 from ci_evals.cli.main import group
@@ -305,7 +305,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")
 
 
 @posix
-@pytest.mark.parametrize("redirection", ["| true", "| head -1 > /dev/null", "2>&1 | true", ">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("redirection", ["| true", "2>&1 | true", ">&-", "2>&-", ">&- 2>&-"])
 async def test_nobody_has_to_read_what_is_printed(redirection: str, tmp_path: Path) -> None:
     """The exit code is the verdict's, and there is no noise."""
     write_suite(tmp_path, [FAILING])
@@ -333,28 +333,28 @@ async def test_a_terminal_without_unicode_is_served(environ: Mapping[str, str], 
     assert "Traceback" not in ended.stderr.decode("ascii")
 
 
-async def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
+def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
     """Exit 3, with the traceback and where to send it."""
     write_suite(tmp_path)
     broken = (
         "import ci_evals.cli.run as it; it.summarize = lambda *_, **__: 1 / 0\nfrom ci_evals.cli.main import main\n"
         "import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )
-    ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))
+    ended = python(tmp_path, "-c", broken)
     assert ended.code == 3
     assert "ZeroDivisionError" in ended.err
     assert "bug in ci-evals" in ended.err
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "raise asyncio.CancelledError"])
-async def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(ending: str, tmp_path: Path) -> None:
+def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(ending: str, tmp_path: Path) -> None:
     write_suite(tmp_path)
     broken = (
         "import asyncio, sys\nimport ci_evals.cli.run as it\n"
         f"def end(*_, **__): {ending}\nit.summarize = end\n"
         "from ci_evals.cli.main import main; sys.argv = ['ci-evals', 'run']\nmain()"
     )
-    ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken))
+    ended = python(tmp_path, "-c", broken)
     assert ended.code == 3
     assert "bug in ci-evals" in ended.err
 

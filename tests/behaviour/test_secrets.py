@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 from fakes.http_server import Scripted, serving
-from processes import Finished, ci_evals
+from processes import Finished, ci_evals, python
 from suites import chat, write_suite
 
 NAMED = 'Zx9/"quoted" pass+word%41'  # every encoding of it differs
@@ -277,7 +277,7 @@ async def test_a_crash_of_our_own_tells_no_secret(tmp_path: Path) -> None:
         "from ci_evals.cli.main import main; import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     environ = {"A_KEY": NAMED, "MY_TOKEN": IN_URL}
-    ended = await ci_evals(tmp_path, command=(sys.executable, "-c", broken), environ=environ)
+    ended = python(tmp_path, "-c", broken, environ=environ)
     assert ended.code == 3
     assert "bug in ci-evals" in ended.err
     assert [form for form in FORMS if form in ended.out + ended.err] == []

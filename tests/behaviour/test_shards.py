@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.chat import ChatServer, chatting
 from fakes.held import HeldServer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from leftovers import comparable, journal_lines, journaled, report_in
 from processes import Finished, ci_evals, finished, start
@@ -200,7 +200,6 @@ async def test_a_shard_is_named_in_its_journal(tmp_path: Path) -> None:
     assert journal_lines(tmp_path / "shard-2")[0]["suite"]["shard"] == "2/5"
 
 
-@settings(max_examples=25)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 3), st.randoms(use_true_random=False))
 async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_run(
     cases: int, of: int, runs: int, source: Any

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from ci_evals.engine.journal import decode, encode
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_cells, joined, report_ref, trend_point
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_cells, join, report_ref, trend_point
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
@@ -136,7 +136,7 @@ def report_of(
 
 def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "main") -> Baseline:
     """Reports as the side to compare with, the newest by its `started_at` first."""
-    baseline = joined([_baseline(report, gate) for report in reports])
+    baseline = join([_baseline(report, gate) for report in reports])
     return replace(baseline, name=name)
 
 

@@ -36,7 +36,7 @@ def fork(
 ) -> Forked:
     """Start `python ARGUMENTS` with these descriptors as stdout and stderr; its stdin is empty.
 
-    `-W` and `-m` are the only options of Python that are known, and of its variables none is heeded.
+    `-W`, `-m` and `-c` are the only options of Python that are known, and of its variables none is heeded.
     """
     with Path(os.devnull).open("rb") as nothing:
         server = socket.socket(socket.AF_UNIX)
@@ -177,6 +177,10 @@ def _run(arguments: list[str]) -> None:
         sys.path[0] = str(Path.cwd())
         sys.argv[:] = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.path[0] = ""
+        sys.argv[:] = ["-c", *arguments[2:]]
+        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.path[0] = str(Path(arguments[0]).absolute().parent)
         sys.argv[:] = arguments

@@ -8,7 +8,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TextIO
 
 import prefork
 
@@ -57,7 +57,7 @@ def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
 class Forked:
     """A process that `prefork` has made, with the face of asyncio's."""
 
-    def __init__(self, made: prefork.Forked, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader) -> None:
+    def __init__(self, made: prefork.Forked, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader | None) -> None:
         self.stdout = stdout
         self._stderr = stderr
         self._pid = made.pid
@@ -79,9 +79,10 @@ class Forked:
 
     async def communicate(self) -> tuple[bytes, bytes]:
         async with asyncio.TaskGroup() as group:
-            stdout, stderr = group.create_task(self.stdout.read()), group.create_task(self._stderr.read())
+            stdout = group.create_task(self.stdout.read())
+            stderr = group.create_task(self._stderr.read()) if self._stderr else None
         await self._ended
-        return stdout.result(), stderr.result()
+        return stdout.result(), stderr.result() if stderr else b""
 
 
 async def start(
@@ -90,16 +91,18 @@ async def start(
     command: tuple[str, ...] = COMMAND,
     preexec: Callable[[], None] | None = None,
     environ: Mapping[str, str] = {},
+    stderr: TextIO | None = None,
 ) -> Process:
-    """Start a command in a folder; its stdin is empty."""
+    """Start a command in a folder; its stdin is empty, and its stderr goes to a file if one is given."""
     if command is COMMAND and preexec is None and _may_fork(environ):
-        (stdout, out), (stderr, err) = await _pipe(), await _pipe()
+        out, out_to = await _pipe()
+        err, err_to = (None, os.dup(stderr.fileno())) if stderr else await _pipe()
         try:
-            forked = prefork.fork(folder, (*COMMAND[1:], *arguments), environment(environ), {}, out, err)
+            made = prefork.fork(folder, (*COMMAND[1:], *arguments), environment(environ), {}, out_to, err_to)
         finally:
-            os.close(out)
-            os.close(err)
-        return Forked(forked, stdout, stderr)
+            os.close(out_to)
+            os.close(err_to)
+        return Forked(made, out, err)
     return await asyncio.create_subprocess_exec(
         *command,
         *arguments,
@@ -107,7 +110,7 @@ async def start(
         env=environment(environ),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE,
-        stderr=PIPE,
+        stderr=stderr or PIPE,
         preexec_fn=preexec,
     )
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -103,6 +105,7 @@ def test_the_raw_loop_counts_wrong_answers(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["wrong"] == 1
 
 
+@pytest.mark.slow  # two dozen processes
 def test_the_benchmark_prints_a_row_for_every_figure() -> None:
     command = [sys.executable, "-m", "benchmarks.bench", "--smoke"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -68,10 +68,12 @@ def test_the_wheel_holds_the_package_with_its_templates_and_nothing_else(wheel: 
     assert {path.parts[0] for path in files} == {"ci_evals", f"ci_evals-{ci_evals.__version__}.dist-info"}
 
 
+@pytest.mark.slow  # downloads the dependencies
 def test_an_installed_wheel_knows_its_version(installed: Path, tmp_path: Path) -> None:
     assert ci_evals.__version__ in run(installed, "--version", cwd=tmp_path)
 
 
+@pytest.mark.slow  # downloads the dependencies
 def test_an_installed_wheel_runs_a_suite_and_finds_its_templates(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "evals.yaml").write_text(SUITE, encoding="utf-8")
     run(installed, "run", cwd=tmp_path)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import NamedTuple, TextIO
 
 import pytest
 from factories import AGENT, case_of, result_of
-from processes import environment
+from processes import Process, finished, start
 from rich.cells import cell_len
 from suites import write_suite
 from terminals import posix, pseudo_terminal
@@ -75,15 +74,8 @@ async def screen(columns: int = 0, encoding: str = "utf-8") -> AsyncIterator[Scr
         await asyncio.sleep(0)  # in which it does so
 
 
-async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ci_evals", "run"),
-        cwd=folder,
-        env=environment(environ),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=terminal,
-    )
+async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> Process:
+    return await start(folder, "run", environ=environ, stderr=terminal)
 
 
 def test_counts_are_told() -> None:
@@ -171,7 +163,7 @@ async def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(tmp_path: Path) -> 
         seen += await seen_on.reader.readuntil(b"0/1 runs")
         (tmp_path / "seen").touch()
         seen += await seen_on.rest()
-    assert await process.wait() == 0
+    assert (await finished(process)).code == 0
     assert b"\x1b[2Kprinted by the agent\r\n" in seen
     assert b"written: ci-evals-results/report.json" in seen
 
@@ -183,7 +175,7 @@ async def test_a_dumb_terminal_gets_lines_alone(tmp_path: Path) -> None:
     async with screen() as seen_on:
         process = await run_on(seen_on.terminal, tmp_path, {"TERM": "dumb"})
         seen = await seen_on.rest()
-    assert await process.wait() == 0
+    assert (await finished(process)).code == 0
     printed, written, rest = seen.split(b"\r\n")
     assert printed == b"printed by the agent"
     assert written.startswith(b"written: ci-evals-results/report.json")

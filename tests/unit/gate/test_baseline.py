@@ -21,9 +21,9 @@ from ci_evals.gate.baseline import (
     Pool,
     ReportRef,
     TrendPoint,
-    carried,
+    evidence_to_keep,
     head_cells,
-    joined,
+    join,
     per_run_of,
 )
 from ci_evals.model.plan import plan_runs
@@ -77,41 +77,40 @@ def evidence_in(baseline: Baseline) -> list[tuple[str, int, int]]:
 def test_several_files_are_one_history_whatever_their_order() -> None:
     files = [report("new", 3, 3, 3), report("mid", 2, 2, 3), report("old", 1, 3, 3)]
     expected = [("new", 3, 3), ("mid", 2, 3), ("old", 3, 3)]
-    assert evidence_in(joined(files)) == evidence_in(joined(files[::-1])) == expected
-    assert [point.report.id for point in joined(files[::-1]).trend] == ["new", "mid", "old"]
+    assert evidence_in(join(files)) == evidence_in(join(files[::-1])) == expected
+    assert [point.report.id for point in join(files[::-1]).trend] == ["new", "mid", "old"]
 
 
 def test_a_report_that_several_files_tell_of_counts_once() -> None:
     files = [report("new", 3, 3, 3, Evidence("old", 2, 3)), report("old", 2, 2, 3), report("old", 2, 2, 3)]
-    assert evidence_in(joined(files)) == [("new", 3, 3), ("old", 2, 3)]
-    assert len(joined(files).trend) == 2
+    assert evidence_in(join(files)) == [("new", 3, 3), ("old", 2, 3)]
+    assert len(join(files).trend) == 2
 
 
 def test_of_an_interrupted_report_and_the_one_that_went_on_the_fuller_counts() -> None:
     files = [report("one", 3, 1, 1), report("one", 3, 2, 3)]
-    assert evidence_in(joined(files)) == evidence_in(joined(files[::-1])) == [("one", 2, 3)]
+    assert evidence_in(join(files)) == evidence_in(join(files[::-1])) == [("one", 2, 3)]
 
 
 def test_only_the_same_case_is_pooled() -> None:
     files = [report("new", 3, 3, 3), report("mid", 2, 0, 3, fingerprint="edited"), report("old", 1, 3, 3)]
-    assert evidence_in(joined(files)) == [("new", 3, 3), ("old", 3, 3)], "edited, and edited back"
+    assert evidence_in(join(files)) == [("new", 3, 3), ("old", 3, 3)], "edited, and edited back"
 
 
 def test_the_trend_is_as_long_as_it_may_be() -> None:
-    assert len(joined([report(f"r{n}", n, 1, 1) for n in range(70)]).trend) == TREND_POINTS
+    assert len(join([report(f"r{n}", n, 1, 1) for n in range(70)]).trend) == TREND_POINTS
 
 
 def test_a_report_hands_on_what_its_successors_need_and_no_more() -> None:
     cell = base_of({"a": [(3, 3), (0, 0), *[(3, 3)] * 20]}).cells[key_of("a")]
-    handed_on = carried(cell, "a")
+    handed_on = evidence_to_keep(cell, "a")
     assert sum(each.graded for each in handed_on) == POOLED_RUNS
     assert all(each.graded for each in handed_on)
 
 
 def test_nothing_is_handed_on_of_another_case() -> None:
     cell = base_of({"a": (3, 3)}).cells[key_of("a")]
-    unknown = replace(cell, fingerprint=None)
-    assert [carried(None, "a"), carried(cell, "b"), carried(cell, None), carried(unknown, "a")] == [()] * 4
+    assert evidence_to_keep(None, "a") == evidence_to_keep(cell, "b") == ()
 
 
 # The cells of a report.

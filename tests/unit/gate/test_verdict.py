@@ -12,7 +12,7 @@ from known import suite
 
 from ci_evals.format import percent
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
-from ci_evals.gate.verdict import FailOn, Verdict, decide, exit_code, population_bounds, settled
+from ci_evals.gate.verdict import FailOn, Verdict, decide, exit_code, population_bounds, settle
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
@@ -355,7 +355,7 @@ def test_a_verdict_is_settled_when_no_outcome_of_the_other_rounds_changes_it(
 ) -> None:
     report = report_of(cells)
     plan = replace(report.plan, counts=[3] * len(report.plan))
-    assert settled(report, plan, gate) == expected
+    assert settle(report, plan, gate) == expected
 
 
 @given(
@@ -369,7 +369,7 @@ def test_what_was_settled_is_what_the_rounds_that_ran_say(
 ) -> None:
     report = report_of({f"case {n}": (passed, 2) for n, passed in enumerate(passes)})
     gate = Gate(min_pass_rate=bar, prove=prove)
-    found = settled(report, replace(report.plan, counts=[rounds] * len(report.plan)), gate)
+    found = settle(report, replace(report.plan, counts=[rounds] * len(report.plan)), gate)
     assert found in (None, decide(report, gate).status)
 
 

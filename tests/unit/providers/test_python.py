@@ -1,5 +1,4 @@
 import asyncio
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 from fakes.http_server import request_of
+from processes import python
 
 from ci_evals.engine.setup import open_resources
 from ci_evals.errors import ConfigError, ProviderError
@@ -263,8 +263,8 @@ async def main():
 
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.stdout, ended.stderr, ended.returncode) == ("timeout\n", "", 0)
+    ended = python(agent.folder, "-c", program)
+    assert ended == (0, b"timeout\n", b"")
 
 
 @pytest.mark.parametrize("target", ["agent", "agent:", ":f", "agent-x:f", "agent.py:answer:x", "a b:c", "agent:f()"])

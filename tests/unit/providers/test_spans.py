@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fakes.http_server import request_of
+from processes import python
 
 from ci_evals.engine.setup import open_resources
 from ci_evals.errors import ProviderError
@@ -209,8 +210,8 @@ async def main():
 
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.stdout, ended.stderr, ended.returncode) == ("t\n", "", 0)
+    ended = python(tmp_path, "-c", program)
+    assert ended == (0, b"t\n", b"")
 
 
 def test_without_the_extra_agents_are_called_all_the_same(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from comments import SITUATIONS, text_of
 from factories import baseline_of, report_of
 from github_markdown import Shown, shown
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.gate.compare import NoComparison
@@ -130,7 +130,6 @@ def test_a_link_that_is_none_is_text(url: str) -> None:
     assert shown(comment_document(comments.passing(), Links(url, url)).render(64_000)).links == ()
 
 
-@settings(max_examples=60)
 @given(st.integers(300, 65_000), st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]))
 def test_in_any_room_nothing_is_broken(max_bytes: int, name: str) -> None:
     text = _MADE[name].render(max_bytes)

@@ -137,13 +137,10 @@ def test_what_no_runs_leave_behind_is_refused(tmp_path: Path, change: dict[str, 
 def test_a_newer_report_is_refused_with_what_to_upgrade(changes: dict[str, Any], tmp_path: Path) -> None:
     path = saved(tmp_path / "report.json", report_at(1.0))
     document = json.loads(path.read_bytes())
-    document["suite"]["version"] = "7.1.0"
     path.write_text(json.dumps(document | {"schema_version": 7} | changes))
     with pytest.raises(StorageError) as refused:
         read_baseline([path], "capitals")
-    assert str(refused.value) == (
-        f"{path}: is of schema version 7, written by ci-evals 7.1.0; this one reads up to 1: upgrade ci-evals here"
-    )
+    assert str(refused.value) == (f"{path}: is of schema version 7; this one reads up to 1: upgrade ci-evals here")
 
 
 def test_there_is_a_sentence_for_every_lack(tmp_path: Path) -> None:
@@ -377,7 +374,7 @@ def test_any_change_is_refused_or_rendered() -> None:
     """Whatever stands in a report, reading it raises nothing but `ValueError`, and what was read can be shown."""
     original = written(comments.regression())
     seeded, refused, shown = random.Random(7), 0, 0
-    for _ in range(400):
+    for _ in range(150):
         document = json.loads(original)
         path = _somewhere(document, seeded)
         _put(document, path, seeded.choice([None, -1, 0, 10**25, 1e300, -0.5, "", "x" * 300, [], {}, True, "\ud800"]))
@@ -388,8 +385,8 @@ def test_any_change_is_refused_or_rendered() -> None:
             continue
         assert len(comment_document(summary).render(2_000).encode()) <= 2_000, path
         shown += 1
-    assert refused > 50
-    assert shown > 50
+    assert refused > 20
+    assert shown > 20
 
 
 def _put(document: Any, path: tuple[str | int, ...], value: Any) -> None:

@@ -120,30 +120,21 @@ def test_every_wrong_line_of_a_jsonl_file_is_told(project: Project) -> None:
     ]
     rows += [
         '{"id": "c", "input": "q", "tags": [1], "runs": 0}',
-        '{"id": "d", "vars": {"v": ' + "[" * 150 + "]" * 150 + "}}",
         line("e"),
     ]
     project.write("c.jsonl", b"\n".join([b'{"id": "\xff"}', *(row.encode() for row in rows)]))
     problems = wrong(project, "c.jsonl")
-    assert [problem.split(":")[1] for problem in problems] == ["1", "2", "3", "4", "5", "6", "7", "7", "8"]
+    assert [problem.split(":")[1] for problem in problems] == ["1", "2", "3", "4", "5", "6", "7", "7"]
     assert all("c.jsonl:" in problem for problem in problems)
     assert problems[2] == "c.jsonl:3: expected a mapping with keys such as id, description, input, got a list"
-    assert problems[-2:] == [
-        "c.jsonl:7: runs: expected a whole number >= 1, got 0",
-        "c.jsonl:8: nested more than 100 levels deep",
-    ]
+    assert problems[-1] == "c.jsonl:7: runs: expected a whole number >= 1, got 0"
 
 
-def test_a_row_with_many_short_lists_is_not_deep(project: Project) -> None:
-    project.write("c.jsonl", line("a", vars={"rows": [[n] for n in range(500)]}))
-    assert read(project, "c.jsonl")[0].vars["rows"][499] == [499]
-
-
-def test_fifty_thousand_rows_are_read_without_holding_the_file(project: Project) -> None:
+def test_ten_thousand_rows_are_read_without_holding_the_file(project: Project) -> None:
     path = project.folder / "c.jsonl"
     with path.open("w") as file:
-        for number in range(50_000):
-            file.write(line(f"case-{number}").rstrip() + " " * 2000 + "\n")  # white space is read and dropped
+        for number in range(10_000):
+            file.write(line(f"case-{number}").rstrip() + " " * 8000 + "\n")  # white space is read and dropped
     project.suite(cases={"file": "c.jsonl"})
     tracemalloc.start()
     try:
@@ -151,7 +142,7 @@ def test_fifty_thousand_rows_are_read_without_holding_the_file(project: Project)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(cases) == 50_000
+    assert len(cases) == 10_000
     assert peak < path.stat().st_size
 
 
