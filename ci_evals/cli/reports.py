@@ -1,22 +1,20 @@
 """The commands that read saved reports, and run nothing: `comment`, `compare` and `explain`."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from ci_evals.cli import options
-from ci_evals.cli.options import Console
+from ci_evals.cli.console import Console
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of
-from ci_evals.gate.baseline import Baseline, Evidence, History, ReportRef
+from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, exit_code
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, test_sentence
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.plan import CellKey
@@ -24,15 +22,11 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown, report_json, terminal
 from ci_evals.reports.explain import (
-    BaseEntry,
-    CellFinding,
     Explanation,
-    RunEntry,
-    explain_cell,
+    explanations,
     render_json,
     render_markdown,
     render_text,
-    run_entries,
 )
 from ci_evals.reports.read import read_baseline, read_report, read_summary
 from ci_evals.reports.summary import Summary
@@ -66,25 +60,6 @@ def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
 
 
-def render_comparison(summary: Summary, output: str, *, width: int, color: bool) -> str:
-    """Return the comparison as `text`, `markdown` or `json`."""
-    match output:
-        case "markdown":
-            return b"".join(markdown.render(summary)).decode()
-        case "json":
-            return report_json.render_comparison(summary)
-        case _:
-            return terminal.render(summary, width=width, color=color)
-
-
-def render_explanations(found: Sequence[Explanation], output: str) -> str:
-    """Return the explanations as `text`, `markdown` or `json`."""
-    return {"text": render_text, "markdown": render_markdown, "json": render_json}[output](found)
-
-
-_NOT_COMPARED = "not compared with a baseline: name one with --baseline"
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The cells to explain: of a case, on every or one provider, with every or one prompt."""
@@ -111,13 +86,9 @@ def explain_cells(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
     summary = compare_reports(base, head) if base else read_summary(head)
-    report, comparison = summary.report, summary.comparison
-    cells = _cells(wanted, report)
-    if not isinstance(comparison, Comparison):
-        reason = comparison.reason if comparison else _NOT_COMPARED
-        return [explain_cell(report, cell, CellFinding(reason)) for cell in cells]
-    finding_of = partial(_finding, comparison, baseline_sentence(comparison, report.started_at), _base_runs(comparison))
-    return [explain_cell(report, cell, finding_of(report.plan.key(cell))) for cell in cells]
+    source = summary.compared.baseline.source if summary.compared else None
+    newest = read_summary(Path(source)).report if source else None
+    return explanations(summary, _cells(wanted, summary.report), newest)
 
 
 def _cells(wanted: Wanted, report: SuiteReport) -> list[int]:
@@ -133,40 +104,6 @@ def _cells(wanted: Wanted, report: SuiteReport) -> list[int]:
         if name is not None and name not in known:
             raise UsageError(unknown(noun, name, map(name_of, known)))
     raise UsageError(f"{wanted.case!r} did not run on {wanted.provider!r} with the prompt {wanted.prompt!r}")
-
-
-def _base_runs(comparison: Comparison) -> Callable[[CellKey], tuple[RunEntry, ...]]:
-    """Return a look-up of the runs of a cell in the baseline's newest report, which may not be at hand."""
-    if comparison.baseline.source is None:
-        return lambda _: ()
-    report = read_summary(Path(comparison.baseline.source)).report
-    numbers = {report.plan.key(cell.cell): cell.cell for cell in report.cells}
-    return lambda key: run_entries(report, numbers[key]) if key in numbers else ()
-
-
-def _finding(
-    comparison: Comparison, compared_with: str, base_runs: Callable[[CellKey], tuple[RunEntry, ...]], key: CellKey
-) -> CellFinding:
-    """Return the part of a comparison that is about one cell."""
-    if (found := comparison.by_key.get(key)) is None:
-        return CellFinding(compared_with)
-    cell = comparison.base_of(key)
-    entries = _base_entries(cell.history.evidence if cell else (), {ref.id: ref for ref in comparison.baseline.reports})
-    sentence, test = cell_sentence(comparison, found), test_sentence(found, comparison.alpha)
-    return CellFinding(compared_with, found, sentence, test, entries, base_runs(comparison.base_key(key)))
-
-
-def _base_entries(evidence: Iterable[Evidence], refs: Mapping[str, ReportRef]) -> tuple[BaseEntry, ...]:
-    return tuple(
-        BaseEntry(
-            report=refs[step.evidence.report],
-            passed=step.evidence.passed,
-            graded=step.evidence.graded,
-            pooled=step.outcome == "pooled",
-            sentence=step_sentence(step),
-        )
-        for step in History(tuple(evidence)).steps()
-    )
 
 
 report_path = click.Path(path_type=Path)
@@ -194,7 +131,13 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
 
     summary = compare_reports(base, head)
     console = Console.of_process(output)
-    console.print(render_comparison(summary, output, width=console.width, color=console.color))
+    match output:
+        case "markdown":
+            console.print(b"".join(markdown.render(summary)).decode())
+        case "json":
+            console.print(report_json.render_comparison(summary))
+        case "text":
+            console.print(terminal.render(summary, width=console.width, color=console.color))
     return exit_code(summary.verdict, summary.gate)
 
 
@@ -231,7 +174,8 @@ def explain(
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
     found = explain_cells(Wanted(case, **only), report or _results(config), baseline)
-    Console.of_process(output).print(render_explanations(found, output))
+    render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
+    Console.of_process(output).print(render(found))
     return 0
 
 

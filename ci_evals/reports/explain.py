@@ -1,7 +1,7 @@
 """`ci-evals explain`: one cell with its runs, its base and the test, as text, Markdown and JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ci_evals.format import (
@@ -16,19 +16,22 @@ from ci_evals.format import (
     without_commands,
 )
 from ci_evals.gate.baseline import ReportRef, Tally
-from ci_evals.gate.compare import CellComparison, CellKind
-from ci_evals.gate.wording import tally_text
+from ci_evals.gate.compare import CellKind, Comparison, NoComparison
+from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tally_text, test_sentence
 from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.reports.cells import answer_text, common_grades, ended, group_alike, verdicts_of
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, printed
+from ci_evals.reports.summary import Summary
 
 _OUTPUT_CHARACTERS = 2000
 _LINE_CHARACTERS = 400
 _MAX_RUNS = 100
 _REVISION_CHARACTERS = 7
+_NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
 
@@ -61,7 +64,7 @@ class BaseEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One cell. What speaks of the comparison is None where the report was not compared."""
+    """One cell. The fields about its comparison are None or empty if there is none."""
 
     case: str
     provider: str
@@ -69,28 +72,16 @@ class Explanation:
     file: str
     line: int | None
     started_at: float
-    compared_with: str | None
-    kind: CellKind | None
-    sentence: str
-    test: str | None
-    head: Tally
-    base: Tally | None
-    p: float | None
-    adjusted_p: float | None
-    base_reports: tuple[BaseEntry, ...]
-    runs: tuple[RunEntry, ...]
-    base_runs: tuple[RunEntry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CellFinding:
-    """The part of a comparison that is about one cell: the finding in words, and the evidence."""
-
     compared_with: str
-    found: CellComparison | None = None
-    sentence: str | None = None
+    kind: CellKind | None = None
+    sentence: str
     test: str | None = None
-    base: tuple[BaseEntry, ...] = ()
+    head: Tally
+    base: Tally | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    base_reports: tuple[BaseEntry, ...] = ()
+    runs: tuple[RunEntry, ...]
     base_runs: tuple[RunEntry, ...] = ()
 
 
@@ -102,33 +93,71 @@ class ExplanationDocument:
     cells: tuple[Explanation, ...]
 
 
-def explain_cell(report: SuiteReport, cell: int, finding: CellFinding) -> Explanation:
-    """Explain one cell of a report."""
-    case, found = report.plan.case(cell), finding.found
-    provider, prompt = report.plan.key(cell)[1:]
-    planned = Tally(*report.fresh(cell))
-    return Explanation(
-        case=case.id,
-        provider=provider,
-        prompt=prompt,
-        file=case.file,
-        line=case.line,
-        started_at=report.started_at,
-        compared_with=finding.compared_with,
-        kind=found.kind if found else None,
-        sentence=finding.sentence or f"{tally_text(planned)} here",
-        test=finding.test,
-        head=found.head if found else planned,
-        base=found.base if found else None,
-        p=found.p if found else None,
-        adjusted_p=found.adjusted_p if found else None,
-        base_reports=finding.base,
-        runs=run_entries(report, cell),
-        base_runs=finding.base_runs,
+def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | None = None) -> list[Explanation]:
+    """Explain cells of a report.
+
+    Args:
+        summary: the report and its comparison.
+        cells: their numbers.
+        base: the newest report of the baseline, if it is at hand.
+    """
+    report, comparison = summary.report, summary.compared
+    numbers = {base.plan.key(cell.cell): cell.cell for cell in base.cells} if base else {}
+    if comparison:
+        compared_with = baseline_sentence(comparison, report.started_at)
+    else:
+        compared_with = summary.comparison.reason if isinstance(summary.comparison, NoComparison) else _NOT_COMPARED
+
+    def explain_cell(cell: int) -> Explanation:
+        case, (_, provider, prompt) = report.plan.case(cell), report.plan.key(cell)
+        planned = Tally(*report.fresh(cell))
+        explained = Explanation(
+            case=case.id,
+            provider=provider,
+            prompt=prompt,
+            file=case.file,
+            line=case.line,
+            started_at=report.started_at,
+            compared_with=compared_with,
+            sentence=f"{tally_text(planned)} here",
+            head=planned,
+            runs=_runs_of(report, cell),
+        )
+        if comparison is None or (found := comparison.by_key.get(report.plan.key(cell))) is None:
+            return explained
+        base_number = numbers.get(comparison.base_key(found.key))
+        return replace(
+            explained,
+            kind=found.kind,
+            sentence=cell_sentence(comparison, found),
+            test=test_sentence(found, comparison.alpha),
+            head=found.head,
+            base=found.base,
+            p=found.p,
+            adjusted_p=found.adjusted_p,
+            base_reports=_base_entries(comparison, found.key),
+            base_runs=() if base is None or base_number is None else _runs_of(base, base_number),
+        )
+
+    return list(map(explain_cell, cells))
+
+
+def _base_entries(comparison: Comparison, key: CellKey) -> tuple[BaseEntry, ...]:
+    refs = {ref.id: ref for ref in comparison.baseline.reports}
+    cell = comparison.base_of(key)
+    return tuple(
+        BaseEntry(
+            report=refs[step.evidence.report],
+            passed=step.evidence.passed,
+            graded=step.evidence.graded,
+            pooled=step.outcome == "pooled",
+            sentence=step_sentence(step),
+        )
+        for step in (cell.history.steps() if cell else ())
     )
 
 
-def run_entries(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
+def _runs_of(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
     """Return every run of a cell, the confirm runs last."""
     planned = report.results(report.plan.indices(cell))
     more = report.confirmation

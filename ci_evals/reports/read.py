@@ -18,7 +18,6 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_runs
 from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.result import Result
-from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
@@ -102,15 +101,8 @@ class SavedReport:
 
     @property
     def summary(self) -> Summary:
-        """The summary that the report was made from. Of its cases it has what a report shows, not what was asked.
-
-        Raises:
-            StorageError: the report claims more runs than are believed.
-        """
-        try:
-            return summary_of(self.document)
-        except ValueError as error:
-            raise StorageError(f"{self.name}: is no report of ci-evals ({error}): name another") from error
+        """The summary that the report was made from. Of its cases it has what a report shows, not what was asked."""
+        return summary_of(self.document)
 
 
 def read_report(path: Path) -> SavedReport:
@@ -131,8 +123,8 @@ def read_report(path: Path) -> SavedReport:
     try:
         return SavedReport(decode_report(content), path)
     except ValueError as error:
-        if writer := _other_version(content):
-            raise StorageError(f"{path}: {writer}") from error
+        if advice := _newer_version(content):
+            raise StorageError(f"{path}: {advice}") from error
         why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
         raise StorageError(
             f"{path}: is no complete report of ci-evals ({why}): download it again, or name another"
@@ -247,7 +239,7 @@ def decode_report(content: bytes) -> ReportDocument:
     return document
 
 
-def _other_version(content: bytes) -> str | None:
+def _newer_version(content: bytes) -> str | None:
     """Return advice about a file that a newer ci-evals wrote; None if it is no such file."""
     try:
         document = from_json(content)
@@ -256,12 +248,7 @@ def _other_version(content: bytes) -> str | None:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if not isinstance(version, int) or version <= SCHEMA_VERSION:
         return None
-    suite = document.get("suite")
-    writer = one_line(str(suite.get("version", "?") if isinstance(suite, dict) else "?"), 40)
-    return (
-        f"is of schema version {version}, written by ci-evals {writer}; this one reads up to {SCHEMA_VERSION}: upgrade"
-        " ci-evals here"
-    )
+    return f"is of schema version {version}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here"
 
 
 def _check(document: ReportDocument) -> None:
@@ -295,96 +282,82 @@ def _check_references(document: ReportDocument) -> None:
         raise ValueError(f"a cell is of no variant: {min(map(str, strange))}")
     if any(cell.comparison and cell.comparison.key != cell.key for cell in document.cells):
         raise ValueError("the comparison of a cell is that of another one")
+    planned = {cell.key: cell.planned for cell in document.cells}
+    further: dict[CellKey, int] = {}
     for result in document.results:
-        if (result.case, result.provider, result.prompt) not in cells or not 1 <= result.run <= MOST_RUNS:
+        key = result.case, result.provider, result.prompt
+        if key not in cells or not 1 <= result.run <= MOST_RUNS:
             raise ValueError(f"run {result.run} of {result.case!r} is of no cell of the report")
+        if result.run > planned[key]:
+            further[key] = max(result.run - planned[key], further.get(key, 0))
+    size = len({cell.case for cell in document.cells}) * len(variants)
+    if max(size, sum(planned.values()), len(further) * max(further.values(), default=0)) > MOST_RUNS:
+        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
 
 
 def summary_of(document: ReportDocument) -> Summary:
-    """Return the summary that a document was made from.
-
-    Raises:
-        ValueError: it has more runs than are believed.
-    """
+    """Return the summary that a document was made from."""
     plan = _plan(document)
-    numbers = {plan.key(cell): cell for cell in range(len(plan))}
-    planned: dict[int, Result] = {}
-    further: dict[int, list[Result]] = defaultdict(list)
+    cells = {plan.key(cell): cell for cell in range(len(plan))}
+    planned: dict[tuple[int, int], Result] = {}
+    further: dict[tuple[int, int], Result] = {}
     for result in document.results:
-        cell = numbers[result.case, result.provider, result.prompt]
-        if result.run <= plan.runs(cell):
-            planned[plan.index(cell, result.run)] = result
-        else:
-            further[cell].append(result)
-    report = _report(
-        document,
+        cell = cells[result.case, result.provider, result.prompt]
+        (planned if result.run <= plan.runs(cell) else further)[cell, result.run] = result
+    fingerprints = list({cell.case: cell.fingerprint for cell in document.cells}.values())
+
+    def report(plan: RunPlan, results: Mapping[tuple[int, int], Result], **more: Any) -> SuiteReport:
+        by_index = {plan.index(cell, run): result for (cell, run), result in results.items()}
+        return SuiteReport(
+            document.suite,
+            plan,
+            {index: RunRecord.of(result, offset=index) for index, result in by_index.items()},
+            read=lambda indices: (by_index[index] for index in indices),
+            started_at=document.started_at,
+            duration_s=document.duration_s,
+            fingerprints=fingerprints,
+            **more,
+        )
+
+    confirmation = None
+    if further:
+        most, suspects = max(run - plan.runs(cell) for cell, run in further), {cell for cell, _ in further}
+        confirmation = report(plan_runs(plan.cases, plan.variants, most, only=suspects, after=plan), further)
+    made = report(
         plan,
         planned,
         interrupted=document.interrupted,
         resumption=document.resumption,
         looks=document.looks,
         settled=document.settled,
-        confirmation=_confirmation(document, plan, further) if further else None,
+        confirmation=confirmation,
     )
     compared = ((cell.key, cell.comparison) for cell in document.cells)
     before = {key: found.before for key, found in compared if found and found.before is not None}
-    return Summary(report, document.verdict, document.gate, _comparison(document), before)
+    return Summary(made, document.verdict, document.gate, _comparison(document), before)
 
 
 def _plan(document: ReportDocument) -> RunPlan:
     by_case: dict[str, list[SavedCellEntry]] = defaultdict(list)
     for cell in document.cells:
         by_case[cell.case].append(cell)
-    variants = [Variant(variant.provider, variant.prompt) for variant in document.variants]
-    if len(by_case) * len(variants) > MOST_RUNS:
-        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
-    cases = [_case(cells, document.gate) for cells in by_case.values()]
-    runs = {cell.key: cell.planned for cell in document.cells}
-    keys = [(case.id, variant.provider, variant.prompt) for case in cases for variant in variants]
-    plan = plan_runs(cases, variants, 1, only={number for number, key in enumerate(keys) if runs.get(key)})
-    if plan.total > MOST_RUNS:
-        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
-    return plan
-
-
-def _case(cells: Sequence[SavedCellEntry], gate: Gate | None) -> Case:
-    """Return a case as its cells describe it; a bar that the gate does not explain is the case's own."""
-    entry = cells[0]
-    case = Case(
-        id=entry.case,
-        tags=entry.tags,
-        runs=max(cell.planned for cell in cells) or None,
-        critical=any(cell.critical for cell in cells),
-        file=entry.file,
-        line=entry.line,
-    )
-    bar = bar_of(case, Variant(entry.provider, entry.prompt), gate)
-    return case if bar == entry.bar else replace(case, min_pass_rate=entry.bar)
-
-
-def _confirmation(document: ReportDocument, after: RunPlan, further: Mapping[int, Sequence[Result]]) -> SuiteReport:
-    """Return the report of the runs that suspects got beyond the planned ones."""
-    most = max(result.run - after.runs(cell) for cell, results in further.items() for result in results)
-    if most * len(further) > MOST_RUNS:
-        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
-    plan = plan_runs(after.cases, after.variants, most, only=further.keys(), after=after)
-    indices = {plan.index(cell, result.run): result for cell, results in further.items() for result in results}
-    return _report(document, plan, indices)
-
-
-def _report(document: ReportDocument, plan: RunPlan, results: Mapping[int, Result], **more: Any) -> SuiteReport:
-    fingerprints = list({cell.case: cell.fingerprint for cell in document.cells}.values())
-
-    return SuiteReport(
-        document.suite,
-        plan,
-        {index: RunRecord.of(result, offset=index) for index, result in results.items()},
-        read=lambda indices: (results[index] for index in indices),
-        started_at=document.started_at,
-        duration_s=document.duration_s,
-        fingerprints=fingerprints,
-        **more,
-    )
+    cases = []
+    for cells in by_case.values():
+        entry = cells[0]
+        case = Case(
+            id=entry.case,
+            tags=entry.tags,
+            runs=max(cell.planned for cell in cells) or None,
+            critical=any(cell.critical for cell in cells),
+            file=entry.file,
+            line=entry.line,
+        )
+        explained = bar_of(case, Variant(entry.provider, entry.prompt), document.gate) == entry.bar
+        cases.append(case if explained else replace(case, min_pass_rate=entry.bar))
+    variants = [variant.variant for variant in document.variants]
+    planned = {cell.key for cell in document.cells if cell.planned}
+    keys = ((case.id, variant.provider, variant.prompt) for case in cases for variant in variants)
+    return plan_runs(cases, variants, 1, only={number for number, key in enumerate(keys) if key in planned})
 
 
 def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
