@@ -50,8 +50,8 @@ def bases(tmp_path: Path, history: list[SuiteReport]) -> list[Path]:
 def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
     found = explain_cells(Wanted("refund"), head, bases)
     assert callable(golden)
-    golden("compared/explain.txt", shown(found, "text"))
-    golden("compared/explain.md", shown(found, "markdown"))
+    golden("explain.txt", shown(found, "text"))
+    golden("explain.md", shown(found, "markdown"))
 
 
 def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases: list[Path]) -> None:
