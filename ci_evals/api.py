@@ -23,7 +23,7 @@ from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, execute
 from ci_evals.suite import load
-from ci_evals.suite.load import UNLIMITED, Overrides, overridden
+from ci_evals.suite.load import UNLIMITED, Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite, Suite
 
 
@@ -240,7 +240,7 @@ def _judged(report: SuiteReport, invocation: Invocation) -> Summary:
 def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None) -> CheckedSuite:
     environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
-        return overridden(load.check_suite(suite_or_path, environ), overrides)
+        return apply_overrides(load.check_suite(suite_or_path, environ), overrides)
     if isinstance(suite_or_path, str | os.PathLike):
         return load.load_suite(Path(suite_or_path), environ, overrides)
     raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from ci_evals.cli import options
-from ci_evals.cli.options import Console
+from ci_evals.cli.console import Console
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of
 from ci_evals.gate.baseline import Baseline
@@ -58,22 +58,6 @@ def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -
     else:
         found = baseline
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
-
-
-def render_comparison(summary: Summary, output: str, *, width: int, color: bool) -> str:
-    """Return the comparison as `text`, `markdown` or `json`."""
-    match output:
-        case "markdown":
-            return b"".join(markdown.render(summary)).decode()
-        case "json":
-            return report_json.render_comparison(summary)
-        case _:
-            return terminal.render(summary, width=width, color=color)
-
-
-def render_explanations(found: Sequence[Explanation], output: str) -> str:
-    """Return the explanations as `text`, `markdown` or `json`."""
-    return {"text": render_text, "markdown": render_markdown, "json": render_json}[output](found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +131,13 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
 
     summary = compare_reports(base, head)
     console = Console.of_process(output)
-    console.print(render_comparison(summary, output, width=console.width, color=console.color))
+    match output:
+        case "markdown":
+            console.print(b"".join(markdown.render(summary)).decode())
+        case "json":
+            console.print(report_json.render_comparison(summary))
+        case "text":
+            console.print(terminal.render(summary, width=console.width, color=console.color))
     return exit_code(summary.verdict, summary.gate)
 
 
@@ -184,7 +174,8 @@ def explain(
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
     found = explain_cells(Wanted(case, **only), report or _results(config), baseline)
-    Console.of_process(output).print(render_explanations(found, output))
+    render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
+    Console.of_process(output).print(render(found))
     return 0
 
 

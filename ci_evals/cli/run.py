@@ -3,26 +3,25 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import click
 
 from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.options import Console
+from ci_evals.cli.console import Console
 from ci_evals.engine import progress
-from ci_evals.engine.interrupt import StoppableRun, redirect_prints, say
+from ci_evals.engine.interrupt import StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header
 from ci_evals.engine.runner import Run
 from ci_evals.errors import ConfigError
 from ci_evals.gate.verdict import exit_code
-from ci_evals.github.baseline import ArtifactNames, Previous, Wanted
+from ci_evals.github.baseline import ArtifactNames, Wanted
 from ci_evals.github.context import RESULTS, in_actions, read_context
 from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
@@ -33,40 +32,68 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
+from ci_evals.suite.load import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 
-def carry_out(invocation: Invocation, console: Console, posting: Posting, job: Job | None) -> int:
-    """Run a suite, compare it with its baseline, judge it, report, and return the exit code.
+def carry_out(
+    invocation: Invocation,
+    console: Console,
+    posting: Posting,
+    artifacts: ArtifactNames,
+    wanted: Wanted = "none",
+    *,
+    needs_recording: bool = False,
+) -> int:
+    """Run a suite, compare it with its baseline, decide, report, and return the exit code.
 
     Args:
-        invocation: what to run, and what is known of it already.
+        invocation: what to run.
         console: where people read.
         posting: what becomes of the verdict outside of the results folder.
-        job: the job of GitHub Actions; None elsewhere.
+        artifacts: where GitHub has the results of earlier runs.
+        wanted: the baseline.
+        needs_recording: nothing can be called: answer from `invocation.replay`, else from the base branch's journal.
     """
     suite, out = invocation.suite, invocation.suite.out.absolute()  # code under test may change the folder
-    redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
-    if job and not invocation.shard:
-        job.announce()
-    summary = None
-    with job.log.stopped() if job else nullcontext(), StoppableRun(redirected) as running:
-        with job.log.folded(f"Progress of {suite.name}") if job else nullcontext():
-            report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
-        if invocation.shard:
-            code = _tell_shard(invocation, report, console)
-        else:
-            summary = summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
-            summary = with_answers(summary)
+    job = github.job.start(suite, console.environ, posting, console.log)
+    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
+        previous = github.baseline.find(wanted, suite, job.context if job else None, artifacts, Path(scratch))
+        if job or wanted == "auto":
+            (job or console).say(previous.said)
+        for warning in previous.warnings:
+            (job or console).warn(warning)
+        invocation = replace(
+            invocation,
+            baseline=previous.baseline,
+            resume=invocation.resume or bool(previous.journals),
+            sources=(*invocation.sources, *previous.journals),
+        )
+        if needs_recording:
+            recording = _recording(invocation.replay, previous.recording, Path(scratch), job or console)
+            invocation = replace(invocation, replay=recording)
+        if job and not invocation.shard:
+            job.announce()
+
+        redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
+        with job.log.stopped() if job else nullcontext(), StoppableRun(redirected) as running:
+            with job.log.folded(f"Progress of {suite.name}") if job else nullcontext():
+                report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
+            console.remark(*_lacks(invocation, report))
+            if invocation.shard:
+                name = f"shard {invocation.shard} of {suite.name}"
+                found = [f"{label.lower()}: {text}" for label, text in notes(report)]
+                console.remark(*found, f"{name}: {report.summary()}; `ci-evals merge` decides")
+                return running.exit_code or (3 if report.interrupted else 0)
+
+            summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
             write_reports(summary, out, suite.formats)
             console.show(summary)
             files = (*(suite.out / FORMATS[name][0] for name in suite.formats), invocation.journal)
-            written = ", ".join(path.as_posix() for path in files)
-            console.remark(*_lacks(invocation, report), f"written: {written}")
-            code = exit_code(summary.verdict, suite.gate, posting.fail_on)
-    if job and summary:
-        job.finish(summary)
-    return code if running.exit_code is None else running.exit_code
+            console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
+        if job:
+            job.finish(summary)
+        return running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on)
 
 
 class _Progress(Watcher):
@@ -84,12 +111,20 @@ class _Progress(Watcher):
         return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
 
 
-def _tell_shard(invocation: Invocation, report: SuiteReport, console: Console) -> int:
-    """Say what a shard has run; its exit code is no verdict."""
-    found = [f"{label.lower()}: {text}" for label, text in notes(report)]
-    name = f"shard {invocation.shard} of {invocation.suite.name}"
-    console.remark(*_lacks(invocation, report), *found, f"{name}: {report.summary()}; `ci-evals merge` decides")
-    return 3 if report.interrupted else 0
+def _recording(named: Path | None, of_base: Path | None, scratch: Path, log: Job | Console) -> Path:
+    """Return the journal to answer from where nothing can be called: the named, the base branch's, or an empty one."""
+    if named and named.exists():
+        return named
+    lack = f"no recording is at {named.as_posix()}, which --record names" if named else None
+    if of_base:
+        if lack:
+            log.warn(f"{lack}: the base branch's is taken")
+        return of_base
+    lack = lack or "no recording: the base branch has left none that can be used"
+    log.warn(f"{lack}; nothing could be checked, for this job gets no secrets")
+    empty = scratch / "nothing.jsonl"
+    empty.touch()
+    return empty
 
 
 def _lacks(invocation: Invocation, report: SuiteReport) -> list[str]:
@@ -99,28 +134,6 @@ def _lacks(invocation: Invocation, report: SuiteReport) -> list[str]:
     if invocation.merge and not invocation.run_missing and report.interrupted:
         return [f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing"]
     return []
-
-
-def find_previous(
-    wanted: Wanted, suite: CheckedSuite, job: Job | None, artifacts: ArtifactNames, scratch: Path, console: Console
-) -> Previous:
-    """Find what earlier runs left behind, and say in a line what that is."""
-    found = github.baseline.find(wanted, suite, job.context if job else None, artifacts, scratch)
-    if job:
-        job.say(found.said)
-    elif wanted == "auto":
-        say(console.stderr, "".join(f"{line}\n" for line in found.said))
-    for warning in found.warnings:
-        warn(warning, job, console)
-    return found
-
-
-def warn(text: str, job: Job | None, console: Console) -> None:
-    """Show a warning: on the page of the workflow run, or on stderr."""
-    if job:
-        job.warn(text)
-    else:
-        console.warn(text)
 
 
 def revision(environ: Mapping[str, str]) -> str | None:
@@ -138,30 +151,12 @@ def revision(environ: Mapping[str, str]) -> str | None:
     return found.stdout.strip() or None if found.returncode == 0 else None
 
 
-def _recording(named: Path | None, of_base: Path | None, scratch: Path, warn: Callable[[str], None]) -> Path:
-    """Return the journal to answer from where nothing can be called: the named, the base branch's, or an empty one."""
-    if named and named.exists():
-        return named
-    lack = f"no recording is at {named.as_posix()}, which --record names" if named else None
-    if of_base:
-        if lack:
-            warn(f"{lack}: the base branch's is taken")
-        return of_base
-    lack = lack or "no recording: the base branch has left none that can be used"
-    warn(f"{lack}; nothing could be checked, for this job gets no secrets")
-    empty = scratch / "nothing.jsonl"
-    empty.touch()
-    return empty
-
-
 def _journal(path: Path) -> Path:
     """Return a journal that is named itself or by its folder."""
     return path / JOURNAL if path.is_dir() else path
 
 
-def _load_suite_of_job(
-    config: Path | None, overrides: Mapping[str, Any], *, offline: bool
-) -> tuple[CheckedSuite, bool]:
+def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bool) -> tuple[CheckedSuite, bool]:
     """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys may be missing."""
     try:
         return options.suite_named(config, overrides, offline=offline), False
@@ -236,12 +231,13 @@ def run_command(  # noqa: PLR0913, PLR0917  one for each option
     replay: Path | None,
     record: Path | None,
     baseline: Wanted,
+    overrides: Overrides,
+    posting: Posting,
     output: str,
     *,
     resume: bool,
     replay_only: bool,
     quiet: bool,
-    **others: Any,
 ) -> int:
     """Run a suite, judge it, and exit with its verdict.
 
@@ -262,31 +258,26 @@ def run_command(  # noqa: PLR0913, PLR0917  one for each option
         raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    overrides, posting = options.split(others)
     suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
+    if without_secrets:
+        replay = record
     console = Console.of_process(output, quiet=quiet, suite=suite)
-    job = github.job.start(suite, console.environ, posting, console.log)
-    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
-        # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
-        artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
-        previous = find_previous(baseline, suite, job, artifacts, Path(scratch), console)
-        if without_secrets:
-            replay = _recording(record, previous.recording, Path(scratch), partial(warn, job=job, console=console))
-        invocation = Invocation(
-            suite=suite,
-            journal=suite.out / JOURNAL,
-            resume=resume or bool(resume_from or further or previous.journals),
-            sources=(*map(_journal, (*resume_from, *further)), *previous.journals),
-            shard=shard,
-            durations_s=known_durations(balance_by) if balance_by else {},
-            replay=_journal(replay) if replay else None,
-            replay_only=replay_only or without_secrets,
-            revision=revision(console.environ),
-            run_id=uuid4().hex,
-            files=suite.out,
-            baseline=previous.baseline,
-        )
-        return carry_out(invocation, console, posting, job)
+    invocation = Invocation(
+        suite=suite,
+        journal=suite.out / JOURNAL,
+        resume=resume or bool(resume_from or further),
+        sources=tuple(map(_journal, (*resume_from, *further))),
+        shard=shard,
+        durations_s=known_durations(balance_by) if balance_by else {},
+        replay=_journal(replay) if replay else None,
+        replay_only=replay_only or without_secrets,
+        revision=revision(console.environ),
+        run_id=uuid4().hex,
+        files=suite.out,
+    )
+    # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
+    artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
+    return carry_out(invocation, console, posting, artifacts, baseline, needs_recording=without_secrets)
 
 
 @options.command("merge")
@@ -302,15 +293,16 @@ def run_command(  # noqa: PLR0913, PLR0917  one for each option
 @options.posting
 @options.output
 @options.quiet
-def merge_command(
+def merge_command(  # noqa: PLR0913  one for each option
     folders: tuple[Path, ...],
     config: Path | None,
     baseline: Wanted,
+    overrides: Overrides,
+    posting: Posting,
     output: str,
     *,
     run_missing: bool,
     quiet: bool,
-    **others: Any,
 ) -> int:
     """Put the results of shards together, and judge them.
 
@@ -321,26 +313,22 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    overrides, posting = options.split(others)
     suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
-    job = github.job.start(suite, console.environ, posting, console.log)
-    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
-        sources = tuple(map(_journal, folders))
-        starts = filter(None, map(first_header, sources))
-        invocation = Invocation(
-            suite=suite,
-            journal=suite.out / JOURNAL,
-            sources=sources,
-            merge=True,
-            run_missing=run_missing,
-            revision=revision(console.environ),
-            run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
-            files=suite.out,
-        )
-        check_sources(invocation)
-        previous = find_previous(baseline, suite, job, ArtifactNames(posting.artifact), Path(scratch), console)
-        if run_missing and (missing := missing_shards(sources)):
-            say(console.stderr, f"missing: shard {', '.join(missing)}: its runs are run now\n")
-        return carry_out(replace(invocation, baseline=previous.baseline), console, posting, job)
+    sources = tuple(map(_journal, folders))
+    starts = filter(None, map(first_header, sources))
+    invocation = Invocation(
+        suite=suite,
+        journal=suite.out / JOURNAL,
+        sources=sources,
+        merge=True,
+        run_missing=run_missing,
+        revision=revision(console.environ),
+        run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
+        files=suite.out,
+    )
+    check_sources(invocation)
+    if run_missing and (missing := missing_shards(sources)):
+        console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
+    return carry_out(invocation, console, posting, ArtifactNames(posting.artifact), baseline)

@@ -3,18 +3,15 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 from uuid import uuid4
 
 import click
 
-from ci_evals import github
-from ci_evals import templating as templates
+from ci_evals import templating
 from ci_evals.cli import options
-from ci_evals.cli.options import Console
+from ci_evals.cli.console import Console
 from ci_evals.cli.run import carry_out, revision
 from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.engine.journal import JOURNAL
@@ -26,6 +23,8 @@ from ci_evals.format import number_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import Size, power_of
 from ci_evals.gate.preference import preference
+from ci_evals.github.baseline import ArtifactNames
+from ci_evals.github.context import RESULTS
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.rules import Gate
@@ -41,88 +40,10 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import find_config, load_asked, load_mock
+from ci_evals.suite.load import Overrides, find_config, load_judge, load_mock
 from ci_evals.suite.schema import suite_schema_text
-from ci_evals.suite.types import CheckedSuite
 
-
-def measure_judge(suite: CheckedSuite, labels: Path, rubric: str | None, console: Console) -> int:
-    """Measure a suite's judge against people's labels; returns 0 if it is fit to gate, 1 if not, 3 if unknown."""
-    judge = find_judge(suite, rubric)
-    found = run_until_signal(check_judge(suite, judge, read_labelled_answers(labels)))
-    for told in dict.fromkeys(found.unanswered[:3]):
-        console.remark(f"no verdict: {told}")
-    console.print(render_judge_check(found, "json" if console.output == "json" else "table"))
-    return {True: 0, False: 1, None: 3}[found.fit]
-
-
-def pairwise(suite: CheckedSuite, sides: Sequence[str], report: Path, judge: Judge, console: Console) -> PairwiseReport:
-    """Compare two variants by preference, and print what was found.
-
-    Args:
-        suite: knows the cases.
-        sides: each the path of a report (`PATH`, `PATH::VARIANT`), or the name of a variant of `report`.
-        report: where variants that are no path are looked up.
-        judge: who prefers.
-        console: where it is printed.
-    """
-    names, results = zip(*(_side(side, report) for side in sides), strict=True)
-    labels = names if names[0] != names[1] else sides
-    pairs = run_until_signal(ask_preferences(suite, results[0], results[1], judge))
-    found = PairwiseReport(labels[0], labels[1], preference(pairs, (suite.gate or Gate()).confidence))
-    console.print(render_pairwise(found, cast("PairwiseFormat", console.output)))
-    return found
-
-
-def _side(side: str, report: Path) -> tuple[str, Answers]:
-    path, _, name = side.partition("::")
-    if Path(path).exists():
-        return choose_variant(read_answers(Path(path)), name or None, path)
-    return choose_variant(read_answers(report), side, report.as_posix())
-
-
-def show_power(suite: CheckedSuite, history: Iterable[Path], console: Console) -> None:
-    """Print what a suite can detect. `history` are reports that show how its answers vary."""
-    paths = tuple(history)
-    known = read_baseline(paths, suite.name) if paths else None
-    if isinstance(known, NoComparison):
-        raise StorageError(known.reason)
-    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
-    size = Size(len(suite.cases), each.most_common(1)[0][0])
-    found = power_of(suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in paths))
-    console.print(render_power(found, cast("PowerFormat", console.output)))
-
-
-FILES = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
-
-
-def write_starter(folder: Path, *, overwrite: bool) -> list[Path]:
-    """Write a commented suite and a workflow.
-
-    Args:
-        folder: where the project is.
-        overwrite: replace files that are there.
-
-    Returns:
-        The files written.
-
-    Raises:
-        UsageError: a file is there already; nothing was written.
-        StorageError: a file cannot be written.
-    """
-    taken = [name for name in FILES if (folder / name).exists()]
-    if taken and not overwrite:
-        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
-    paths = {folder / name: templates.folder() / template for name, template in FILES.items()}
-    path = folder
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        for path, template in paths.items():
-            path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-    return list(paths)
+_STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
 
 
 @options.command()
@@ -130,14 +51,15 @@ def write_starter(folder: Path, *, overwrite: bool) -> list[Path]:
 @options.providers
 @options.tags
 @options.runs
-def validate(config: Path | None, **overrides: Any) -> None:
+def validate(
+    config: Path | None, providers: tuple[str, ...] | None, tags: tuple[str, ...] | None, runs: int | None
+) -> None:
     """Check a suite without calling anything.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
     variables that are not set, templates that do not fit their cases.
     """
-    suite = options.suite_named(config, overrides)
-
+    suite = options.suite_named(config, Overrides(providers=providers, tags=tags, runs=runs))
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
     shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
     click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
@@ -151,8 +73,19 @@ def init(folder: Path, *, force: bool) -> None:
 
     They go into FOLDER (default: here). The suite runs at once against a mock provider: no key, no network.
     """
-    for path in write_starter(folder, overwrite=force):
-        click.echo(f"written: {path.as_posix()}")
+    taken = [name for name in _STARTER if (folder / name).exists()]
+    if taken and not force:
+        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
+    paths = {folder / name: templating.folder() / template for name, template in _STARTER.items()}
+    path = folder
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        for path, template in paths.items():
+            path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
+            click.echo(f"written: {path.as_posix()}")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
     click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
 
@@ -187,9 +120,14 @@ def power(
       ci-evals power
       ci-evals power evals/support.yaml --runs 5 --history main/report.json
     """
-    suite = options.suite_named(file or config, {"runs": runs, "providers": providers}, offline=True)
-
-    show_power(suite, history, Console.of_process(output, suite=suite))
+    suite = options.suite_named(file or config, Overrides(runs=runs, providers=providers), offline=True)
+    known = read_baseline(history, suite.name) if history else None
+    if isinstance(known, NoComparison):
+        raise StorageError(known.reason)
+    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
+    size = Size(len(suite.cases), each.most_common(1)[0][0])
+    found = power_of(suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in history))
+    Console.of_process(output, suite=suite).print(render_power(found, output))
 
 
 @options.command()
@@ -239,8 +177,7 @@ def grade(
     Example:
       ci-evals grade traces.jsonl --suite evals.yaml
     """
-    suite = options.suite_named(config, {"out": out}, offline=True, judging=True)
-
+    suite = options.suite_named(config, Overrides(out=out), offline=True, judging=True)
     console = Console.of_process(output, quiet=quiet, suite=suite)
     found = match_traces((trace for path in traces for trace in read_traces(path, match)), suite.cases)
     if found.unmatched:
@@ -250,7 +187,6 @@ def grade(
         console.warn(text)
     cases = [replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases]
     suite = replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
-    posting = Posting(comment="off")
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
@@ -258,7 +194,7 @@ def grade(
         revision=revision(console.environ),
         run_id=uuid4().hex,
     )
-    return carry_out(invocation, console, posting, github.job.start(suite, console.environ, posting, console.log))
+    return carry_out(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
 
 
 @click.group()
@@ -286,8 +222,12 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
       ci-evals judge check labels.jsonl --suite evals.yaml
     """
     suite = options.suite_named(config, offline=True, judging=True)
-
-    return measure_judge(suite, labels, rubric, Console.of_process(output, suite=suite))
+    console = Console.of_process(output, suite=suite)
+    found = run_until_signal(check_judge(suite, find_judge(suite, rubric), read_labelled_answers(labels)))
+    for reason in dict.fromkeys(found.unanswered[:3]):
+        console.remark(f"no verdict: {reason}")
+    console.print(render_judge_check(found, "json" if output == "json" else "table"))
+    return {True: 0, False: 1, None: 3}[found.fit]
 
 
 @options.command("pairwise")
@@ -318,8 +258,17 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
     is_flag=True,
     help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
 )
-def pairwise_command(
-    a: str, b: str, config: Path | None, output: PairwiseFormat, *, fail_if_worse: bool, **others: Any
+def pairwise_command(  # noqa: PLR0913  one for each option
+    *,
+    a: str,
+    b: str,
+    config: Path | None,
+    report: Path,
+    judge: str | None,
+    rubric: str | None,
+    function: str | None,
+    output: PairwiseFormat,
+    fail_if_worse: bool,
 ) -> int:
     """Ask which of two variants is preferred, case by case.
 
@@ -332,17 +281,28 @@ def pairwise_command(
       ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
       ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
     """
-    judge, function, rubric = others["judge"], others["function"], others["rubric"]
     if (judge is None) == (function is None):
         raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
     if rubric and function:
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
     if judge:
-        suite, model = load_asked(config or find_config(Path()), os.environ, judge)
+        suite, model = load_judge(config or find_config(Path()), os.environ, judge)
         prefers = Judge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
         suite, prefers = options.suite_named(config, offline=True), Judge(function)
-    found = pairwise(suite, (a, b), others["report"], prefers, Console.of_process(output, suite=suite))
+    (name_a, answers_a), (name_b, answers_b) = _side(a, report), _side(b, report)
+    pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
+    found = preference(pairs, (suite.gate or Gate()).confidence)
+    labels = (name_a, name_b) if name_a != name_b else (a, b)
+    Console.of_process(output, suite=suite).print(render_pairwise(PairwiseReport(*labels, found), output))
     if not fail_if_worse:
         return 0
-    return int(found.preference.side == "a") if found.preference.has_verdict else 3
+    return int(found.side == "a") if found.has_verdict else 3
+
+
+def _side(side: str, report: Path) -> tuple[str, Answers]:
+    """Return the name and the answers of a side: the path of a report (`PATH`, `PATH::VARIANT`), or a variant."""
+    path, _, name = side.partition("::")
+    if Path(path).exists():
+        return choose_variant(read_answers(Path(path)), name or None, path)
+    return choose_variant(read_answers(report), side, report.as_posix())

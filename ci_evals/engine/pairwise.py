@@ -13,7 +13,7 @@ from ci_evals.engine.known_answers import results_of
 from ci_evals.engine.setup import open_auxiliary, open_resources
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.format import one_line
-from ci_evals.graders.json import unfenced
+from ci_evals.graders.json import strip_fence
 from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Pair, Preferred
@@ -154,7 +154,7 @@ def _by_provider(provider: AuxiliaryProvider, rubric: str) -> Prefer:
         messages = (Message("system", _INSTRUCTIONS.format(rubric=rubric)), Message("user", shown))
         response = await provider.answer(Request(shown, messages, case, 1, timeout_s=0.0))
         try:
-            reply = json.loads(unfenced(response.output))
+            reply = json.loads(strip_fence(response.output))
             return _preferred(reply["preferred"]), str(reply.get("reason") or "")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             text = f"the judge named no preference: {one_line(response.output)!r}"

@@ -10,7 +10,8 @@ from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.response import Response
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.suite.fingerprint import Rendered, Templates, asked_fingerprint, provider_identity
+from ci_evals.suite.fingerprint import asked_fingerprint, provider_identity
+from ci_evals.suite.rendering import Rendered, Templates
 from ci_evals.suite.types import CheckedSuite
 
 BACKLOG = 16  # workers for each slot: those whose call waits for another attempt give theirs back

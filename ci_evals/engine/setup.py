@@ -26,7 +26,7 @@ from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.http_client import open_session
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
-from ci_evals.suite.fingerprint import overridden_options, provider_identity
+from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import importable
 
@@ -160,7 +160,7 @@ def open_provider(options: ProviderOptions, cases: Iterable[Case], resources: Re
     others: dict[str, _Priced] = {}
     by_settings: dict[str, _Priced] = {}
     for case in cases:
-        changed = overridden_options(options, case.overrides)
+        changed = apply_case_overrides(options, case.overrides)
         if changed is options:
             continue
         key = digest([case.overrides.model, case.overrides.params])

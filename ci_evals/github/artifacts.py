@@ -65,8 +65,8 @@ class ArchiveLimits:
 OWN_LIMITS: Final = ArchiveLimits(512 * 1024 * 1024, 2 * 1024 * 1024 * 1024, 100_000)
 """For artifacts of the repository's own branches."""
 
-FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 128 * 1024 * 1024, 10_000)
-"""For artifacts that code of a fork has written."""
+FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 64 * 1024 * 1024, 10_000)
+"""For artifacts that code of a fork has written; reading a report takes several times its bytes of memory."""
 
 
 async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...]:

@@ -391,7 +391,7 @@ class Contribution:
 SETTLE_S: Final = 3.0
 MAX_ROUNDS: Final = 12
 MAX_LOST: Final = 3  # creations whose answer never came
-_WRITE_SPACING_S = 1.0  # GitHub's advice
+WRITE_SPACING_S: Final = 1.0  # GitHub's advice
 _ACTIONS_LOGIN = "github-actions[bot]"  # who GITHUB_TOKEN is
 
 
@@ -525,5 +525,5 @@ class _Thread:
         for comment, body in ours[1:]:
             left_behind = all(self._contribution.stamp.is_newer_than(each.stamp) for each in body.sections)
             if comment.id in self._created or left_behind:
-                await self._github.sleep(_WRITE_SPACING_S)
+                await self._github.sleep(WRITE_SPACING_S)
                 await self._github.delete(f"issues/comments/{comment.id}")

@@ -20,15 +20,8 @@ from ci_evals.graders.text import (
     Similar,
     StartsWith,
 )
-from ci_evals.graders.tools import (
-    MaxModelRequests,
-    MaxSteps,
-    MaxToolCalls,
-    NoToolErrors,
-    ToolArguments,
-    ToolCallMatch,
-    Trajectory,
-)
+from ci_evals.graders.tools import ToolArguments, ToolCallMatch
+from ci_evals.graders.trajectory import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors, Trajectory
 
 __all__ = [
     "GRADERS",

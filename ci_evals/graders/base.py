@@ -34,8 +34,8 @@ class GraderOptions(Options):
         """List what is wrong with the options, as far as that shows before any call: a regex that does not compile."""
         return []
 
-    def lacks(self, folder: Path) -> str | None:
-        """Say what it needs beside an answer and can't be found from the suite's folder: a module."""
+    def missing(self, folder: Path) -> str | None:
+        """Say what it needs beside an answer and can't be found from the suite's folder: a module. None if nothing."""
         return None
 
     def prepare(self) -> None:
@@ -45,11 +45,11 @@ class GraderOptions(Options):
             ConfigError: the grader can't work: its function can't be imported.
         """
 
-    def opposed(self) -> Self:
-        """Return the grader that `not_` negates: itself, unless its opposite is not simply "did not pass"."""
+    def for_negation(self) -> Self:
+        """Return the grader that `not_` negates: itself, unless extras must not make a forbidden thing look absent."""
         return self
 
-    def deciding(self) -> Self:
+    def for_fingerprint(self) -> Self:
         """Return the same grader without the options that don't decide what it finds, such as time-outs."""
         return self
 

@@ -11,7 +11,7 @@ from pydantic import StringConstraints
 
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.json import JsonPath, find_all, unfenced
+from ci_evals.graders.json import JsonPath, find_all, strip_fence
 from ci_evals.graders.text import pattern_problems, search
 from ci_evals.model.case import Answer, Classified, Finding
 from ci_evals.model.fields import Many, Name
@@ -71,7 +71,7 @@ class Classify(GraderOptions):
         if self.pattern is not None:
             match = search(self.pattern, output)
             return (match[1] if match.re.groups else match[0]) if match else None
-        text = unfenced(output).strip(" \t\r\n\"'`.*")
+        text = strip_fence(output).strip(" \t\r\n\"'`.*")
         if not self.labels or any(_same(text, label) for label in self.labels):
             return text or None
         inside = [
@@ -111,7 +111,7 @@ def _is_number(value: Any) -> bool:
 
 def _data(output: str) -> Any:
     try:
-        return json.loads(unfenced(output))
+        return json.loads(strip_fence(output))
     except (ValueError, RecursionError):
         return None
 

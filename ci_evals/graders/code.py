@@ -57,13 +57,13 @@ class PythonGrader(GraderOptions):
             return []
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
 
-    def lacks(self, folder: Path) -> str | None:
+    def missing(self, folder: Path) -> str | None:
         return module_problem(self.target.partition(":")[0], folder)
 
     def prepare(self) -> None:
         load_target(self.target)
 
-    def deciding(self) -> Self:
+    def for_fingerprint(self) -> Self:
         return replace(self, retries=0, timeout_s=None)
 
     async def grade(self, answer: Answer) -> Finding:

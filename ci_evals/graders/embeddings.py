@@ -10,7 +10,7 @@ from ci_evals.errors import GradingError
 from ci_evals.format import quote
 from ci_evals.graders.base import AskingOptions, failed, passed, reaches
 from ci_evals.model.case import Answer, Finding, Models, Request
-from ci_evals.model.fields import Filled, Share
+from ci_evals.model.fields import NonEmpty, Share
 
 _VECTORS = TypeAdapter(tuple[list[float], list[float]])
 
@@ -27,7 +27,7 @@ class EmbeddingSimilar(AskingOptions):
 
     embeds: ClassVar[bool] = True
 
-    value: Filled
+    value: NonEmpty
     threshold: Share = 0.8
 
     async def grade_with(self, answer: Answer, models: Models) -> Finding:

@@ -23,7 +23,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.model.case import Answer, Finding
-from ci_evals.model.fields import UNSET, Filled
+from ci_evals.model.fields import UNSET, NonEmpty
 
 ABSENT: Final = object()
 """Stands in a `Mismatch` for a value that is not there."""
@@ -77,7 +77,7 @@ class JsonPath(GraderOptions):
 
     short: ClassVar[str] = "path"
 
-    path: Filled
+    path: NonEmpty
     value: Any = UNSET
 
     def problems(self) -> list[str]:
@@ -109,7 +109,7 @@ class JsonPath(GraderOptions):
 
 def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
     """Read a text as JSON and judge the data; text that is not JSON, or too deep or large to judge, fails."""
-    body = unfenced(text)
+    body = strip_fence(text)
     try:
         data = _DECODER.decode(body)
     except JSONDecodeError as error:
@@ -126,7 +126,7 @@ def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
         return failed(f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}")
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """Strip white space, and the code fence if it encloses all of the text."""
     text = text.strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE):

@@ -17,9 +17,9 @@ from pydantic import Strict
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AskingOptions, reaches
-from ci_evals.graders.json import unfenced
+from ci_evals.graders.json import strip_fence
 from ci_evals.model.case import Answer, Finding, Models, Request
-from ci_evals.model.fields import Filled, Share
+from ci_evals.model.fields import NonEmpty, Share
 from ci_evals.model.response import Message
 
 PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
@@ -100,7 +100,7 @@ class LlmJudge(AskingOptions):
 
     short: ClassVar[str] = "rubric"
 
-    rubric: Filled
+    rubric: NonEmpty
     threshold: Share = 0.5
     choices: Annotated[Mapping[str, Share], MinLen(2)] | None = None
     scale: Annotated[int, Strict(), Ge(2), Le(100)] | None = None
@@ -140,7 +140,7 @@ class LlmJudge(AskingOptions):
         why = next(opinion.reason for opinion in opinions if opinion.verdict == verdict)
         told = f"{self._tally(opinions, verdict)}: {one_line(why, _REASON_CHARACTERS) or 'no reason given'}"
         outputs = [turn.response.output for turn in answer.response.turns] or [answer.response.output]
-        order = next(filter(None, map(talks_to_a_judge, outputs)), None)
+        order = next(filter(None, map(find_orders, outputs)), None)
         if order is not None:
             told += f" [the answer seems to give orders to its judge: {quote(order, 100)}]"
         return Finding(reaches(score, self.threshold), score, told, orders_judge=order is not None)
@@ -256,7 +256,7 @@ def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Find the JSON objects in a text that are inside no other one."""
-    body, decoder = unfenced(text[:_MAX_REPLY_CHARACTERS]), JSONDecoder()
+    body, decoder = strip_fence(text[:_MAX_REPLY_CHARACTERS]), JSONDecoder()
     at = body.find("{")
     for _ in range(_MAX_OBJECTS):
         if at < 0:
@@ -297,7 +297,7 @@ _PATTERNS = (
 _ORDERS = re.compile("|".join(_PATTERNS))
 
 
-def talks_to_a_judge(text: str) -> str | None:
+def find_orders(text: str) -> str | None:
     """Return the words with which a text seems to give orders to whoever judges it; None if there are none.
 
     It looks through capitals, look-alikes of ASCII (NFKC), invisible characters and white space.

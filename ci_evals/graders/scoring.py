@@ -76,27 +76,27 @@ class TurnGrader:
         return replace(finding, reason=f"turn {self.number}: {finding.reason}")
 
 
-def judging(grader: Grader) -> Grader:
+def unwrap(grader: Grader) -> Grader:
     """Return the grader itself, or the one that it lets judge a turn."""
     return grader.grader if isinstance(grader, TurnGrader) else grader
 
 
-def asker(grader: Grader) -> AskingOptions | None:
+def model_grader(grader: Grader) -> AskingOptions | None:
     """Return the grader that judges if it asks a model, else None."""
-    inner = judging(grader)
+    inner = unwrap(grader)
     return inner if isinstance(inner, AskingOptions) else None
 
 
 def asks_a_model(expectation: Expectation) -> bool:
     """Return True if judging costs a call."""
-    return asker(expectation.grader) is not None
+    return model_grader(expectation.grader) is not None
 
 
-def deciding(grader: Grader) -> Grader:
+def for_fingerprint(grader: Grader) -> Grader:
     """Return the grader without the options that don't decide what it finds, such as time-outs."""
     if isinstance(grader, TurnGrader):
-        return TurnGrader(grader.number, deciding(grader.grader))
-    return grader.deciding() if isinstance(grader, GraderOptions) else grader
+        return TurnGrader(grader.number, for_fingerprint(grader.grader))
+    return grader.for_fingerprint() if isinstance(grader, GraderOptions) else grader
 
 
 def name_of(expectation: Expectation) -> str:

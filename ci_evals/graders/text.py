@@ -14,7 +14,7 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed, reaches
 from ci_evals.graders.json import first_difference, judge_json
 from ci_evals.model.case import Answer, Finding
-from ci_evals.model.fields import Bool, Count, Filled, OneOrMore, Share
+from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore, Share
 
 LONGEST_SEARCH_S = 5.0
 _MOST_LISTED = 5
@@ -30,7 +30,7 @@ class Contains(GraderOptions):
         ignore_case: upper and lower case are the same.
     """
 
-    value: Filled
+    value: NonEmpty
     ignore_case: Bool = False
 
     def grade(self, answer: Answer) -> Finding:
@@ -44,7 +44,7 @@ class Contains(GraderOptions):
 class IContains(GraderOptions):
     """The answer has `value` somewhere in it, in upper or lower case."""
 
-    value: Filled
+    value: NonEmpty
 
     def grade(self, answer: Answer) -> Finding:
         return Contains(self.value, ignore_case=True).grade(answer)
@@ -59,7 +59,7 @@ class ContainsAll(GraderOptions):
         ignore_case: upper and lower case are the same.
     """
 
-    value: OneOrMore[Filled]
+    value: OneOrMore[NonEmpty]
     ignore_case: Bool = False
 
     def grade(self, answer: Answer) -> Finding:
@@ -80,7 +80,7 @@ class ContainsAny(GraderOptions):
         ignore_case: upper and lower case are the same.
     """
 
-    value: OneOrMore[Filled]
+    value: OneOrMore[NonEmpty]
     ignore_case: Bool = False
 
     def grade(self, answer: Answer) -> Finding:
@@ -115,7 +115,7 @@ class Affix(GraderOptions):
         trim: white space around the answer does not count.
     """
 
-    value: Filled
+    value: NonEmpty
     ignore_case: Bool = False
     trim: Bool = False
 

@@ -11,7 +11,7 @@ from pydantic import Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
 from ci_evals.errors import Place
-from ci_evals.model.fields import Bool, Filled, Many, Name, Options, Positive, Seconds, Share
+from ci_evals.model.fields import Bool, Many, Name, NonEmpty, Options, Positive, Seconds, Share
 from ci_evals.model.response import Message, Response, Role
 from ci_evals.model.rules import RunBudget
 
@@ -29,12 +29,12 @@ class CaseOverrides(Options):
     its request. `recorded` is a file that answers instead of any provider.
     """
 
-    model: Annotated[Filled | None, Field(description="Instead of the provider's.")] = None
+    model: Annotated[NonEmpty | None, Field(description="Instead of the provider's.")] = None
     params: Annotated[Mapping[str, Any], Field(description="Beside the provider's own; they win.")] = field(
         default_factory=dict
     )
     timeout_s: Annotated[Seconds | None, Field(description="Seconds that a call of this case may take.")] = None
-    recorded: Annotated[Filled | None, Field(description="A journal or stored response that answers instead.")] = None
+    recorded: Annotated[NonEmpty | None, Field(description="A journal or stored response that answers instead.")] = None
 
 
 NO_OVERRIDES = CaseOverrides()
@@ -68,7 +68,7 @@ class Cassette:
 class UserTurn(Options):
     """One turn of a conversation that a case leads."""
 
-    user: Annotated[Filled, Field(description="What the user says.")]
+    user: Annotated[NonEmpty, Field(description="What the user says.")]
     expect: Annotated[Expectations, Field(description="Expected of the answer to this turn.")] = ()
 
 
@@ -80,8 +80,8 @@ class SimulatedUser(Options):
     """
 
     provider: Annotated[Any, Field(description="Who plays: the name of a provider, or one that answers no case.")]
-    persona: Annotated[Filled, Field(description="Who the user is, and how they talk.")]
-    goal: Annotated[Filled, Field(description="What the user wants; the conversation ends when they have it.")]
+    persona: Annotated[NonEmpty, Field(description="Who the user is, and how they talk.")]
+    goal: Annotated[NonEmpty, Field(description="What the user wants; the conversation ends when they have it.")]
     max_turns: Annotated[int, Strict(), Ge(1), Le(100)] = 10
 
 

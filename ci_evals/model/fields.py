@@ -93,7 +93,7 @@ Seconds = Above0
 Share = Annotated[float, Strict(), Ge(0), Le(1), FROM_VARIABLE]
 """A fraction in [0, 1]."""
 
-Filled = Annotated[str, MinLen(1)]
+NonEmpty = Annotated[str, MinLen(1)]
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 
 Many = Annotated[Sequence[T], AfterValidator(tuple)]

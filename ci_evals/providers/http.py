@@ -20,7 +20,7 @@ from ci_evals.providers.answer import as_steps, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
 from ci_evals.providers.openai import tool_arguments
-from ci_evals.templating import sandboxed
+from ci_evals.templating import make_environment
 
 _Render = Callable[[Mapping[str, Any]], Any]
 
@@ -260,7 +260,7 @@ def _is_one_expression(source: str) -> bool:
 
 
 def _environment() -> SandboxedEnvironment:
-    return sandboxed(keep_last_newline=True)
+    return make_environment(keep_last_newline=True)
 
 
 def _template_problems(value: Any) -> list[str]:

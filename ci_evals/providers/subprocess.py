@@ -123,14 +123,14 @@ async def run_program(
 
 
 @contextmanager
-def running_elsewhere(name: str, *, ended_by: tuple[str, ...]) -> Iterator[None]:
+def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
     """Let `kill_all` end something that is no child of this process, such as a container.
 
     Args:
-        name: its name, as `ended_by` takes it.
-        ended_by: a command that takes names as arguments and ends what bears them.
+        name: its name, as the command takes it.
+        command: takes names as arguments and ends what bears them.
     """
-    _elsewhere[name] = ended_by
+    _elsewhere[name] = command
     try:
         yield
     finally:
@@ -146,7 +146,7 @@ def kill_all() -> None:
     left = _elsewhere.copy()
     nowhere = subprocess.DEVNULL
     for command in {*left.values()}:
-        argv = [*command, *(name for name, ended_by in left.items() if ended_by == command)]
+        argv = [*command, *(name for name, its_command in left.items() if its_command == command)]
         with suppress(OSError):
             subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603  no shell
 

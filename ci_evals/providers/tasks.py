@@ -23,8 +23,8 @@ from ci_evals.model.response import Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources, overrides_of
 from ci_evals.providers.command import ProgramOptions
-from ci_evals.providers.subprocess import Descendants, Ended, run_program, running_elsewhere
-from ci_evals.templating import sandboxed
+from ci_evals.providers.subprocess import Descendants, Ended, kill_on_exit, run_program
+from ci_evals.templating import make_environment
 from ci_evals.user_code import load_target, module_problem, target_parts
 
 BUILT_IN = ("auto", "folder", "docker")
@@ -58,7 +58,7 @@ class TaskAgent(ProgramOptions):
             return found
         for word in self.argv:
             try:
-                sandboxed().from_string(word)
+                make_environment().from_string(word)
             except TemplateSyntaxError as error:
                 found.append(f"command: {one_line(word, 80)!r} is no valid template: {error.message}")
         if self.sandbox not in BUILT_IN:
@@ -163,7 +163,7 @@ class _Agent:
             "folder": self._folder,
             **overrides_of(case),
         }
-        templates = sandboxed()
+        templates = make_environment()
         return [templates.from_string(word).render(names) for word in self._options.argv]
 
 
@@ -314,7 +314,7 @@ class Docker:
             limits += ["--memory", f"{task.memory_mb}m"]
         # The label is for whoever ended this process with SIGKILL, to find what it left.
         options = ["--detach", "--init", "--name", name, "--label", "ci-evals", *limits, "--entrypoint", "sleep"]
-        with running_elsewhere(name, ended_by=("docker", *remove)):
+        with kill_on_exit(name, command=("docker", *remove)):
             try:
                 await _docker("run", *options, image, "infinity", timeout_s=task.build_timeout_s or _BUILD_S)
                 container = _Container(name)

@@ -13,9 +13,9 @@ from ci_evals.graders.scoring import TurnGrader
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.suite.datasets import MAX_PROBLEMS, find_cases
 from ci_evals.suite.expectations import read_expect, read_expectation
-from ci_evals.suite.fingerprint import Templates
 from ci_evals.suite.problems import Written
 from ci_evals.suite.providers import ProviderReader
+from ci_evals.suite.rendering import Templates
 
 _LONGEST_ID = 100
 
@@ -159,7 +159,7 @@ class CaseReader:
     # What is expected.
 
     def _expect(self, case: Case, written: Written) -> tuple[Expectation, ...]:
-        """What the suite expects of the case, then what the case itself does."""
+        """Return what the suite expects of the case, then what the case itself does."""
         turns: list[Expectation] = []
         for number, turn in enumerate(case.turns, 1):
             entries = written["turns"][number - 1]["expect"] if turn.expect else None

@@ -6,15 +6,15 @@ from pathlib import Path
 from ci_evals.errors import Place, Problem
 from ci_evals.graders.base import AskingOptions
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.scoring import asker, judging
+from ci_evals.graders.scoring import model_grader, unwrap
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
-from ci_evals.suite.fingerprint import overridden_options
-from ci_evals.suite.problems import Written, keys_of, quietly, unknown
+from ci_evals.suite.fingerprint import apply_case_overrides
+from ci_evals.suite.problems import Written, keys_of, try_check, unknown
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.types import Suite
 
@@ -23,7 +23,7 @@ def gate_problems(
     gate: Written, providers: ProviderReader, reader: CaseReader, cases: Sequence[Case]
 ) -> Iterator[Problem]:
     """A bar for a tag or provider that does not exist would never be missed."""
-    if quietly(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
+    if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
     yield from _metric_problems(gate["metrics"], _labels(cases) if reader.knows_tags else {})
     if providers.knows_names:
@@ -34,7 +34,7 @@ def gate_problems(
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     """All labels of each classification whose graders list them."""
-    expected = (judging(each.grader) for case in cases for each in case.expect)
+    expected = (unwrap(each.grader) for case in cases for each in case.expect)
     graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
     found: dict[str, dict[str, None]] = {}
@@ -74,7 +74,7 @@ def price_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], others: Iterable[ProviderOptions]
 ) -> Iterator[Problem]:
     """A budget in USD is worth nothing if what answers cost is not known: those of `providers` and of whoever else."""
-    limits = quietly(Budget, budget)
+    limits = try_check(Budget, budget)
     counts = limits is not None and limits.counts_cost
     if not counts and not any(case.budget and case.budget.max_cost_usd for case in cases):
         return
@@ -98,7 +98,7 @@ def _asked_by(
         if case.overrides.model is not None:
             for provider in providers:
                 if "model" in keys_of(type(provider)):
-                    yield overridden_options(provider, case.overrides), case.overrides.model
+                    yield apply_case_overrides(provider, case.overrides), case.overrides.model
 
 
 def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem]:
@@ -136,7 +136,7 @@ def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions
                 text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
                 yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
         for options, told in known:
-            changed = overridden_options(options, overrides)
+            changed = apply_case_overrides(options, overrides)
             for message in changed.problems(folder) if changed is not options else ():
                 if message not in told:
                     text = f"{message} (with provider {options.name})"
@@ -162,7 +162,7 @@ def asking_graders(cases: Iterable[Case]) -> list[tuple[AskingOptions, Place]]:
     found: dict[tuple[str | None, bool], tuple[AskingOptions, Place]] = {}
     for case in cases:
         for expectation in case.expect:
-            if (grader := asker(expectation.grader)) is not None:
+            if (grader := model_grader(expectation.grader)) is not None:
                 place = expectation.place or Place(case.file, case.line, "expect")
                 found.setdefault((grader.provider, grader.embeds), (grader, place))
     return list(found.values())

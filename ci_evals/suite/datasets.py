@@ -25,14 +25,14 @@ _PARSED_COLUMNS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CaseEntry:
     """A case as it is written, and as it was checked: None if it is wrong."""
 
     case: Case | None
     written: Written
 
 
-def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Iterator[Found]:
+def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
     """Yield every case that `cases` names, in the order of the file; a file that is named twice is read once.
 
     Args:
@@ -56,16 +56,16 @@ def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Itera
         problems.append(written.problem("expected a list of cases, or `file:` with a path or glob"))
 
 
-def _checked(written: Written, problems: list[Problem]) -> Iterator[Found]:
+def _checked(written: Written, problems: list[Problem]) -> Iterator[CaseEntry]:
     case = check(Case, written, problems, found={"file": written.file, "line": written.line})
     if isinstance(written.value, Mapping) and "id" not in written:
         problems.append(written.problem("the key 'id' is missing"))
         case = None
     if case is not None or isinstance(written.value, Mapping | Case):
-        yield Found(case, written)
+        yield CaseEntry(case, written)
 
 
-def _named(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[Found]:
+def _named(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[CaseEntry]:
     """Yield the cases of `file:` or `tasks:`."""
     if "tasks" in written:
         yield from _tasks(written, folder, problems)
@@ -84,7 +84,7 @@ def _named(written: Written, folder: Path, problems: list[Problem], seen: set[Pa
         problems.append(written.problem("expected a list of cases, or `file:` or `tasks:` with a path or glob"))
 
 
-def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[Found]:
+def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
     tasks = check(TaskFolders, written, problems)
     patterns = tasks.tasks if tasks else ()
     for pattern, path in _matches(patterns, "no task.toml matches", written["tasks"], folder, problems):
@@ -94,7 +94,7 @@ def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[
         except ConfigError as error:
             problems.extend(error.problems)
         else:
-            yield Found(case, Written(case, Lines(None), shown))
+            yield CaseEntry(case, Written(case, Lines(None), shown))
 
 
 def _matches(

@@ -11,7 +11,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import AskingOptions, GraderOptions
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.model.case import Expectation
-from ci_evals.suite.problems import Written, check, is_object, keys_of, quietly, unknown
+from ci_evals.suite.problems import Written, check, is_object, keys_of, try_check, unknown
 from ci_evals.suite.yaml import Lines
 
 NEGATION = "not_"
@@ -58,24 +58,24 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     grader = _read_options(cls, options, problems)
     if grader is None:
         return None
-    told = grader.problems()
-    if not told and (lack := grader.lacks(folder)):
-        told = [lack]
-    problems += map(options.problem, told)
+    found = grader.problems()
+    if not found and (missing := grader.missing(folder)):
+        found = [missing]
+    problems += map(options.problem, found)
     negated = name.startswith(NEGATION) and name not in GRADERS
     place = options.place if grader.needs_more else None
     if isinstance(grader, AskingOptions) and grader.provider is not None:
         place = options["provider"].place
-    return Expectation(name, grader.opposed() if negated else grader, negated, grader.weight, place)
+    return Expectation(name, grader.for_negation() if negated else grader, negated, grader.weight, place)
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
     if is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
         return check(cls, written, problems)
-    told: list[Problem] = []
-    grader = check(cls, Written({cls.short: written.value}, written.lines, written.file, written.path), told)
+    found: list[Problem] = []
+    grader = check(cls, written.having({cls.short: written.value}), found)
     inner = f"{written.path}.{cls.short}"  # which nobody wrote
-    problems += [each._replace(path=written.path + each.path.removeprefix(inner)) for each in told]
+    problems += [each._replace(path=written.path + each.path.removeprefix(inner)) for each in found]
     return grader
 
 
@@ -124,7 +124,7 @@ def _grader_called(name: str) -> type[GraderOptions] | None:
 
 def _takes_mapping(cls: type[GraderOptions]) -> bool:
     """Return True if the value that the short form sets may itself be a mapping."""
-    return quietly(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None
+    return try_check(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None
 
 
 def _is_close(name: str, known: Iterable[str]) -> bool:
@@ -140,7 +140,7 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
         of = read_expectation(written.having(entry.grader), problems, Path())
         if of is None:
             return None
-        grader = of.grader.opposed() if isinstance(of.grader, GraderOptions) else of.grader
+        grader = of.grader.for_negation() if isinstance(of.grader, GraderOptions) else of.grader
         return dataclasses.replace(of, name=NEGATION + of.name, grader=grader, negated=not of.negated)
     if isinstance(entry, GraderOptions):
         options = check(type(entry), written, problems)
@@ -150,7 +150,6 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
         name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
         place = Place(*written.place) if options.needs_more else None
         return Expectation(name, options, weight=options.weight, place=place)
-    judge: FunctionGrader | ObjectGrader
     if isinstance(entry, FunctionGrader):
         judge = entry
     elif not isinstance(entry, type) and callable(getattr(entry, "grade", None)):
@@ -162,7 +161,7 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
         text = f"expected a grader, a function, or an object with a method `grade`, got {what}"
         problems.append(written.problem(text))
         return None
-    if isinstance(judge, FunctionGrader) and judge.threshold is not None and not 0 <= judge.threshold <= 1:
+    if judge.threshold is not None and not 0 <= judge.threshold <= 1:
         text = f"the threshold of {judge.name} is {judge.threshold}, and a score is from 0 to 1"
         problems.append(written.problem(text))
     if judge.weight < 0:

@@ -1,20 +1,16 @@
-"""Identifies what is asked and how it is judged, and renders what a provider is sent."""
+"""Fingerprints: they identify what is asked, of whom, and how the answer is judged."""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from jinja2 import Template
-
-from ci_evals.graders.scoring import asker, deciding
-from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides, Prompt
+from ci_evals.graders.scoring import for_fingerprint, model_grader
+from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
-from ci_evals.model.response import Message
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.templating import sandboxed
+from ci_evals.suite.rendering import Rendered
 
 _PACE = frozenset(field.name for field in dataclasses.fields(ProviderOptions))
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning
@@ -22,7 +18,7 @@ _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names tak
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """What identifies a suite, how the answers to each case are judged, and each case; rows are the cases' numbers."""
+    """The fingerprints of a suite, of how the answers to each case are judged, and of each case, by row."""
 
     suite: str
     judgements: Sequence[str]
@@ -68,7 +64,7 @@ def provider_identity(options: ProviderOptions) -> str:
     return encode([options.name, options.kind, settings, *stages])
 
 
-def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
+def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
     """Return a provider's settings for a case: those that the case overrides and the provider has are the case's."""
     names = {field.name for field in dataclasses.fields(options)}
     changes: dict[str, Any] = {}
@@ -79,8 +75,8 @@ def overridden_options(options: ProviderOptions, overrides: CaseOverrides) -> Pr
     return dataclasses.replace(options, **changes) if changes else options
 
 
-def asked_fingerprint(case: Case, rendered: "Rendered", identity: str) -> str:
-    """Return what identifies what is asked of whom: rendered input and provider settings."""
+def asked_fingerprint(case: Case, rendered: Rendered, identity: str) -> str:
+    """Return what identifies a question to a provider: the rendered input and the provider's settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
 
 
@@ -99,74 +95,9 @@ def _question(case: Case) -> list[Any]:
 
 
 def _judgement(case: Case, judges: Mapping[str | None, Any]) -> list[Any]:
-    by = [judges.get(grader.provider) for each in case.expect if (grader := asker(each.grader)) is not None]
+    by = [judges.get(grader.provider) for each in case.expect if (grader := model_grader(each.grader)) is not None]
     return [
         case.threshold,
-        [(each.name, each.weight, deciding(each.grader)) for each in case.expect],
+        [(each.name, each.weight, for_fingerprint(each.grader)) for each in case.expect],
         *([by] if by else []),
-    ]
-
-
-class Rendered(NamedTuple):
-    """What a provider is sent for one case: as one value, and as a conversation."""
-
-    input: Any
-    messages: Sequence[Message]
-
-
-class Templates:
-    """Renders prompts; each template is compiled once."""
-
-    def __init__(self) -> None:
-        self._compiled: dict[str, Template] = {}
-
-    def render(self, prompt: Prompt | None, case: Case) -> Rendered:
-        """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for itself.
-
-        Raises:
-            jinja2.TemplateError: the template is wrong or asks for what the case does not have.
-        """
-        if prompt is None:
-            return _unprompted(case)
-        values = {"input": case.input, **case.vars}
-        turns = tuple(Message(role, self.text(source, values)) for role, source in prompt.turns)
-        if len(turns) == 1 and turns[0].role == "user" and not case.messages:
-            return Rendered(turns[0].content, turns)
-        messages = (*turns, *case.messages)
-        return Rendered(_as_data(messages), messages)
-
-    def text(self, source: str, values: Mapping[str, Any]) -> str:
-        """Render one template text."""
-        return self.compile(source).render(values)
-
-    def compile(self, source: str) -> Template:
-        """Return the template of a source text.
-
-        Raises:
-            jinja2.TemplateSyntaxError: it is not valid.
-        """
-        if (template := self._compiled.get(source)) is None:
-            template = self._compiled[source] = sandboxed(lists_may_grow=True).from_string(source)
-        return template
-
-
-def _unprompted(case: Case) -> Rendered:
-    if case.is_conversation and case.input is None:
-        return Rendered(None, case.messages)
-    if case.messages:
-        return Rendered(_as_data(case.messages) if case.input is None else case.input, case.messages)
-    value = dict(case.vars) if case.input is None else case.input
-    text = value if isinstance(value, str) else _json(value)
-    return Rendered(value, (Message("user", text),))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Messages as an API takes them, without what they leave out."""
-    return [
-        {key: value for key, value in dataclasses.asdict(message).items() if value or key in ("role", "content")}
-        for message in messages
     ]

@@ -15,8 +15,8 @@ from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader, with_ids
 from ci_evals.suite.environment import Interpolation, read_dotenv
-from ci_evals.suite.problems import Written, check, keys_of, quietly, settle, unknown
-from ci_evals.suite.prompts import misfits, read_prompts
+from ci_evals.suite.problems import Written, check, keys_of, resolve_texts, try_check, unknown
+from ci_evals.suite.prompts import prompt_problems, read_prompts
 from ci_evals.suite.providers import ProviderReader, stage_options
 from ci_evals.suite.sweeps import Sweeps
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
@@ -25,7 +25,7 @@ from ci_evals.suite.yaml import Lines, parse, read_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What the command line or the environment puts in place of the file's values; None leaves them."""
+    """Values of the command line or the environment that win over the file's; None leaves these."""
 
     runs: int | None = None
     max_runs: int | None = None
@@ -44,7 +44,7 @@ class Overrides:
 _SELECTING = ("providers", "tags", "cases")
 
 
-def overridden(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
+def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     """A suite with some values replaced, and with what is selected of it: bars for anything else are left out too.
 
     Raises:
@@ -238,8 +238,8 @@ class _Loader:
             {key: None if key in _READ_APART else self.interpolation.fill(written[key]).value for key in written.value}
         )
         found: dict[str, Any] = {"file": written.file, "line": written.line, "folder": self.folder}
-        settings = settle(check(Suite, filled, problems, found=found))
-        sweeps = Sweeps(quietly(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems)
+        settings = resolve_texts(check(Suite, filled, problems, found=found))
+        sweeps = Sweeps(try_check(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems)
         providers: tuple[ProviderOptions, ...] = ()
         if "providers" in written:
             providers = self.providers.read(written["providers"], overrides.providers, sweeps)
@@ -247,7 +247,7 @@ class _Loader:
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         reader = CaseReader(self.folder, written["expect"], problems, self.providers)
         cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
-        problems += misfits(cases, prompts, () if written["prompts"].value else providers)
+        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         stages = stage_options(providers, self.providers.by_name)
@@ -272,7 +272,7 @@ class _Loader:
             "places": {**self.judges.places, **self.providers.places},
         }
         suite = CheckedSuite(**{each.name: getattr(settings, each.name) for each in fields(settings)} | found)
-        return overridden(suite, replace(overrides, providers=None))  # which are selected, by names of sweeps too
+        return apply_overrides(suite, replace(overrides, providers=None))  # which are selected, by names of sweeps too
 
     def mock(self) -> Mock:
         entries = self.written["providers"]
@@ -323,7 +323,7 @@ def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
 
 
-def load_asked(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
+def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
     """Return a suite, and the judge or else the provider of that name, with its key; other providers need none.
 
     Raises:

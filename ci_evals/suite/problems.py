@@ -163,12 +163,12 @@ def check(
     return checked if len(problems) == before else None
 
 
-def quietly(kind: type[T], written: Written) -> T | None:
+def try_check(kind: type[T], written: Written) -> T | None:
     """Check a value whose problems are told elsewhere; None if it has any."""
     return check(kind, written, [])
 
 
-def settle(value: Any) -> Any:
+def resolve_texts(value: Any) -> Any:
     """Return a checked value with plain text in place of text of the environment.
 
     Inside a free mapping or list, where no type says what it is, text that reads like a number becomes one.
@@ -177,12 +177,12 @@ def settle(value: Any) -> Any:
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        changes = {name: new for name, old in given.items() if (new := settle(old)) is not old}
+        changes = {name: new for name, old in given.items() if (new := resolve_texts(old)) is not old}
         return dataclasses.replace(value, **changes) if changes else value
     if not isinstance(value, dict | list | tuple):
         return value
     items = list(value.values() if isinstance(value, dict) else value)
-    new = [resolve(str(item)) if isinstance(item, Interpolated) else settle(item) for item in items]
+    new = [resolve(str(item)) if isinstance(item, Interpolated) else resolve_texts(item) for item in items]
     if all(one is other for one, other in zip(new, items, strict=True)):
         return value
     return dict(zip(value, new, strict=True)) if isinstance(value, dict) else type(value)(new)

@@ -1,4 +1,4 @@
-"""Entries of `prompts` into templates, and whether these fit the cases."""
+"""Reads the entries of `prompts`, and checks that they fit the cases."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Role
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.environment import Interpolation
-from ci_evals.suite.fingerprint import Templates
 from ci_evals.suite.problems import Written, check
+from ci_evals.suite.rendering import Templates
 from ci_evals.suite.types import PromptTemplate
 from ci_evals.suite.yaml import read_text
 
@@ -78,7 +78,7 @@ def _is_template(prompt: Prompt, written: Written, problems: list[Problem]) -> b
     return len(problems) == before
 
 
-def misfits(
+def prompt_problems(
     cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions]
 ) -> Iterator[Problem]:
     """Render every case with every prompt, so that nothing is paid for before all of them are known to work.

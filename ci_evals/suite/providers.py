@@ -11,7 +11,7 @@ from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.python import Function, Python
 from ci_evals.suite.environment import Interpolation
-from ci_evals.suite.problems import Written, check, is_object, settle, unknown
+from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
 from ci_evals.suite.sweeps import Sweeps
 
 
@@ -106,7 +106,7 @@ class ProviderReader:
         if cls is None:
             self.problems.append(written["type"].problem(unknown("provider type", str(kind), PROVIDERS)))
             return None
-        return settle(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
+        return resolve_texts(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
 
     def _of_object(self, written: Written) -> ProviderOptions | None:
         given = written.value

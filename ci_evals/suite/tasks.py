@@ -39,7 +39,7 @@ class _Environment(Options):
 
 @dataclass(frozen=True, slots=True)
 class _TaskFile(Options):
-    """What is read of a task.toml; other keys are for other tools."""
+    """The keys of a task.toml that are read; others are for other tools."""
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     agent: _Limits = _Limits()

@@ -11,7 +11,7 @@ from pydantic import Field, GetPydanticSchema, Strict
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
-from ci_evals.graders.scoring import asker
+from ci_evals.graders.scoring import model_grader
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
     FROM_VARIABLE,
@@ -48,7 +48,7 @@ class PromptTemplate(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
-    """Which files are written, and where."""
+    """The files that are written, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = "ci-evals-results"
     formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown")
@@ -187,9 +187,9 @@ class CheckedSuite(Suite):
 
     @cached_property
     def asked_models(self) -> tuple[ProviderOptions, ...]:
-        """What graders ask: the judges, and the providers that graders name."""
-        askers = (asker(each.grader) for case in self.cases for each in case.expect)
-        named = {grader.provider for grader in askers if grader is not None}
+        """The models that graders ask: the judges, and the providers that graders name."""
+        asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
+        named = {grader.provider for grader in asking if grader is not None}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @cached_property

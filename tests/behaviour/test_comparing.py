@@ -11,13 +11,13 @@ import pytest
 from factories import STARTED_AT, Outcome, baseline_of, report_of
 
 from ci_evals.cli.reports import Wanted, compare_reports, explain_cells
-from ci_evals.cli.reports import render_comparison as shown
 from ci_evals.errors import StorageError
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import exit_code
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
+from ci_evals.reports import markdown, terminal
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import read_summary
 from ci_evals.reports.summary import summarize
@@ -183,7 +183,7 @@ def test_a_report_with_one_wrong_value_is_refused_or_compared(tmp_path: Path) ->
         for given in ([bad], head), ([good], bad):
             try:
                 summary = compare_reports(*given)
-                shown(summary, "text", width=80, color=False)
+                terminal.render(summary, width=80, color=False)
                 explain_cells(Wanted("b"), given[1], given[0])
             except StorageError:
                 refused += 1
@@ -236,7 +236,7 @@ def test_json_has_every_cell_with_its_sentence(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30), "gone": "P"})
     head = saved(tmp_path, "head.json", report_of({"a": "FFF", "came": "P"}, confirming={"a": "FFFFFFF"}), base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], head, "main")
-    document = json.loads(shown(summary, "json", width=80, color=False))
+    document = json.loads(json_report.render_comparison(summary))
     assert {cell["case"]: cell["kind"] for cell in document["cells"]} == {
         "a": "regressed",
         "came": "new",
@@ -251,5 +251,5 @@ def test_markdown_and_text_say_the_same(tmp_path: Path) -> None:
     head = saved(tmp_path, "head.json", report_of({"a": "FFF"}, confirming={"a": "FFFFFFF"}), base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], head, "main")
     sentence = "30 of 30 on main, 0 of 10 here; p "
-    assert sentence in shown(summary, "markdown", width=80, color=False)
-    assert sentence in shown(summary, "text", width=200, color=False)
+    assert sentence in b"".join(markdown.render(summary)).decode()
+    assert sentence in terminal.render(summary, width=200, color=False)

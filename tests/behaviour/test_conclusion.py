@@ -5,7 +5,7 @@ import sys
 import pytest
 from terminals import posix, pseudo_terminal
 
-from ci_evals.cli.options import Console
+from ci_evals.cli.console import Console
 
 
 @posix

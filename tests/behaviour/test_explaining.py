@@ -9,7 +9,6 @@ import pytest
 from factories import STARTED_AT, baseline_of, grade_of, report_of
 
 from ci_evals.cli.reports import Wanted, explain_cells
-from ci_evals.cli.reports import render_explanations as shown
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.wording import step_sentence
@@ -17,6 +16,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.reports import report_json as json_report
+from ci_evals.reports.explain import render_json, render_markdown, render_text
 from ci_evals.reports.summary import summarize
 
 TWO = (Variant("gpt", "short"), Variant("haiku", "short"))
@@ -50,8 +50,8 @@ def bases(tmp_path: Path, history: list[SuiteReport]) -> list[Path]:
 def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
     found = explain_cells(Wanted("refund"), head, bases)
     assert callable(golden)
-    golden("explain.txt", shown(found, "text"))
-    golden("explain.md", shown(found, "markdown"))
+    golden("explain.txt", render_text(found))
+    golden("explain.md", render_markdown(found))
 
 
 def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases: list[Path]) -> None:
@@ -70,7 +70,7 @@ def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: P
         return replace(result, grades=(quick, grade_of(passed=False, reason="is wrong")))
 
     head = saved(tmp_path / "report.json", report_of({"refund": "FF"}, edit=edit))
-    text = shown(explain_cells(Wanted("refund"), head), "text")
+    text = render_text(explain_cells(Wanted("refund"), head))
     assert "runs 1 and 2 failed alike" in text
     assert re.findall(r" +[✓✗] (.*)", text) == ["latency", "contains: is wrong"]
 
@@ -142,7 +142,7 @@ def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None
 def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:
     case, provider = "\u05e9\u05dc\u05d5\u05dd 1", "\u05d0\u05d1"
     path = saved(tmp_path / "report.json", report_of({case: "P"}, variants=[Variant(provider)]))
-    heading = shown(explain_cells(Wanted(case), path), "text").split("\n")[0]
+    heading = render_text(explain_cells(Wanted(case), path)).split("\n")[0]
     assert heading == f"\u200e{case}\u200e on \u200e{provider}\u200e  evals.yaml:10"
 
 
@@ -170,7 +170,7 @@ def test_a_renamed_case_is_shown_with_its_base_under_the_old_name(tmp_path: Path
 
 
 def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
-    (cell,) = json.loads(shown(explain_cells(Wanted("refund"), head, bases), "json"))["cells"]
+    (cell,) = json.loads(render_json(explain_cells(Wanted("refund"), head, bases)))["cells"]
     assert cell["kind"] == "regressed"
     assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, False, False]

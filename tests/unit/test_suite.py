@@ -11,7 +11,8 @@ from projects import CASE, Project
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Message
-from ci_evals.suite.fingerprint import Templates, asked_fingerprint, provider_identity
+from ci_evals.suite.fingerprint import asked_fingerprint, provider_identity
+from ci_evals.suite.rendering import Templates
 
 MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ci_evals.graders.json import IsJson, JsonPath, JsonSchema, unfenced
+from ci_evals.graders.json import IsJson, JsonPath, JsonSchema, strip_fence
 from ci_evals.model.case import Answer
 
 AnswerOf = Callable[..., Answer]
@@ -50,7 +50,7 @@ def test_a_syntax_error_is_located(answer_of: AnswerOf) -> None:
 
 
 def test_a_fence_inside_the_text_is_left_alone() -> None:
-    assert unfenced('{"code": "```"}') == '{"code": "```"}'
+    assert strip_fence('{"code": "```"}') == '{"code": "```"}'
 
 
 @pytest.mark.parametrize(

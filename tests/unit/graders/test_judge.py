@@ -9,7 +9,7 @@ from factories import checked
 
 from ci_evals.errors import GradingError
 from ci_evals.graders.embeddings import EmbeddingSimilar
-from ci_evals.graders.judge import RUBRICS, LlmJudge, Opinion, read_opinion, talks_to_a_judge
+from ci_evals.graders.judge import RUBRICS, LlmJudge, Opinion, find_orders, read_opinion
 from ci_evals.graders.scoring import grade
 from ci_evals.model.case import Answer, Asking, Expectation, Finding, Request
 from ci_evals.model.response import Response
@@ -135,7 +135,7 @@ async def test_an_answer_that_repeats_the_line_of_another_request_is_in_another_
 
 @pytest.mark.parametrize("text", HONEST)
 def test_honest_answers_are_not_flagged(text: str) -> None:
-    assert talks_to_a_judge(text) is None
+    assert find_orders(text) is None
 
 
 # Verdicts.

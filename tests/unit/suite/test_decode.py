@@ -6,7 +6,7 @@ import pytest
 
 from ci_evals.errors import Problem
 from ci_evals.model.fields import Bool, Float, Int, Interpolated, Many, OneOrMore, Options, Positive, Secret, Share
-from ci_evals.suite.problems import Written, check, settle, unknown
+from ci_evals.suite.problems import Written, check, resolve_texts, unknown
 from ci_evals.suite.yaml import Lines, parse
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_value_of_the_environment_is_not_shown(name: str, value: str) ->
 
 def test_values_of_the_environment_are_plain_text_in_what_is_passed_on() -> None:
     written = Written({"free": {"user": [Interpolated("u1", ("USER",)), Interpolated("7", ("AGE",))]}}, Lines(1), "f")
-    decoded = settle(check(Outer, written, []))
+    decoded = resolve_texts(check(Outer, written, []))
     assert decoded.free == {"user": ["u1", 7]}
     assert type(decoded.free["user"][0]) is str
 

@@ -72,7 +72,7 @@ def test_the_short_form_and_the_long_form_are_the_same_grader(name: str) -> None
 
 @pytest.mark.parametrize("name", SHORT)
 def test_not_negates_every_grader_in_both_forms(name: str) -> None:
-    opposed = decode_one({name: SHORT[name]}).grader.opposed()  # type: ignore[attr-defined]
+    opposed = decode_one({name: SHORT[name]}).grader.for_negation()  # type: ignore[attr-defined]
     for options in (SHORT[name], {GRADERS[name].short: SHORT[name]}):
         negated = decode_one({f"not_{name}": options})
         assert (negated.name, negated.negated, negated.grader) == (f"not_{name}", True, opposed)

@@ -4,7 +4,7 @@ import pytest
 from projects import Project
 
 from ci_evals.errors import ConfigError, UsageError
-from ci_evals.suite.load import Overrides, find_config, load_mock, load_suite, overridden
+from ci_evals.suite.load import Overrides, apply_overrides, find_config, load_mock, load_suite
 
 TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
 
@@ -35,10 +35,10 @@ def test_a_cases_own_runs_are_kept_beside_an_override(project: Project) -> None:
 
 def test_a_loaded_suite_can_be_overridden(project: Project) -> None:
     project.suite(runs=2, providers=TWO)
-    suite = overridden(project.load(), Overrides(runs=3, providers=("a",)))
+    suite = apply_overrides(project.load(), Overrides(runs=3, providers=("a",)))
     assert (suite.runs, [str(variant) for variant in suite.columns]) == (3, ["a"])
     with pytest.raises(UsageError, match=r"^unknown provider 'zz', known: a, b$"):
-        overridden(project.load(), Overrides(providers=("zz",)))
+        apply_overrides(project.load(), Overrides(providers=("zz",)))
 
 
 @pytest.mark.parametrize(

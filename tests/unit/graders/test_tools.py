@@ -1,4 +1,4 @@
-"""`tool_call`: which calls pass, and how a wrong one is explained."""
+"""`tool_call` and `tool_arguments`: which calls pass, and how a wrong one is explained."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from factories import checked
 
 from ci_evals.graders.scoring import grade
-from ci_evals.graders.tools import ToolCallMatch
+from ci_evals.graders.tools import ToolArguments, ToolCallMatch
 from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import ToolCall
 
@@ -125,7 +125,7 @@ def test_a_wrong_call_is_explained_against_the_closest_one(
 async def test_extra_calls_or_arguments_do_not_excuse_a_forbidden_call(
     options: dict[str, Any], calls: list[ToolCall], passed: bool, answer_of: AnswerOf
 ) -> None:
-    forbidden = Expectation("not_tool_call", checked(options, ToolCallMatch).opposed(), negated=True)
+    forbidden = Expectation("not_tool_call", checked(options, ToolCallMatch).for_negation(), negated=True)
     assert (await grade(forbidden, answer_of(tool_calls=tuple(calls)))).passed is passed
 
 
@@ -148,3 +148,80 @@ def test_hostile_names_and_arguments_are_shown_short_and_printable(answer_of: An
 def test_options_that_contradict_each_other_are_a_problem(options: dict[str, Any], problem: str) -> None:
     (message,) = checked(options, ToolCallMatch).problems()
     assert problem in message
+
+
+# `tool_arguments`.
+
+
+def judge_arguments(options: Mapping[str, Any], answer: Answer) -> Finding:
+    return checked({"name": "book", **options}, ToolArguments).grade(answer)
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"),
+    [
+        ({"arguments": {"to": "Paris", "seats": 2}}, True),
+        ({"arguments": {"to": "Paris"}}, False),
+        ({"arguments": {"to": "Paris"}, "match": "subset"}, True),
+        ({"schema": {"required": ["to"], "properties": {"seats": {"minimum": 1}}}}, True),
+        ({"schema": {"properties": {"seats": {"minimum": 3}}}}, False),
+        ({"where": {"to": {"equals": "Paris"}}}, True),
+        ({"where": {"to": {"one_of": ["Rome", "Paris"]}}}, True),
+        ({"where": {"to": {"one_of": ["Rome"]}}}, False),
+        ({"where": {"to": {"regex": "^P.ris$"}}}, True),
+        ({"where": {"to": {"contains": "par"}}}, False),
+        ({"where": {"to": {"icontains": "par"}}}, True),
+        ({"where": {"seats": {"approx": 2.2, "tolerance": 0.25}}}, True),
+        ({"where": {"seats": {"approx": 2.2, "tolerance": 0.1}}}, False),
+        ({"where": {"seats": {"min": 3}}}, False),
+        ({"where": {"seats": {"max": 1}}}, False),
+        ({"where": {"to": {"max": 1}}}, False),
+        ({"where": {"who": {"equals": 1}}}, False),
+    ],
+)
+def test_arguments_are_compared_by_value_schema_and_condition(
+    options: dict[str, Any], passed: bool, answer_of: AnswerOf
+) -> None:
+    answer = answer_of(tool_calls=(call("book", {"to": "Paris", "seats": 2}),))
+    assert judge_arguments(options, answer).passed is passed
+
+
+@pytest.mark.parametrize(("calls", "passed"), [("every", False), ("any", True), ("first", True), ("last", False)])
+def test_it_is_said_which_calls_must_be_right(calls: str, passed: bool, answer_of: AnswerOf) -> None:
+    options = {"arguments": {"to": "Paris"}, "calls": calls}
+    finding = judge_arguments(options, answer_of(tool_calls=(PARIS, SEARCH, LONDON)))
+    assert finding.passed is passed
+    if not passed:
+        assert finding.reason == "call 3, book: argument to: expected 'Paris', got 'London'"
+
+
+def test_inner_arguments_are_found_by_their_names_between_dots(answer_of: AnswerOf) -> None:
+    answer = answer_of(tool_calls=(call("book", {"who": {"name": "Ada"}, "a.b": 1}),))
+    where = {"who.name": {"equals": "Ada"}, "a.b": {"equals": 1}}
+    assert judge_arguments({"where": where}, answer).passed
+    assert "argument who.age is missing" in (judge_arguments({"where": {"who.age": {"min": 1}}}, answer).reason)
+
+
+def test_arguments_that_are_no_json_do_not_pass(answer_of: AnswerOf) -> None:
+    answer = answer_of(tool_calls=(call("book", "{to:"),))
+    asked: list[dict[str, Any]] = [{"arguments": {}}, {"schema": {"type": "object"}}, {"where": {"to": {"regex": ""}}}]
+    for options in asked:
+        assert not judge_arguments(options, answer).passed
+
+
+def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
+    finding = judge_arguments({"schema": {}}, answer_of(tool_calls=(SEARCH,)))
+    assert (finding.passed, finding.reason) == (False, "book was not called: got search")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"schema": {"type": "strin"}}, "bad JSON Schema"),
+        ({"where": {"to": {"regex": "("}}}, "where.to: bad regular expression"),
+        ({"where": {"to": {}}}, "where.to: no condition"),
+    ],
+)
+def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> None:
+    (told,) = checked({"name": "book", **options}, ToolArguments).problems()
+    assert told.startswith(problem)

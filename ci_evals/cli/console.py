@@ -1,0 +1,103 @@
+"""The environment and the streams of a command, and how it prints."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.format import without_commands
+from ci_evals.github.context import in_actions
+from ci_evals.redaction import Redactor
+from ci_evals.reports import report_json, terminal
+from ci_evals.reports.summary import Summary
+from ci_evals.suite.types import CheckedSuite
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The environment and the streams of this process, and how a command prints.
+
+    Args:
+        environ: the environment.
+        stdout: for the outcome and nothing else.
+        stderr: for progress and remarks.
+        output: the format of the outcome: `json`, or a text for people.
+        quiet: print no progress.
+        redactor: takes secrets out of everything that is printed.
+    """
+
+    environ: Mapping[str, str]
+    stdout: TextIO
+    stderr: TextIO
+    output: str = "table"
+    quiet: bool = False
+    redactor: Redactor = field(default_factory=lambda: Redactor(()))
+
+    @classmethod
+    def of_process(cls, output: str = "table", *, quiet: bool = False, suite: CheckedSuite | None = None) -> "Console":
+        """Return the console of this process as it is now; `suite` knows the secrets."""
+        return cls(os.environ, sys.stdout, sys.stderr, output, quiet, Redactor(suite.secrets if suite else ()))
+
+    @property
+    def in_actions(self) -> bool:
+        return in_actions(self.environ)
+
+    @property
+    def log(self) -> TextIO:
+        """The stream that a log of GitHub Actions shows; with JSON, stdout is a file or another program's input."""
+        return self.stderr if self.output == "json" else self.stdout
+
+    @property
+    def is_live(self) -> bool:
+        """Return True if a line on stderr can be drawn anew."""
+        return self.stderr.isatty() and self.environ.get("TERM") != "dumb"
+
+    @property
+    def line_start(self) -> str:
+        """The beginning of a line on stderr, which replaces a progress bar."""
+        return "\r\x1b[2K" if self.is_live else ""
+
+    @property
+    def width(self) -> int:
+        """The width of the terminal, at least 40; 120 columns in a log and where it is unknown."""
+        if given := self.environ.get("COLUMNS", ""):
+            columns = int(given) if given.isdecimal() else 0
+        else:
+            columns = columns_of(self.stdout)
+        return max(40, columns) if columns else 120
+
+    @property
+    def color(self) -> bool:
+        return self.stdout.isatty() and "NO_COLOR" not in self.environ
+
+    def clean(self, text: str) -> str:
+        """Return a text without secrets, and in a job of GitHub Actions without workflow commands."""
+        text = self.redactor.clean_text(text)
+        return without_commands(text) if self.in_actions else text
+
+    def print(self, text: str) -> None:
+        """Print the outcome on stdout. JSON is printed as it is: no log takes it for a workflow command."""
+        text = self.redactor.clean_text(text) if self.output == "json" else self.clean(text)
+        say(self.stdout, text.rstrip("\n") + "\n")
+
+    def show(self, summary: Summary) -> None:
+        """Print the outcome of a run."""
+        if self.output == "json":
+            self.print(report_json.render_brief(summary))
+        else:
+            self.print(terminal.render(summary, width=self.width, color=self.color))
+
+    def remark(self, *lines: str) -> None:
+        """Print lines on stderr, unless nothing but the outcome is wanted."""
+        if lines and not self.quiet:
+            say(self.stderr, self.line_start + self.clean("".join(f"{line}\n" for line in lines)))
+
+    def say(self, lines: Iterable[str]) -> None:
+        """Print lines on stderr, even where only the outcome is wanted."""
+        say(self.stderr, self.clean("".join(f"{line}\n" for line in lines)))
+
+    def warn(self, text: str) -> None:
+        """Print a warning on stderr."""
+        say(self.stderr, self.clean(f"warning: {' '.join(text.split())}\n"))

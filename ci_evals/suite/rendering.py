@@ -1,0 +1,75 @@
+"""Renders what a provider is sent: prompts filled in with a case's vars, or the case as it is."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jinja2 import Template
+
+from ci_evals.model.case import Case, Prompt
+from ci_evals.model.response import Message
+from ci_evals.templating import make_environment
+
+
+class Rendered(NamedTuple):
+    """The rendered input of a case, as one value and as a conversation."""
+
+    input: Any
+    messages: Sequence[Message]
+
+
+class Templates:
+    """Renders prompts; each template is compiled once."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, Template] = {}
+
+    def render(self, prompt: Prompt | None, case: Case) -> Rendered:
+        """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for itself.
+
+        Raises:
+            jinja2.TemplateError: the template is wrong or asks for what the case does not have.
+        """
+        if prompt is None:
+            return _unprompted(case)
+        values = {"input": case.input, **case.vars}
+        turns = tuple(Message(role, self.text(source, values)) for role, source in prompt.turns)
+        if len(turns) == 1 and turns[0].role == "user" and not case.messages:
+            return Rendered(turns[0].content, turns)
+        messages = (*turns, *case.messages)
+        return Rendered(_as_data(messages), messages)
+
+    def text(self, source: str, values: Mapping[str, Any]) -> str:
+        """Render one template text."""
+        return self.compile(source).render(values)
+
+    def compile(self, source: str) -> Template:
+        """Return the template of a source text.
+
+        Raises:
+            jinja2.TemplateSyntaxError: it is not valid.
+        """
+        if (template := self._compiled.get(source)) is None:
+            template = self._compiled[source] = make_environment(lists_may_grow=True).from_string(source)
+        return template
+
+
+def _unprompted(case: Case) -> Rendered:
+    if case.is_conversation and case.input is None:
+        return Rendered(None, case.messages)
+    if case.messages:
+        return Rendered(_as_data(case.messages) if case.input is None else case.input, case.messages)
+    value = dict(case.vars) if case.input is None else case.input
+    text = (
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    )
+    return Rendered(value, (Message("user", text),))
+
+
+def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as an API takes them, without what they leave out."""
+    return [
+        {key: value for key, value in dataclasses.asdict(message).items() if value or key in ("role", "content")}
+        for message in messages
+    ]
