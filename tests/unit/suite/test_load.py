@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from projects import Project
+from projects import CASE, Project
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.suite.load import Overrides, apply_overrides, find_config, load_mock, load_suite
@@ -39,30 +39,6 @@ def test_a_loaded_suite_can_be_overridden(project: Project) -> None:
     assert (suite.runs, [str(variant) for variant in suite.columns]) == (3, ["a"])
     with pytest.raises(UsageError, match=r"^unknown provider 'zz', known: a, b$"):
         apply_overrides(project.load(), Overrides(providers=("zz",)))
-
-
-@pytest.mark.parametrize(
-    ("selected", "problem"),
-    [
-        (("a", "zzz"), "--providers: unknown provider 'zzz', known: a, b"),
-        ((), "--providers: none is named; known: a, b"),
-    ],
-)
-def test_unknown_names_of_providers_are_refused_with_the_list(
-    project: Project, selected: tuple[str, ...], problem: str
-) -> None:
-    project.suite(providers=TWO)
-    assert project.problems(providers=selected) == [f"evals.yaml:1: {problem}"]
-
-
-def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(project: Project) -> None:
-    project.suite(providers=[*TWO, {"type": "python", "targte": "agent:answer"}])
-    assert project.problems(providers=("python:agent:answer",)) == [
-        "evals.yaml:1: --providers: unknown provider 'python:agent:answer', known: a, b, python",
-        "evals.yaml:1: providers[2]: unknown key 'targte', did you mean 'target'?",
-        "evals.yaml:1: providers[2]: the key 'target' is missing",
-    ]
-    assert len(project.load(providers=("a",)).providers) == 1
 
 
 @pytest.mark.parametrize("text", ["", "# nothing", "- a", "just text", "5"])
@@ -125,87 +101,10 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(proje
     ]
 
 
-# Providers.
-
-
-@pytest.mark.parametrize("providers", [[], None, "mock", {"type": "mock"}])
-def test_providers_must_be_a_list_with_one_at_least(project: Project, providers: object) -> None:
-    project.suite(providers=providers)
-    assert project.problems() == ["evals.yaml:1: providers: expected a list with at least one provider"]
-
-
-@pytest.mark.parametrize("entry", [5, "mock", [], {}, {"name": "a"}, {"type": None}])
-def test_a_provider_must_have_a_type(project: Project, entry: object) -> None:
-    project.suite(providers=[entry])
-    (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,")
-
-
-@pytest.mark.parametrize("kind", ["opena", 5, ["openai"], {"a": 1}])
-def test_an_unknown_type_brings_the_closest_or_the_list(project: Project, kind: object) -> None:
-    project.suite(providers=[{"type": kind}])
-    (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: providers[0].type: unknown provider type")
-
-
-def test_names_of_providers_are_taken_once(project: Project) -> None:
-    project.suite(providers=[{"type": "mock"}, {"type": "mock"}, {"type": "mock", "name": "x"}])
-    assert project.problems() == [
-        "evals.yaml:1: providers[1]: a second provider called 'mock': give one of them a `name`"
-    ]
-
-
-def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
-    project.suite(providers=[{"type": "mock", "name": "a,b"}])
-    (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: providers[0]: the name 'a,b' has a comma")
-
-
 def test_a_report_in_no_format_is_refused(project: Project) -> None:
     project.suite(report={"formats": []})
     (problem,) = project.problems()
     assert problem.startswith("evals.yaml:1: report.formats: expected at least 1 entry, got 0")
-
-
-@pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
-def test_a_command_without_a_program_is_told_and_not_named(project: Project, command: object) -> None:
-    project.suite(providers=[{"type": "command", "command": command}])
-    (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: providers[0]: command ")
-
-
-# The gate.
-
-
-def test_a_bar_for_a_tag_or_provider_that_does_not_exist_is_told(project: Project) -> None:
-    project.write(
-        "evals.yaml",
-        "providers: [{type: mock, name: a}, {type: mock, name: b}]\n"
-        "cases: [{id: x, input: q, tags: [critical], expect: [contains: x]}]\n"
-        "gate:\n  tags:\n    critcal: 1\n    critical: 1\n  providers:\n    a: 1\n    c: 0.5\n",
-    )
-    assert project.problems() == [
-        "evals.yaml:5: gate.tags: unknown tag 'critcal', did you mean 'critical'?",
-        "evals.yaml:9: gate.providers: unknown provider 'c', known: a, b",
-    ]
-
-
-def test_tags_of_cases_that_could_not_be_read_are_not_called_unknown(project: Project) -> None:
-    project.suite(
-        cases=[{"id": "x", "input": "q", "tags": ["critical"], "runs": 0, "expect": [{"contains": "x"}]}],
-        gate={"tags": {"critical": 1}},
-    )
-    assert project.problems() == ["evals.yaml:1: cases[0].runs: expected a whole number >= 1, got 0"]
-
-
-def test_a_bar_for_an_unselected_provider_is_known(project: Project) -> None:
-    project.write("agent.py", "def answer(input): return input")
-    providers = [{"type": "mock"}, {"type": "python", "target": "agent:answer"}]
-    project.suite(providers=providers, gate={"providers": {"python:agent:answer": 0.5}})
-    assert len(project.load(providers=("mock",)).providers) == 1
-
-
-# Finding a config, and only its mock.
 
 
 @pytest.mark.parametrize("name", ["evals.yaml", "evals.yml", "evals.json", ".github/evals.yaml"])
@@ -252,8 +151,6 @@ def test_a_config_without_a_good_mock_is_told(project: Project, text: str, probl
         load_mock(project.config, {})
 
 
-# All at once.
-
 PHASES = """\
 runz: 2
 providers:
@@ -296,26 +193,46 @@ def test_a_template_that_is_none_is_told_once_and_not_for_each_case(project: Pro
     assert "not a valid template" in problem
 
 
-@pytest.mark.parametrize("cases", [..., [{"file": "nope.csv"}], [{"id": "a", "input": "q", "tagz": ["critical"]}], 5])
-def test_tags_are_not_called_unknown_where_cases_are_missing(project: Project, cases: object) -> None:
-    project.suite(cases=cases, gate={"tags": {"critical": 1}})
-    assert not [problem for problem in project.problems() if "gate" in problem]
+# `--tags`.
+
+CASES = [
+    {**CASE, "id": "one", "tags": ["smoke", "fast"]},
+    {**CASE, "id": "two", "tags": ["slow"]},
+    {**CASE, "id": "three"},
+]
 
 
-def test_a_bar_is_not_called_unknown_where_a_provider_has_no_name_yet(project: Project) -> None:
-    project.suite(
-        providers=[{"type": "python", "targte": "agent:answer"}], gate={"providers": {"python:agent:answer": 1}}
-    )
-    assert not [problem for problem in project.problems() if "gate" in problem]
+def ids(suite: object) -> list[str]:
+    return [case.id for case in suite.cases]  # type: ignore[attr-defined]
 
 
-def test_a_bar_for_a_label_that_no_classification_lists_is_told(project: Project) -> None:
-    graders = {"label": "refund", "labels": ["refund", "other"]}
-    cases = [{"id": "a", "input": "q", "expect": [{"classify": graders}]}]
-    project.suite(cases=cases, gate={"metrics": {"recall.refnud": 0.9, "recall.other": 0.9, "language/f1.de": 0.9}})
-    assert project.problems() == [
-        "evals.yaml:1: gate.metrics.recall.refnud: unknown label 'refnud', did you mean 'refund'?"
-    ]
-    open_ended = {"id": "b", "turns": [{"user": "q", "expect": [{"classify": "else"}]}]}
-    project.suite(cases=[*cases, open_ended], gate={"metrics": {"recall.refnud": 0.9}})
-    assert project.load().gate is not None
+def test_only_cases_with_one_of_the_tags_are_run(project: Project) -> None:
+    project.suite(cases=CASES)
+    assert ids(project.load(tags=("fast", "slow"))) == ["one", "two"]
+    assert ids(apply_overrides(project.load(), Overrides(tags=("slow",)))) == ["two"]
+
+
+def test_bars_of_tags_that_are_not_run_are_left_out(project: Project) -> None:
+    project.suite(cases=CASES, gate={"min_pass_rate": 0.9, "tags": {"smoke": 1.0, "slow": 0.5}})
+    gate = project.load(tags=("slow",)).gate
+    assert gate is not None
+    assert set(gate.tags) == {"slow"}
+
+
+@pytest.mark.parametrize(
+    "selected", [Overrides(tags=("slow",), providers=("b",)), Overrides(cases=("two",), providers=("b",))]
+)
+def test_bars_of_what_is_not_selected_of_a_loaded_suite_are_left_out(project: Project, selected: Overrides) -> None:
+    gate = {"tags": {"smoke": 1.0, "slow": 0.5}, "providers": {"a": 0.9, "b": 0.8}}
+    project.suite(cases=CASES, gate=gate, providers=[{"type": "mock", "name": name} for name in ("a", "b")])
+    suite = apply_overrides(project.load(), selected)
+    assert suite.gate is not None
+    assert (ids(suite), suite.gate.tags, suite.gate.providers) == (["two"], {"slow": 0.5}, {"b": 0.8})
+
+
+def test_a_tag_that_no_case_has_is_an_error_with_a_suggestion(project: Project) -> None:
+    project.suite(cases=CASES)
+    (problem,) = project.problems(tags=("smok",))
+    assert "--tags: unknown tag 'smok', did you mean 'smoke'?" in problem
+    with pytest.raises(UsageError, match="did you mean 'smoke'"):
+        apply_overrides(project.load(), Overrides(tags=("smok",)))

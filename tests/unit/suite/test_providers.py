@@ -1,0 +1,68 @@
+import pytest
+from projects import Project
+
+TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
+
+
+@pytest.mark.parametrize(
+    ("selected", "problem"),
+    [
+        (("a", "zzz"), "--providers: unknown provider 'zzz', known: a, b"),
+        ((), "--providers: none is named; known: a, b"),
+    ],
+)
+def test_unknown_names_of_providers_are_refused_with_the_list(
+    project: Project, selected: tuple[str, ...], problem: str
+) -> None:
+    project.suite(providers=TWO)
+    assert project.problems(providers=selected) == [f"evals.yaml:1: {problem}"]
+
+
+def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(project: Project) -> None:
+    project.suite(providers=[*TWO, {"type": "python", "targte": "agent:answer"}])
+    assert project.problems(providers=("python:agent:answer",)) == [
+        "evals.yaml:1: --providers: unknown provider 'python:agent:answer', known: a, b, python",
+        "evals.yaml:1: providers[2]: unknown key 'targte', did you mean 'target'?",
+        "evals.yaml:1: providers[2]: the key 'target' is missing",
+    ]
+    assert len(project.load(providers=("a",)).providers) == 1
+
+
+@pytest.mark.parametrize("providers", [[], None, "mock", {"type": "mock"}])
+def test_providers_must_be_a_list_with_one_at_least(project: Project, providers: object) -> None:
+    project.suite(providers=providers)
+    assert project.problems() == ["evals.yaml:1: providers: expected a list with at least one provider"]
+
+
+@pytest.mark.parametrize("entry", [5, "mock", [], {}, {"name": "a"}, {"type": None}])
+def test_a_provider_must_have_a_type(project: Project, entry: object) -> None:
+    project.suite(providers=[entry])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,")
+
+
+@pytest.mark.parametrize("kind", ["opena", 5, ["openai"], {"a": 1}])
+def test_an_unknown_type_brings_the_closest_or_the_list(project: Project, kind: object) -> None:
+    project.suite(providers=[{"type": kind}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0].type: unknown provider type")
+
+
+def test_names_of_providers_are_taken_once(project: Project) -> None:
+    project.suite(providers=[{"type": "mock"}, {"type": "mock"}, {"type": "mock", "name": "x"}])
+    assert project.problems() == [
+        "evals.yaml:1: providers[1]: a second provider called 'mock': give one of them a `name`"
+    ]
+
+
+def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
+    project.suite(providers=[{"type": "mock", "name": "a,b"}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0]: the name 'a,b' has a comma")
+
+
+@pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
+def test_a_command_without_a_program_is_told_and_not_named(project: Project, command: object) -> None:
+    project.suite(providers=[{"type": "command", "command": command}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: providers[0]: command ")
