@@ -52,6 +52,7 @@ class JsonSchema(GraderOptions):
     """
 
     short: ClassVar[str] = "schema"
+    may_take_long: ClassVar[bool] = True
 
     schema: Mapping[str, Any]
 
@@ -76,6 +77,7 @@ class JsonPath(GraderOptions):
     """
 
     short: ClassVar[str] = "path"
+    may_take_long: ClassVar[bool] = True
 
     path: NonEmpty
     value: Any = UNSET

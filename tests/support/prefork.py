@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 SUPPORTED = hasattr(os, "fork") and sys.platform != "darwin"  # macOS forbids a fork after the frameworks are loaded
 
@@ -187,6 +187,26 @@ def _run(arguments: list[str]) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
+def _exit(code: int) -> NoReturn:
+    """End as Python does, but for the tenth of a second in which it takes apart what it has imported."""
+    import gc
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # objects may say that they were never closed
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     _warm_up()
-    _run(_serve(sys.argv[1]))
+    wanted = _serve(sys.argv[1])
+    try:
+        _run(wanted)
+    except SystemExit as ending:
+        if not isinstance(ending.code, int):
+            raise
+        _exit(ending.code & 0xFF)
+    _exit(0)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
 from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History, Tally
@@ -46,6 +45,8 @@ def test_kinds(head: tuple[int, int], more: tuple[int, int] | None, base: tuple[
 
 
 def test_p_is_fishers_on_all_runs_and_the_other_cells_adjust_it() -> None:
+    from scipy.stats import hypergeom  # slow to import, and only an oracle
+
     head, base = head_of({"a": (0, 3)} | MANY, {"a": (4, 7)}), base_of({"a": (30, 30)} | MANY_BASE)
     cell = compared(head, base).by_key[key_of("a")]
     expected = hypergeom.cdf(4, 40, 34, 10)
