@@ -11,7 +11,7 @@ GradingError              an answer could not be judged: likewise
 
 from collections.abc import Iterable
 from traceback import format_exception
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast, get_args
 
 from pydantic import ValidationError
 
@@ -41,6 +41,7 @@ GitHubErrorKind = Literal[
     "unexpected",  # an answer that is not in the documented shape
 ]
 
+ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
 
 
@@ -120,6 +121,8 @@ def first_problem(error: ValidationError) -> str:
 class ProviderError(Exception):
     """A call got no answer.
 
+    `ProviderError("no seat left")` alone, and one of a kind that is not in `ErrorKind`, is a crash of the provider.
+
     Args:
         kind: the sort of failure; `RETRYABLE` kinds are tried again.
         message: one line for people, in the provider's own words if it gave any.
@@ -130,17 +133,21 @@ class ProviderError(Exception):
 
     def __init__(
         self,
-        kind: ErrorKind,
-        message: str,
+        kind: ErrorKind | str,
+        message: str | None = None,
         *,
         status: int | None = None,
         retry_after_s: float | None = None,
         detail: str | None = None,
     ) -> None:
+        if message is None:
+            kind, message = "crash", kind
+        elif kind not in ERROR_KINDS:
+            kind, message = "crash", f"{kind}: {message}"
         super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.status = status
+        self.kind = cast("ErrorKind", kind)
+        self.message = str(message)
+        self.status = status if isinstance(status, int) else None
         self.retry_after_s = retry_after_s
         self.detail = detail
 

@@ -13,7 +13,7 @@ import click
 from ci_evals.cli.reports import comment, compare_command, explain
 from ci_evals.cli.run import merge_command, run_command
 from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
-from ci_evals.engine.interrupt import flush_streams, prepare_streams, say
+from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 from ci_evals.format import without_commands
 from ci_evals.github.context import in_actions
@@ -24,7 +24,6 @@ from ci_evals.suite.environment import read_dotenv
 
 MAX_PROBLEMS_SHOWN = 50
 
-_INTERRUPTED = (130, 143)
 _DECIDING = ("run", "merge", "grade")
 _MAX_PROBLEMS_ANNOTATED = 10
 _MOST_ANNOTATED = 4000  # characters
@@ -39,7 +38,7 @@ def main() -> None:
     named = _folders_named()
     code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"), named)
     flush_streams()
-    if code in _INTERRUPTED:
+    if code in EXIT_CODES.values():
         os._exit(code)  # threads and tasks of code under test may still be busy, for as long as they like
     sys.exit(code)
 
@@ -167,5 +166,5 @@ def group() -> None:
     \b
     Exit codes: 0 passed · 1 failed · 2 the config or the command line is wrong,
     nothing was run · 3 no verdict (too many runs errored, results could not be
-    written) · 130/143 interrupted
+    written) · 129/130/143 interrupted
     """

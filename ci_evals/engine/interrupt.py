@@ -1,4 +1,4 @@
-"""Signals and streams: the first SIGINT or SIGTERM stops a run and saves its report, the second exits at once."""
+"""Signals and streams: the first SIGINT, SIGTERM or SIGHUP stops a run and saves its report, the second exits."""
 
 import asyncio
 import io
@@ -20,6 +20,8 @@ from ci_evals.providers.subprocess import kill_all
 T = TypeVar("T")
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+if sys.platform != "win32":
+    EXIT_CODES[signal.SIGHUP] = 129  # the terminal is gone
 _LONGEST_LINE = 1024 * 1024
 
 
@@ -39,7 +41,7 @@ class Stop:
 
 
 class StoppableRun:
-    """Runs work on an event loop of its own until it ends or the first SIGINT or SIGTERM stops it.
+    """Runs work on an event loop of its own until it ends or the first SIGINT, SIGTERM or SIGHUP stops it.
 
     The handlers stay until the context ends, so that a second signal ends the process while reports are written, too.
     The journal is whole at any moment.
@@ -57,7 +59,7 @@ class StoppableRun:
 
     @property
     def exit_code(self) -> int | None:
-        """130 or 143 after a signal, else None."""
+        """See `EXIT_CODES` after a signal, else None."""
         return EXIT_CODES[self._signals.received] if self._signals.received else None
 
     def __enter__(self) -> Self:
@@ -88,7 +90,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Signals:
-    """Lets the first SIGINT or SIGTERM cancel a task, and the second one end the process.
+    """Lets the first of the signals cancel a task, and the second one end the process; ignored ones (`nohup`) stay so.
 
     Args:
         on_first: called with the name of the first one, before the task is cancelled.
@@ -117,7 +119,8 @@ class _Signals:
             if self._task is not None:
                 loop.call_soon_threadsafe(self._task.cancel)
 
-        before = {which: signal.signal(which, on_signal) for which in EXIT_CODES}
+        heeded = [which for which in EXIT_CODES if signal.getsignal(which) is not signal.SIG_IGN]
+        before = {which: signal.signal(which, on_signal) for which in heeded}
         try:
             yield
         finally:

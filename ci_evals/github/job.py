@@ -111,7 +111,7 @@ class Job:
             )
         )
         wanted = self._posting.comment != "off" and self.context.event == "pull_request"
-        if wanted and summary.report.interrupted not in ("SIGINT", "SIGTERM"):
+        if wanted and not (summary.report.interrupted or "").startswith("SIG"):
             self._comment(summary)
         self.say([f"{STATUS_WORDS[summary.verdict.status]}: {summary.verdict.reason}"])
 

@@ -23,6 +23,8 @@ class GraderOptions(Options):
     short: ClassVar[str] = "value"
     needs_more: ClassVar[bool] = False
     """True if it needs something beside the answer: a function, a model."""
+    may_take_long: ClassVar[bool] = False
+    """True if it may compute for long even with a short answer: it does so in a thread."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
 

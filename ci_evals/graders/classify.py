@@ -11,7 +11,7 @@ from pydantic import StringConstraints
 
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.json import JsonPath, find_all, strip_fence
+from ci_evals.graders.json import find_all, path_problems, strip_fence
 from ci_evals.graders.text import pattern_problems, search
 from ci_evals.model.case import Answer, Classified, Finding
 from ci_evals.model.fields import Many, Name
@@ -46,7 +46,7 @@ class Classify(GraderOptions):
     task: Annotated[str, StringConstraints(pattern="^[^/.]+$")] = "classify"
 
     def problems(self) -> list[str]:
-        found = [problem for path in (self.path, self.scores) if path for problem in JsonPath(path).problems()]
+        found = [problem for path in (self.path, self.scores) if path for problem in path_problems(path)]
         if self.labels and self.label not in self.labels:
             found.append(f"the label {quote(self.label)} is none of `labels`")
         if self.path is not None and self.pattern is not None:

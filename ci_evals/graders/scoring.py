@@ -2,10 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, cast
 
 from ci_evals.graders.base import AskingOptions, GraderOptions, reaches
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
 from ci_evals.model.result import Grade
+from ci_evals.user_code import call_in_thread
+
+LONG_ANSWER: Final = 100_000
+"""Characters of an answer from which on any grader judges it in a thread, so that calls go on meanwhile."""
 
 
 async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
@@ -26,6 +32,8 @@ async def grade(expectation: Expectation, answer: Answer, models: Models | None 
 async def _find(grader: Grader, answer: Answer, models: Models | None) -> Finding:
     if models is not None and isinstance(grader, AskingOptions | TurnGrader):
         return await grader.grade_with(answer, models)
+    if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
+        return cast("Finding", await call_in_thread(partial(grader.grade, answer)))
     found = grader.grade(answer)
     return found if isinstance(found, Finding) else await found
 

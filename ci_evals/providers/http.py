@@ -2,25 +2,25 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import jsonpath
-from jinja2 import TemplateError, Undefined, UndefinedError, nodes
+from jinja2 import TemplateError, TemplateSyntaxError, Undefined
 from jinja2.sandbox import SandboxedEnvironment
-from jsonpath import JSONPath, JSONPathError
+from jsonpath import JSONPathError
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from ci_evals.errors import ProviderError, first_problem
+from ci_evals.graders.json import find_all, path_problems
 from ci_evals.model.case import Request
 from ci_evals.model.response import Response, Step, ToolCall
 from ci_evals.providers.answer import as_steps, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
 from ci_evals.providers.openai import tool_arguments
-from ci_evals.templating import make_environment
+from ci_evals.templating import make_sandbox
 
 _Render = Callable[[Mapping[str, Any]], Any]
 
@@ -71,7 +71,11 @@ class Http(ProviderOptions):
             *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
             *header_problems(fixed | templated),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
-            *_path_problems({"output": self.output, "tool_calls": self.tool_calls, "steps": self.steps}),
+            *(
+                f"{key}: {problem}"
+                for key, path in (("output", self.output), ("tool_calls", self.tool_calls), ("steps", self.steps))
+                for problem in (path_problems(path) if path is not None else ())
+            ),
         ]
 
     def open(self, resources: Resources) -> Provider:
@@ -88,9 +92,9 @@ class Service:
         self._url = _text_renderer(options.url)
         self._headers = {name: _text_renderer(value) for name, value in options.headers.items()}
         self._body = None if body is None else _json_renderer(body)
-        self._output = _path(options.output)
-        self._tool_calls = _path(options.tool_calls)
-        self._steps = _path(options.steps)
+        self._output = options.output
+        self._tool_calls = options.tool_calls
+        self._steps = options.steps
 
     async def answer(self, request: Request) -> Response:
         call = self._call(request)
@@ -101,12 +105,11 @@ class Service:
         value = decode(_any, answer, call.url.host)
         return Response(
             output=text if self._output is None else _output(self._output, value),
-            tool_calls=() if self._tool_calls is None else _calls(self._tool_calls, value),
-            steps=None if self._steps is None else _taken_steps(self._steps, value),
+            tool_calls=() if self._tool_calls is None else _tool_calls(self._tool_calls, value),
+            steps=None if self._steps is None else _steps(self._steps, value),
         )
 
     def _call(self, request: Request) -> Call:
-
         names = _variables(request)
         try:
             url = self._url(names)
@@ -134,38 +137,24 @@ def _variables(request: Request) -> dict[str, Any]:
     }
 
 
-def _path(source: str | None) -> JSONPath | None:
-    if source is None:
-        return None
-    path: JSONPath = jsonpath.compile(source)  # type: ignore[assignment]
-    return path
-
-
-def _path_problems(paths: Mapping[str, str | None]) -> list[str]:
-    problems = []
-    for key, source in paths.items():
-        try:
-            _path(source)
-        except Exception as error:  # noqa: BLE001  the library's parser also fails in ways that it does not declare
-            problems.append(f"{key}: bad JSONPath {source!r}: {readable(str(error))}")
-    return problems
-
-
-def _found(path: JSONPath, value: Any) -> list[Any]:
-    if not isinstance(value, dict | list):
-        return [value] if str(path) == "$" else []
+def _find(path: str, value: Any) -> list[Any]:
     try:
-        return list(path.findall(value))
+        return find_all(path, value)
     except (JSONPathError, RecursionError) as error:
         raise ProviderError("bad_answer", f"{path} cannot be looked up: {readable(str(error))}") from error
 
 
-def _output(path: JSONPath, value: Any) -> str:
+def _find_items(path: str, value: Any) -> list[Any]:
+    """Return the items of the one list at a path, or all that is there."""
+    found = _find(path, value)
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
+
+
+def _output(path: str, value: Any) -> str:
     """Return the text at a path: a string as it is, null as no text, all else as JSON, several matches as a list."""
-    found = _found(path, value)
+    found = _find(path, value)
     if not found:
-        start = readable(encode_json(value)[:1000].decode("utf-8", "replace"), 200)
-        raise ProviderError("bad_answer", f"nothing at {path} in the answer, which starts {start}")
+        raise ProviderError("bad_answer", f"nothing at {path} in the answer, which starts {_start(value)}")
     match found[0] if len(found) == 1 else found:
         case None:
             return ""
@@ -175,32 +164,29 @@ def _output(path: JSONPath, value: Any) -> str:
             return encode_json(other).decode()
 
 
-def _calls(path: JSONPath, value: Any) -> tuple[ToolCall, ...]:
-    found = _found(path, value)
-    items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
-    return tuple(_call(path, item) for item in items if item is not None)
+def _tool_calls(path: str, value: Any) -> tuple[ToolCall, ...]:
+    calls = []
+    for item in _find_items(path, value):
+        try:
+            call = _tool_call.validate_python(item) if item is not None else None
+        except ValidationError as error:
+            text = f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {_start(item)}"
+            raise ProviderError("bad_answer", text) from error
+        if call is not None:
+            arguments = tool_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+            calls.append(replace(call, arguments=arguments))
+    return tuple(calls)
 
 
-def _taken_steps(path: JSONPath, value: Any) -> tuple[Step, ...] | None:
-    found = _found(path, value)
-    if not found:
-        return None
+def _steps(path: str, value: Any) -> tuple[Step, ...] | None:
     try:
-        return as_steps(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
+        return as_steps(_find_items(path, value)) if _find(path, value) else None
     except (TypeError, ValueError) as error:
         raise ProviderError("bad_answer", f"{path} must hold steps with `kind` and `name`: {error}") from error
 
 
-def _call(path: JSONPath, item: Any) -> ToolCall:
-    try:
-        call = _tool_call.validate_python(item)
-    except ValidationError as error:
-        start = readable(encode_json(item)[:1000].decode("utf-8", "replace"), 200)
-        raise ProviderError(
-            "bad_answer", f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {start}"
-        ) from error
-    arguments = tool_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
-    return ToolCall(call.name, arguments, call.id)
+def _start(value: Any) -> str:
+    return readable(encode_json(value)[:1000].decode("utf-8", "replace"), 200)
 
 
 # Templates.
@@ -229,38 +215,27 @@ def _json_renderer(value: Any) -> _Render:
 
 
 def _string_renderer(source: str) -> _Render:
-    if not _is_one_expression(source):
+    """Return a renderer of text, or of a value if the text is nothing but one `{{ expression }}`."""
+    if not (source.startswith("{{") and source.endswith("}}")):
         return _text_renderer(source)
-
     inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
-    expression = inside[1:] if inside[0] in "-+" else inside  # what asks to trim stands next to the braces
-    evaluate = _environment().compile_expression(expression, undefined_to_none=False)
+    expression = inside[1:] if inside.startswith(("-", "+")) else inside  # what asks to trim stands next to the braces
+    try:
+        evaluate = _environment().compile_expression(expression, undefined_to_none=False)
+    except TemplateSyntaxError:  # several expressions, or text between them
+        return _text_renderer(source)
 
     def render(names: Mapping[str, Any]) -> Any:
         value = evaluate(names)
         if isinstance(value, Undefined):
-            raise UndefinedError(value._undefined_message)  # noqa: SLF001  what StrictUndefined raises itself
+            str(value)  # raises an UndefinedError that names what is undefined
         return value
 
     return render
 
 
-def _is_one_expression(source: str) -> bool:
-    """Return True if a template is nothing but one `{{ expression }}`."""
-    if not (source.startswith("{{") and source.endswith("}}")):
-        return False
-
-    body = _environment().parse(source).body
-    return (
-        len(body) == 1
-        and isinstance(body[0], nodes.Output)
-        and len(body[0].nodes) == 1
-        and not isinstance(body[0].nodes[0], nodes.TemplateData)
-    )
-
-
 def _environment() -> SandboxedEnvironment:
-    return make_environment(keep_last_newline=True)
+    return make_sandbox(keep_last_newline=True)
 
 
 def _template_problems(value: Any) -> list[str]:

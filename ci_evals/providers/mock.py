@@ -18,7 +18,7 @@ from ci_evals.model.fields import Int, Many, NonNegative, Options, Share
 from ci_evals.model.response import Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-from ci_evals.templating import make_environment
+from ci_evals.templating import make_sandbox
 
 MODEL = "mock"
 _REMEMBERED = 10_000
@@ -176,7 +176,7 @@ def _template(source: str) -> _Default:
     if "{" not in source:
         return lambda *_: source
 
-    template = make_environment().from_string(source)
+    template = make_sandbox().from_string(source)
 
     def render(request: Request, text: str) -> str:
         given = text if request.input is None else request.input

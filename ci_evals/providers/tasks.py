@@ -24,7 +24,7 @@ from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources, overrides_of
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.subprocess import Descendants, Ended, kill_on_exit, run_program
-from ci_evals.templating import make_environment
+from ci_evals.templating import make_sandbox
 from ci_evals.user_code import load_target, module_problem, target_parts
 
 BUILT_IN = ("auto", "folder", "docker")
@@ -58,7 +58,7 @@ class TaskAgent(ProgramOptions):
             return found
         for word in self.argv:
             try:
-                make_environment().from_string(word)
+                make_sandbox().from_string(word)
             except TemplateSyntaxError as error:
                 found.append(f"command: {one_line(word, 80)!r} is no valid template: {error.message}")
         if self.sandbox not in BUILT_IN:
@@ -163,7 +163,7 @@ class _Agent:
             "folder": self._folder,
             **overrides_of(case),
         }
-        templates = make_environment()
+        templates = make_sandbox()
         return [templates.from_string(word).render(names) for word in self._options.argv]
 
 

@@ -9,7 +9,7 @@ from difflib import unified_diff
 from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 
 from ci_evals import templating
 from ci_evals.format import (
@@ -59,7 +59,10 @@ def summary_document(summary: Summary) -> "Document":
     """Return summary.md, which also is the job's summary."""
     found = findings(summary)
     return Document(
-        "summary.md.j2", {"found": found}, _rendered(found, with_input=True), (f"## {_headline(found, 1000)}\n",)
+        _environment().get_template("summary.md.j2"),
+        {"found": found},
+        _rendered(found, with_input=True),
+        (f"## {_headline(found, 1000)}\n",),
     )
 
 
@@ -80,7 +83,7 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     ]
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
     values = {"found": found, "links": asdict(links), "version": __version__}
-    return Document("comment.md.j2", values, _rendered(found), shortest)
+    return Document(_environment().get_template("comment.md.j2"), values, _rendered(found), shortest)
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
@@ -245,13 +248,13 @@ class Document:
     """A template with groups of entries, of which it shows as many as have room.
 
     Attributes:
-        template: the file; it is given `groups`, and `left_out` for the groups that have no room at all.
+        template: is given `groups`, and `left_out` for the groups that have no room at all.
         values: what else it is given.
         groups: the entries of each group, the most important first.
         shortest: what is left when not even a document without entries has room, the longest first.
     """
 
-    template: str
+    template: Template
     values: Mapping[str, Any]
     groups: Sequence[tuple[Group, Sequence[Block]]]
     shortest: Sequence[str]
@@ -295,14 +298,10 @@ class Document:
         left_out: Counter[str] = Counter()
         for each in groups:
             left_out[each.group.noun] += 0 if each.blocks else each.group.total
-        return (
-            _environment()
-            .get_template(self.template)
-            .render(
-                self.values,
-                groups=[each for each in groups if each.blocks],
-                left_out=", ".join(number_of(count, noun) for noun, count in left_out.items() if count),
-            )
+        return self.template.render(
+            self.values,
+            groups=[each for each in groups if each.blocks],
+            left_out=", ".join(number_of(count, noun) for noun, count in left_out.items() if count),
         )
 
 

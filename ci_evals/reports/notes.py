@@ -30,7 +30,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     """Yield notes on a run: interruption, resumption, recordings, judges, cost."""
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
-        yield Note("Interrupted", reason + (way_on if reason in ("SIGINT", "SIGTERM") else ""))
+        yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:

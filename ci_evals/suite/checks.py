@@ -14,7 +14,8 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.fingerprint import apply_case_overrides
-from ci_evals.suite.problems import Written, keys_of, try_check, unknown
+from ci_evals.suite.keys import keys_of
+from ci_evals.suite.problems import Written, try_check, unknown
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.types import Suite
 

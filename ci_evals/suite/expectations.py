@@ -11,7 +11,8 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import AskingOptions, GraderOptions
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.model.case import Expectation
-from ci_evals.suite.problems import Written, check, is_object, keys_of, try_check, unknown
+from ci_evals.suite.keys import keys_of
+from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
 from ci_evals.suite.yaml import Lines
 
 NEGATION = "not_"

@@ -15,7 +15,8 @@ from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader, with_ids
 from ci_evals.suite.environment import Interpolation, read_dotenv
-from ci_evals.suite.problems import Written, check, keys_of, resolve_texts, try_check, unknown
+from ci_evals.suite.keys import keys_of
+from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
 from ci_evals.suite.prompts import prompt_problems, read_prompts
 from ci_evals.suite.providers import ProviderReader, stage_options
 from ci_evals.suite.sweeps import Sweeps

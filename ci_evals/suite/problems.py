@@ -2,23 +2,20 @@
 
 import dataclasses
 import difflib
-import types
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
-from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
-from ci_evals.suite.types import Suite
+from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
 from ci_evals.suite.yaml import Lines
 
 T = TypeVar("T")
-Loc = tuple[int | str, ...]
 
 _KINDS = {
     "int_type": "a whole number",
@@ -125,11 +122,6 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def keys_of(cls: type[Any]) -> tuple[str, ...]:
-    """Return the keys that may be written for a type; a `found` field is filled in by the loader."""
-    return tuple(field.name for field in dataclasses.fields(cls) if not field.metadata.get("found"))
-
-
 def check(
     kind: type[T],
     written: Written,
@@ -173,19 +165,22 @@ def resolve_texts(value: Any) -> Any:
 
     Inside a free mapping or list, where no type says what it is, text that reads like a number becomes one.
     """
-    if isinstance(value, Interpolated):
-        return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        changes = {name: new for name, old in given.items() if (new := resolve_texts(old)) is not old}
-        return dataclasses.replace(value, **changes) if changes else value
-    if not isinstance(value, dict | list | tuple):
-        return value
-    items = list(value.values() if isinstance(value, dict) else value)
-    new = [resolve(str(item)) if isinstance(item, Interpolated) else resolve_texts(item) for item in items]
-    if all(one is other for one, other in zip(new, items, strict=True)):
-        return value
-    return dict(zip(value, new, strict=True)) if isinstance(value, dict) else type(value)(new)
+
+    def item(inner: Any) -> Any:
+        return resolve(str(inner)) if isinstance(inner, Interpolated) else resolve_texts(inner)
+
+    match value:
+        case Interpolated():
+            return str(value)
+        case dict():
+            return {key: item(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(item, value))
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {field.name: resolve_texts(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return dataclasses.replace(value, **fields)
+        case _:
+            return value
 
 
 # Pydantic's errors as problems. They never show a value that comes from the environment.
@@ -225,7 +220,7 @@ def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDet
         if found[0]["type"] == "missing":
             yield outer.problem(f"the key {loc[-1]!r} is missing")
         elif found[0]["type"] == "unexpected_keyword_argument":
-            cls = _class_at(kind, loc[:-1])
+            cls = class_at(kind, loc[:-1])
             keys, key = keys_of(cls) if cls else (), str(loc[-1])
             text = unknown("key", key, keys, places_of(key, outer.path, cls) if cls else ())
             yield place.problem(text)._replace(path=outer.path)
@@ -241,7 +236,7 @@ def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> s
         return first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     kinds = list(dict.fromkeys(_KINDS[error["type"]] for error in errors if error["type"] in _KINDS))
     got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _shown(raw)
-    if kinds == ["a mapping"] and (cls := _class_at(kind, loc)):
+    if kinds == ["a mapping"] and (cls := class_at(kind, loc)):
         expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
     else:
         expected = " or ".join(each for each in kinds if each != "nothing") or _bound(first)
@@ -287,73 +282,3 @@ def _advice(expected: str, value: Any) -> str:
     if expected.endswith("<= 1") and isinstance(value, int | float) and 1 < value <= 100:
         return f": {value:g} % is written {value / 100:g}"
     return ""
-
-
-# The types behind the keys.
-
-
-@cache
-def _hints(cls: type) -> Mapping[str, Any]:
-    return get_type_hints(cls)
-
-
-def _options(kind: Any) -> Iterator[Any]:
-    """The members of a union, or the one type that it is."""
-    origin = get_origin(kind)
-    if origin is Annotated:
-        yield from _options(get_args(kind)[0])
-    elif origin in (Union, types.UnionType):
-        for member in get_args(kind):
-            yield from _options(member)
-    else:
-        yield kind
-
-
-def _class_at(kind: Any, loc: Loc) -> type | None:
-    """The dataclass that a location leads to, if it is one."""
-    kinds = list(_options(kind))
-    for part in loc:
-        inner: list[Any] = []
-        for each in kinds:
-            arguments = get_args(each)
-            if dataclasses.is_dataclass(each) and isinstance(each, type) and part in _hints(each):
-                inner += _options(_hints(each)[str(part)])
-            elif arguments and (isinstance(part, int) or len(arguments) > 1):
-                inner += _options(arguments[0] if isinstance(part, int) else arguments[1])
-        kinds = inner
-    return next((each for each in kinds if dataclasses.is_dataclass(each) and isinstance(each, type)), None)
-
-
-_SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anything but what they stand in
-
-
-def places_of(key: str, path: str, cls: type) -> list[str]:
-    """Places that may be meant, as they stand in a message: `'report.formats'`; none if nothing here is called so.
-
-    Args:
-        key: what was written.
-        path: where it stands.
-        cls: whose keys may stand there; its `settings`, if it has any, are keys that belong deeper into it.
-    """
-    if key in _SAY_LITTLE:
-        return []
-    settings: Mapping[str, str] = getattr(cls, "settings", {})
-    meant = [repr(settings[key])] if key in settings else []
-    if place := _places().get(key):
-        meant.append(place)
-    elif "[" not in path and key in keys_of(Case):  # what stands in an entry is seldom another's
-        meant.append(repr(f"cases[].{key}"))
-    return meant
-
-
-@cache
-def _places() -> Mapping[str, str]:
-    """For each key outside of the entries of lists the place that it has, the uppermost where it has several."""
-    found: dict[str, str] = {}
-    levels: list[tuple[str, type]] = [("", Suite)]
-    for path, cls in levels:  # which grows
-        for name in keys_of(cls):
-            found.setdefault(name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite")
-            inner = [each for each in _options(_hints(cls)[name]) if dataclasses.is_dataclass(each)]
-            levels += [(f"{path}{name}.", each) for each in inner if isinstance(each, type)]
-    return found

@@ -12,7 +12,7 @@ from ci_evals.model.case import Case
 from ci_evals.model.fields import UNSET
 from ci_evals.providers import PROVIDERS
 from ci_evals.suite.expectations import NEGATION
-from ci_evals.suite.problems import keys_of
+from ci_evals.suite.keys import keys_of
 from ci_evals.suite.types import CaseFiles, PromptTemplate, Suite, TaskFolders
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}

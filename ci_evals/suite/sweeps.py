@@ -7,7 +7,8 @@ from typing import Any
 
 from ci_evals.errors import Problem
 from ci_evals.providers import PROVIDERS
-from ci_evals.suite.problems import Written, keys_of, unknown
+from ci_evals.suite.keys import keys_of
+from ci_evals.suite.problems import Written, unknown
 from ci_evals.suite.types import Sweep
 from ci_evals.suite.yaml import Lines
 

@@ -16,7 +16,8 @@ from pydantic_core import to_jsonable_python
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.model.case import Case, Task
 from ci_evals.model.fields import Above0, Many, Options, Seconds
-from ci_evals.suite.problems import Written, check, keys_of
+from ci_evals.suite.keys import keys_of
+from ci_evals.suite.problems import Written, check
 from ci_evals.suite.yaml import Lines, read_text
 
 PATTERN = "**/task.toml"

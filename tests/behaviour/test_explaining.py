@@ -50,8 +50,8 @@ def bases(tmp_path: Path, history: list[SuiteReport]) -> list[Path]:
 def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
     found = explain_cells(Wanted("refund"), head, bases)
     assert callable(golden)
-    golden("compared/explain.txt", render_text(found))
-    golden("compared/explain.md", render_markdown(found))
+    golden("explain.txt", render_text(found))
+    golden("explain.md", render_markdown(found))
 
 
 def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases: list[Path]) -> None:

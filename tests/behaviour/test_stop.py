@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from fakes.chat import completion
 from fakes.http_server import FakeServer, never, serving
-from processes import ci_evals, finished, start, until
+from processes import ci_evals, environment, finished, start, until
 from suites import chat, write_suite
 
 from ci_evals.engine.journal import is_torn, read_results
@@ -24,8 +24,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 CASES = 20
 ANSWERED = 8
-both_signals = pytest.mark.parametrize(
-    ("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+each_signal = pytest.mark.parametrize(
+    ("which", "code"), [(getattr(signal, name, None), code) for name, code in CODES.items()], ids=CODES
 )
 
 
@@ -70,7 +71,7 @@ def journaled(folder: Path) -> list[Result]:
     return [result for _, result in read_results(path)]
 
 
-@both_signals
+@each_signal
 async def test_the_first_signal_ends_the_run_with_everything_on_disk(
     which: signal.Signals, code: int, tmp_path: Path
 ) -> None:
@@ -94,6 +95,19 @@ async def test_the_first_signal_ends_the_run_with_everything_on_disk(
     assert left_out in ended.out
     assert ET.parse(out / "junit.xml").getroot().get("skipped") == str(CASES - ANSWERED)
     assert "Traceback" not in ended.err
+
+
+async def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    """As `nohup` wants it."""
+    async with holding() as (server, stuck):
+        echoes(tmp_path, server.url)
+        command = ["-c", 'trap "" HUP; exec "$0" "$@"', sys.executable, "-m", "ci_evals", "run"]
+        process = await asyncio.create_subprocess_exec("sh", *command, cwd=tmp_path, env=environment({}))
+        await stuck.wait()
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 143
+    assert json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())["interrupted"] == "SIGTERM"
 
 
 async def test_an_interrupted_run_is_resumed_where_it_was(tmp_path: Path) -> None:
@@ -165,7 +179,7 @@ async def test_programs_and_what_they_started_are_gone_afterwards(signals: int, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
-@both_signals
+@each_signal
 async def test_programs_that_judge_are_gone_afterwards_too(which: signal.Signals, code: int, tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     judge = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
@@ -181,7 +195,7 @@ async def test_programs_that_judge_are_gone_afterwards_too(which: signal.Signals
     await until(lambda: not any(map(alive, pids)))
 
 
-@both_signals
+@each_signal
 async def test_the_second_signal_ends_at_once_and_the_journal_is_whole(
     which: signal.Signals, code: int, tmp_path: Path
 ) -> None:

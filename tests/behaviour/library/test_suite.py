@@ -20,6 +20,7 @@ from ci_evals import (
     Gate,
     Not,
     ProviderError,
+    Report,
     Request,
     Response,
     Suite,
@@ -258,6 +259,27 @@ def test_functions_and_objects_are_providers() -> None:
 def test_what_kind_of_failure_it_is_may_be_told_by_the_provider_itself() -> None:
     (run,) = evaluate_sync(Suite(cases=["refuse"], providers=Client(), expect=[Contains("hi")])).runs
     assert (run.status, run.error and run.error.kind) == ("errored", "rate_limit")
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (ProviderError("no seat left"), "no seat left"),
+        (ProviderError("overbooked", "no seat left"), "overbooked: no seat left"),
+        (ProviderError("crash", KeyError("seat"), status="500"), "'seat'"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_failure_of_no_known_kind_is_a_crash_in_the_journal_too(
+    raised: ProviderError, message: str, tmp_path: Path
+) -> None:
+    def broken(question: str) -> str:
+        raise raised
+
+    report = evaluate_sync(Suite(cases=["hi"], providers=broken, expect=[Contains("hi")]), out=tmp_path)
+    for (run,) in (report.runs, Report.load(tmp_path).runs):
+        assert run.status == "failed"
+        assert run.error is not None
+        assert (run.error.kind, run.error.message, run.error.status) == ("crash", message, None)
 
 
 def test_a_function_that_crashes_fails_its_run() -> None:

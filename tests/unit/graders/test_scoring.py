@@ -1,8 +1,11 @@
 """From expectations to grades, from grades to a score; and what holds for every grader."""
 
+import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, ClassVar
 
 import pytest
 from factories import checked
@@ -11,10 +14,10 @@ from hypothesis import strategies as st
 
 from ci_evals.format import visible
 from ci_evals.graders import GRADERS
-from ci_evals.graders.base import AskingOptions
+from ci_evals.graders.base import AskingOptions, GraderOptions
 from ci_evals.graders.code import PythonGrader
 from ci_evals.graders.json import JsonPath, JsonSchema
-from ci_evals.graders.scoring import grade, passes, score_of
+from ci_evals.graders.scoring import LONG_ANSWER, grade, passes, score_of
 from ci_evals.graders.text import Regex, Similar
 from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import Step, ToolCall
@@ -111,6 +114,36 @@ async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
 
     with pytest.raises(ZeroDivisionError):
         await grade(Expectation("broken", Broken()), answer_of())
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(GraderOptions):
+    """Judges for as long as the event loop has not come round."""
+
+    may_take_long: ClassVar[bool] = True
+
+    came_round: Event = field(default_factory=Event)
+
+    def grade(self, answer: Answer) -> Finding:
+        return Finding(passed=self.came_round.wait(30), score=1.0, reason="")
+
+
+@dataclass(frozen=True, slots=True)
+class SlowWithLongAnswers(Slow):
+    may_take_long: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize(("grader", "output"), [(Slow(), "short"), (SlowWithLongAnswers(), "x" * (LONG_ANSWER + 1))])
+async def test_calls_go_on_while_a_grader_computes(grader: Slow, output: str, answer_of: AnswerOf) -> None:
+    async with asyncio.TaskGroup() as group:
+        judged = group.create_task(grade(Expectation("slow", grader), answer_of(output)))
+        await asyncio.sleep(0.01)
+        grader.came_round.set()
+    assert judged.result().passed
+
+
+def test_what_may_take_long_with_a_short_answer_says_so() -> None:
+    assert {Regex, Similar, JsonSchema, JsonPath} == {cls for cls in GRADERS.values() if cls.may_take_long}
 
 
 @pytest.mark.parametrize(

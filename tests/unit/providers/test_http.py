@@ -113,8 +113,8 @@ async def test_a_bare_json_value_is_the_root(server: FakeServer, lent: Lent) -> 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"error": "busy"}, 'nothing at $[\'answer\'] in the answer, which starts {"error":"busy"}'),
-        (b"7", "nothing at $['answer'] in the answer, which starts 7"),
+        ({"error": "busy"}, 'nothing at $.answer in the answer, which starts {"error":"busy"}'),
+        (b"7", "nothing at $.answer in the answer, which starts 7"),
         ("<html><p>Sign in</html>", "127.0.0.1 answered with HTML, not JSON: Sign in"),
         (b"", "an empty body"),
     ],

@@ -166,15 +166,6 @@ def uncompared() -> Summary:
 
 
 @pytest.fixture
-def settled() -> Summary:
-    """Stopped after one round: no outcome of the rest could have met the bar."""
-    cells = {f"case {number}": "F" if number < 9 else "P" for number in range(15)}
-    base = report_of(dict.fromkeys(cells, "PPP"), started_at=STARTED_AT - DAY_S)
-    report = report_of(cells, settled="fail")
-    return compared(report, base, gate=Gate(min_pass_rate=0.9))
-
-
-@pytest.fixture
 def hostile_comparison() -> Summary:
     """As `hostile`, with a baseline of the same kind."""
     names = [f"{word} {HOSTILE}" for word in ("worse", "maybe", "better", "edited", "flaky")]

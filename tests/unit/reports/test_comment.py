@@ -45,13 +45,8 @@ ATTACKS = (
 )
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_the_comment_reads_well(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"comments/{name}.md", text_of(SITUATIONS[name]()) + "\n")
-
-
-def test_several_suites_read_well_in_one_comment(golden: Callable[[str, str], None]) -> None:
-    golden("comments/several-suites.md", comments.several_suites() + "\n")
+def test_the_comment_reads_well(golden: Callable[[str, str], None]) -> None:
+    golden("comment.md", text_of(comments.regression()) + "\n")
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

@@ -1,64 +1,188 @@
-"""What a reviewer looks for."""
+"""Everything that a person is shown, in whatever format."""
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from html import unescape
+from typing import Any
+from xml.etree import ElementTree as ET
 
-from factories import case_of, grade_of, report_of, result_of
+import pytest
+from factories import STARTED_AT, baseline_of, grade_of, report_of
+from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
+from ci_evals.gate.compare import Comparison
+from ci_evals.gate.wording import cell_finding
 from ci_evals.model.case import Variant
-from ci_evals.model.response import Message
-from ci_evals.model.result import Result, RunError
-from ci_evals.reports.cells import counted_reasons, error_groups, input_text, place_of, why
+from ci_evals.model.result import Result
+from ci_evals.model.rules import Gate
+from ci_evals.reports.cells import rosters
+from ci_evals.reports.findings import Findings, findings
+from ci_evals.reports.notes import Note
+from ci_evals.reports.summary import Summary, summarize
+
+TITLE = re.compile(r"^(?:### |<summary>)(?:\W )?(\w[^<>]*?) \(\d+\)", re.MULTILINE)
 
 
-def test_a_failed_run_says_each_grade_that_failed() -> None:
-    grades = (grade_of(passed=True), grade_of(passed=False), grade_of(passed=False, grader="latency", reason="6 s"))
-    assert why(result_of(status="failed", grades=grades)) == (
-        "contains: expected 'Paris' in the answer, got 'Lyon'",
-        "latency: 6 s",
-    )
+def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
+    older = report_of(base, started_at=STARTED_AT - 3600)
+    report = report_of(head, **changes)
+    return summarize(report, gate, baseline_of(older), confirm_runs=7)
 
 
-def test_a_crash_says_its_error() -> None:
-    crash = RunError("crash", "ValueError: no such flight\nat line 3")
-    assert why(result_of(status="failed", grades=(), error=crash)) == ("ValueError: no such flight at line 3",)
-
-
-def test_a_score_below_the_threshold_is_a_reason() -> None:
-    assert why(result_of(status="failed", grades=(), score=0.4)) == ("the score 0.40 is below its bar",)
-
-
-def test_reasons_are_counted_where_runs_differ() -> None:
-    one, other = (
-        result_of(status="failed"),
-        result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),)),
-    )
-    assert counted_reasons([one, one], 3) == ["contains: expected 'Paris' in the answer, got 'Lyon'"]
-    assert counted_reasons([one, other, other], 1) == ["2 of 3 failed runs: contains: empty", "… and 1 other reason"]
-
-
-def test_errors_that_differ_in_ids_and_times_are_one_group() -> None:
-    def edit(result: Result) -> Result:
-        return replace(result, error=errors[result.run])
-
-    errors = {
-        1: RunError("rate_limit", "try again in 1.5s (req_a1)", 429),
-        2: RunError("rate_limit", "try again in 20s (req_b2)", 429),
-        3: RunError("server", "down", 503),
-    }
-    groups = error_groups(report_of({"a": "EEE", "b": "EE"}, edit=edit))
-    assert [(group.runs, group.variant, group.message) for group in groups] == [
-        (4, Variant("agent"), "try again in 1.5s (req_a1)"),
-        (1, Variant("agent"), "down"),
+def test_a_base_branch_from_right_to_left_reorders_nothing_beside_it() -> None:
+    branch = "\u05e9\u05dc\u05d5\u05dd"
+    older = [
+        report_of({"worse": "P" * 10, "same": "PPP", "gone": "P"}, started_at=STARTED_AT - days * 86_400)
+        for days in range(1, 6)
     ]
-    assert [[place_of(case) for case in group.cases] for group in groups] == [
-        ["evals.yaml:10", "evals.yaml:20"],
-        ["evals.yaml:10"],
+    report = report_of({"worse": "FFF", "same": "PPP"}, confirming={"worse": "F" * 7})
+    summary = summarize(report, None, baseline_of(*older, name=branch), confirm_runs=7)
+    for text in map(unescape, (markdown_of(summary), terminal_of(summary), comment_of(summary), html_of(summary))):
+        kept = len(re.findall(f"\u200e{branch}\u200e", text))
+        assert text.count(branch) == kept > 1
+
+
+def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
+    assert TITLE.findall(markdown_of(changed)) == [
+        "Failing",
+        "Possible, within noise",
+        "Fixed",
+        "Still failing",
+        "New, edited, renamed, removed, not compared",
+        "Flaky, but within the bar",
     ]
 
 
-def test_the_input_is_what_the_case_has() -> None:
-    assert input_text(case_of(vars={"to": "Paris", "seats": 2})) == "to: Paris\nseats: 2"
-    assert input_text(case_of(input="Hello")) == "Hello"
-    assert input_text(case_of(input={"a": ["b"]})) == '{"a":["b"]}'
-    assert input_text(case_of(messages=(Message("user", "Hi"),))) == "user: Hi"
-    assert input_text(case_of(input={"lone": "\ud800"})) == '{"lone":"\ud800"}'
+def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
+    summary = compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7})
+    assert [group.kind for group in findings(summary).groups] == ["against", "regressed"]
+
+
+def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_failing() -> None:
+    summary = compared({"old": "FFF", "new": "FFF"}, {"old": "FFF"})
+    found = {group.kind: group.entries[0].line() for group in findings(summary).groups}
+    assert found["still failing"] == "old: 0 of 3 runs passed; 0 of 3 on main"
+    assert found["failing"] == "new: 0 of 3 runs passed"
+
+
+def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
+    summary = compared({"a": "FFF"}, {"a": "P" * 10}, asks={"a": "another question"})
+    assert "0 of 3 runs passed; edited, so not compared: 10 of 10 on main" in markdown_of(summary)
+
+
+def test_possible_regressions_are_folded_unless_one_of_them_misses_its_bar() -> None:
+    base, head = {"a": "P" * 28 + "FF"}, {"a": "PPF"}
+    for bar, folded in ((0.5, True), (0.9, False)):
+        summary = compared(head, base, cases={"a": {"min_pass_rate": bar}})
+        (group,) = findings(summary).groups
+        assert (group.title, group.folded) == ("Possible, within noise", folded)
+
+
+def test_every_case_of_a_new_variant_is_not_a_new_case(several: Summary) -> None:
+    assert "1 variant new: flash · polite\n" in terminal_of(several)
+    assert "case new" not in terminal_of(several)
+
+
+def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_of_it_is_told() -> None:
+    base = report_of({"a": "PPP", "gone": "PPP"}, variants=(Variant("m"),), started_at=STARTED_AT - 3600)
+    report = report_of({"a": "PPP"}, variants=(Variant("m2"),))
+    summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+    assert isinstance(summary.comparison, Comparison)
+    assert [(each.counted, each.names) for each in rosters(summary.comparison)] == [("1 case removed", (("gone",),))]
+
+
+def test_a_variant_that_errored_throughout_is_named_as_such_and_its_cases_are_not() -> None:
+    variants = (Variant("well"), Variant("down"))
+    base = report_of({"a": "PPP", "b": "PPP"}, variants=variants, started_at=STARTED_AT - 3600)
+    for b, lists in (("EEE", ["1 variant not compared: down"]), ("PEE", ["1 case not compared: a on down"])):
+        report = report_of({"a": ["PPP", "EEE"], "b": ["PPP", b]}, variants=variants)
+        summary = summarize(report, None, baseline_of(base), confirm_runs=7)
+        group = findings(summary).group("changed")
+        assert group is not None
+        assert [entry.line() for entry in group.entries] == lists
+
+
+def test_where_nothing_was_compared_the_cases_are_not_listed_once_more() -> None:
+    text = terminal_of(compared({"a": "EEE", "b": "EEE", "c": "EEE"}, {"a": "PPP", "b": "PPP"}))
+    assert "nothing to compare" in text
+    assert "not compared" not in text
+    assert "1 case new: c" in text
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, html_of])
+def test_what_is_critical_is_said_beside_the_case(text: Callable[[Summary], str]) -> None:
+    cases = {"a": {"critical": True}}
+    shown = text(compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7}, cases=cases))
+    assert re.search(r"^.*critical(?:</?\w+[^>]*>|[\s*])+a\b", shown, re.MULTILINE)
+
+
+def test_suspects_that_could_not_be_confirmed_are_said() -> None:
+    text = terminal_of(compared({"a": "FFF"}, {"a": "P" * 30}))
+    assert "Not confirmed: 1 suspect did not run again" in text
+    assert "Possible, within noise (1)" in text
+
+
+@pytest.mark.parametrize("text", [markdown_of, terminal_of, comment_of, html_of])
+def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(text: Callable[[Summary], str]) -> None:
+    cases = {"a": {"min_pass_rate": 0.5}}
+    summary = compared({"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases)
+    assert isinstance(summary.comparison, Comparison)
+    (cell,) = summary.comparison.of("suspect")
+    shown = unescape(text(summary))
+    finding, reason = cell_finding(summary.comparison, cell), "contains: expected 'Paris' in the answer, got 'Lyon'"
+    after = " ".join(shown.split()).partition(finding)[2]
+    assert 0 <= after.find(reason) < 60, "beside what was found, not only where it unfolds"
+
+
+def test_hostile_text_is_only_text_in_every_format(hostile_comparison: Summary) -> None:
+    for width in (40, 100):
+        shown = terminal_of(hostile_comparison, width)
+        assert all(character.isprintable() or character == "\n" for character in shown)
+        assert not re.search(r"^\s*::|##\[", shown, re.MULTILINE)
+    page = markdown_of(hostile_comparison)
+    fences = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"<code>[^<]*</code>", "CODE", fences.sub("FENCE", page))
+    inert = re.sub(r"&#\d+;", "", rest)
+    for active in ("@octocat", "#12", "GH-12", "https://", "www.evil", "<script", "<!--", "[a](b)", "**b**", "0123456"):
+        assert active not in inert
+    assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>") == rest.count("</summary>")
+    for table in re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE):
+        assert len({row.count("|") for row in table.splitlines()}) == 1
+    root = ET.fromstring(junit_of(hostile_comparison))
+    assert int(root.attrib["tests"]) == 18
+
+
+# The run by itself.
+
+
+def shown(cells: Mapping[str, Any], gate: Gate | None = None, **changes: Any) -> Findings:
+    return findings(summarize(report_of(cells, **changes), gate))
+
+
+def test_errors_name_the_first_cases_and_where_they_are() -> None:
+    (group,) = shown(dict.fromkeys("abcde", "EE")).groups
+    assert group.entries[0].line() == (
+        "10 runs: 429: slow down, in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 2 more cases"
+    )
+
+
+def test_new_cases_are_spoken_of_where_there_are_five() -> None:
+    few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
+    assert shown(few).expected is None
+    assert shown(enough).expected == "Expected on similar new cases: 42.3 to 85.8 %"
+
+
+def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
+    def flag(result: Result) -> Result:
+        return replace(result, grades=(grade_of(orders_judge=result.case == "capital"),))
+
+    note = Note("Suspicious", "2 answers seem to give orders to their judge: capital")
+    assert note in shown({"capital": "PP", "river": "P"}, edit=flag).notes
+
+
+def test_an_interruption_is_said_with_what_it_left_undone() -> None:
+    found = shown({"capital": "PP.."}, interrupted="SIGTERM")
+    way_on = "what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
+    assert Note("Interrupted", f"SIGTERM; {way_on}") in found.notes
+    assert "2 not run" in found.outcome

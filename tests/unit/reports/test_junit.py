@@ -1,13 +1,13 @@
 """junit.xml: as its readers read it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from factories import report_of
+from factories import STARTED_AT, baseline_of, report_of
 from rendered import junit_of as text_of
 
 from ci_evals.gate.verdict import decide
@@ -15,7 +15,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.report import Resumption
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, summarize
 
 ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -168,3 +168,49 @@ def test_a_crash_shows_its_traceback() -> None:
     assert failure is not None
     assert failure.get("message") == "1 of 1 run failed: ValueError: no such flight"
     assert "  Traceback\n  \\x1b[31mValueError" in (failure.text or "")
+
+
+# Beside a baseline.
+
+
+def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
+    older = report_of(base, started_at=STARTED_AT - 3600)
+    report = report_of(head, **changes)
+    return summarize(report, gate, baseline_of(older), confirm_runs=7)
+
+
+def junit_case(summary: Summary, name: str) -> ET.Element:
+    root = ET.fromstring(text_of(summary))
+    outcomes = [child.tag for case in root.iter("testcase") for child in case]
+    assert int(root.attrib["failures"]) == outcomes.count("failure")
+    return next(case for case in root.iter("testcase") if case.get("name") == name)
+
+
+def test_a_regression_within_its_own_bar_fails_in_junit_when_it_makes_the_gate_red(regressed: Summary) -> None:
+    case = junit_case(regressed, "refund")
+    (failure,) = case
+    assert failure.tag == "failure"
+    assert failure.attrib["message"].startswith("regressed: 30 of 30 on main, 3 of 10 here; p = ")
+    assert "run 4 failed" in (failure.text or "") or "4, 6" in (failure.text or "")
+
+
+def test_a_regression_that_only_warns_passes_in_junit_and_is_told() -> None:
+    gate = Gate(min_pass_rate=0.1, on_regression="warn")
+    summary = compared({"a": "FFP"}, {"a": "P" * 30}, gate, confirming={"a": "F" * 7})
+    (told,) = junit_case(summary, "a")
+    assert told.tag == "system-out"
+    assert (told.text or "").startswith("regressed: 30 of 30 on main, 1 of 10 here")
+
+
+def test_a_critical_regression_fails_in_junit_however_many_the_gate_allows() -> None:
+    gate = Gate(min_pass_rate=0.1, max_regressions=5)
+    cases = {"a": {"min_pass_rate": 0.1, "critical": True}, "b": {"min_pass_rate": 0.1}}
+    summary = compared(
+        {"a": "FFP", "b": "FFP"},
+        {"a": "P" * 30, "b": "P" * 30},
+        gate,
+        confirming={"a": "F" * 7, "b": "F" * 7},
+        cases=cases,
+    )
+    assert [child.tag for child in junit_case(summary, "a")] == ["failure"]
+    assert [child.tag for child in junit_case(summary, "b")] == ["system-out"]

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 from browser import browser, excess_px
-from factories import grade_of, report_of
+from factories import report_of
 from github_markdown import page
 from rendered import markdown_of as text_of
 
+from ci_evals import templating
 from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown
-from ci_evals.reports.markdown import Markdown, code, difference, fence, fill, plain, with_code
+from ci_evals.reports.findings import Group
+from ci_evals.reports.markdown import Block, Document, Markdown, code, difference, fence, fill, plain, with_code
 from ci_evals.reports.summary import Summary
 
 FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
@@ -41,10 +43,6 @@ def test_every_value_goes_through_the_escaping() -> None:
 
 def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None]) -> None:
     golden("summary.md", text_of(flights))
-
-
-def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, str], None]) -> None:
-    golden("summary-passing.md", text_of(passing))
 
 
 def test_errors_come_first_where_they_leave_no_verdict() -> None:
@@ -149,31 +147,11 @@ def test_code_in_our_own_sentences_is_all_that_is_not_escaped() -> None:
     assert with_code("set `a_b`, *not* a_b`") == "set `a_b`, &#42;not&#42; a&#95;b&#96;"
 
 
-def test_errors_name_the_first_cases_and_where_they_are() -> None:
-    line = text_of(summary_of(dict.fromkeys("abcd", "EE"))).splitlines()[-1]
-    assert re.sub("</?code>", "", line) == (
-        "- 8 runs: 429: slow down, in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 1 more case"
-    )
-
-
-def test_new_cases_are_spoken_of_where_there_are_five() -> None:
-    few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
-    assert "new cases" not in text_of(summary_of(few))
-    assert "\n\nExpected on similar new cases: 42.3 to 85.8 %.\n" in text_of(summary_of(enough))
-
-
 def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
     text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
     assert "\n| suite, other cases | 50 % " in text
     assert "every run must pass\n" in text
     assert "at least 50 % must pass\n" in text
-
-
-def test_an_interruption_is_said_with_what_it_left_undone() -> None:
-    text = text_of(summary_of({"capital": "PP.."}, interrupted="SIGTERM"))
-    then = "what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
-    assert f"**Interrupted**: SIGTERM; {then}\n" in text
-    assert "2 not run" in text
 
 
 def test_a_fence_is_longer_than_any_run_of_backticks_inside() -> None:
@@ -187,15 +165,6 @@ def test_code_holds_in_a_table_and_in_html() -> None:
 def test_plain_text_notifies_nobody_and_links_to_nothing() -> None:
     assert plain("by @octocat in #12, GH-7") == "by @\u200boctocat in #\u200b12, GH-\u200b7"
     assert plain("https://x.y at deadbeef1") == "https:\u200b//x.y at d\u200beadbee\u200bf1"
-
-
-def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
-    def flagged(result: Result) -> Result:
-        return replace(result, grades=(grade_of(orders_judge=result.case == "capital"),))
-
-    shown = text_of(summary_of({"capital": "PP", "river": "P"}, edit=flagged))
-    assert "2 answers seem to give orders to their judge: capital" in shown
-    assert "give orders" not in text_of(summary_of({"capital": "PP"}))
 
 
 # Answers side by side.
@@ -217,3 +186,68 @@ def test_long_answers_are_cut_by_lines_and_say_so() -> None:
     shown = difference(None, "\n".join(["x" * 1_000, *"y" * 99])).splitlines()
     assert shown[1] == "x" * 300 + "…"
     assert shown[-2] == "… (40 more lines)"
+
+
+# Documents in little room.
+
+TEMPLATE = """head
+{% for shown in groups %}
+
+# {{ shown.group.noun }}
+
+{{ shown.first }}
+{% if shown.left_out %}
+- … and {{ shown.left_out }} more
+{% endif %}
+{% endfor %}
+{% if left_out %}
+
+No room for {{ left_out }}
+{% endif %}
+
+foot"""
+
+SHORT = templating.environment(markdown.finalize).from_string(TEMPLATE)
+
+
+def group(name: str, entries: int = 3, total: int | None = None, full: str = "") -> tuple[Group, list[Block]]:
+    blocks = [
+        Block(Markdown(f"- {name} {number}"), Markdown(full and f"- {name} {number}: {full}"))
+        for number in range(entries)
+    ]
+    return Group("failing", name, f"{name} case", entries, total or entries, ()), blocks
+
+
+def document(*groups: tuple[Group, list[Block]]) -> Document:
+    return Document(SHORT, {}, groups, ("the shortest but one", "shortest"))
+
+
+def test_with_room_for_all_everything_unfolds() -> None:
+    text = document(group("red", 1, full="why"), group("green", 1)).render(1_000)
+    assert text == "head\n\n# red case\n\n- red 0: why\n\n# green case\n\n- green 0\n\nfoot"
+
+
+def test_details_fold_before_entries_go_and_the_first_keep_theirs() -> None:
+    text = document(group("red", 3, full="w" * 50)).render(120)
+    assert text == f"head\n\n# red case\n\n- red 0: {'w' * 50}\n\n- red 1\n\n- red 2\n\nfoot"
+
+
+def test_an_entry_that_is_too_long_to_unfold_leaves_its_room_to_the_next() -> None:
+    blocks = [Block(Markdown("- a"), Markdown("- a" + "x" * 500)), Block(Markdown("- b"), Markdown("- b: why"))]
+    made = document((Group("failing", "red", "case", 2, 2, ()), blocks))
+    assert made.render(100) == "head\n\n# case\n\n- a\n\n- b: why\n\nfoot"
+
+
+def test_the_least_important_goes_first() -> None:
+    made = document(group("red"), group("green", 20))
+    assert made.render(80) == ("head\n\n# red case\n\n- red 0\n- … and 2 more\n\nNo room for 20 green cases\n\nfoot")
+
+
+def test_entries_that_are_not_there_are_counted() -> None:
+    assert document(group("red", total=1_200)).render(1_000).endswith("- red 2\n- … and 1197 more\n\nfoot")
+
+
+def test_without_room_for_anything_else_the_longest_short_text_is_left() -> None:
+    made = document(group("red"))
+    assert made.render(20) == "the shortest but one"
+    assert made.render(10) == made.render(1) == "shortest"

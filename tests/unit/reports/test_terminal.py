@@ -31,22 +31,17 @@ def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -
     return Summary(made, decide(made, gate), gate)
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None], width: int) -> None:
-    golden(f"terminal-{width}.txt", text_of(flights, width))
+def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], None]) -> None:
+    golden("terminal.txt", text_of(flights))
 
 
-def test_a_suite_that_passes_is_brief(passing: Summary, golden: Callable[[str, str], None]) -> None:
-    golden("terminal-passing.txt", text_of(passing))
-
-
-def test_variants_that_do_not_fit_are_stacked(golden: Callable[[str, str], None]) -> None:
+def test_variants_that_do_not_fit_are_stacked() -> None:
     providers = ("gpt", "haiku", "flash", "local model")
     variants = [Variant(provider, prompt) for prompt in ("short", "polite") for provider in providers]
     outcomes = ["PPF", "PPP", "FFF", "PPP", "PEP", "PPP", "PFF", "FFP"]
     text = text_of(summary_of({"capital": outcomes, "river": outcomes}, variants=variants))
-    golden("terminal-many-variants.txt", text)
     assert all(str(variant) in text for variant in variants)
+    assert len(re.findall(r"^pass rate", text, re.MULTILINE)) == 4
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -166,17 +161,6 @@ def _refused(result: Result) -> Result:
     return replace(result, error=RunError("server", "503: upstream connect error, reset before headers"))
 
 
-def test_errors_name_the_first_cases_and_where_they_are() -> None:
-    text = text_of(summary_of(dict.fromkeys("abcde", "EE")), 120)
-    assert "! 10 runs: 429: slow down, in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 2 more" in text
-
-
-def test_new_cases_are_spoken_of_where_there_are_five() -> None:
-    few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
-    assert "new cases" not in text_of(summary_of(few))
-    assert "\nExpected on similar new cases: 42.3 to 85.8 %\n" in text_of(summary_of(enough))
-
-
 def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
     text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
     assert re.search(r"^FAIL  suite, other cases  50 % .*bar 100 %$", text, re.MULTILINE)
@@ -206,28 +190,10 @@ def test_long_lists_end_with_what_was_left_out() -> None:
     assert "… and 12 more failing cases in summary.md" in text
 
 
-def test_errors_are_counted_by_reason() -> None:
-    def numbered(result: Result) -> Result:
-        error = RunError("auth", f"401: invalid key (request req_{result.run})", 401)
-        return replace(result, error=error)
-
-    text = text_of(summary_of({"capital": "E" * 17}, edit=numbered))
-    assert "! 17 runs: 401: invalid key (request req_1), in capital" in text
-
-
 def test_the_verdict_comes_last_with_what_to_do(flights: Summary) -> None:
     *_, verdict, hint = text_of(summary_of({"capital": "PF"}), 120).rstrip().split("\n")
     assert verdict.startswith("FAIL  1 of 2 runs failed")
     assert hint.strip().startswith("to let some runs fail")
-
-
-def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
-    def flagged(result: Result) -> Result:
-        return replace(result, grades=(grade_of(orders_judge=result.case == "capital"),))
-
-    shown = text_of(summary_of({"capital": "PP", "river": "P"}, edit=flagged))
-    assert "2 answers seem to give orders to their judge: capital" in shown
-    assert "give orders" not in text_of(summary_of({"capital": "PP"}))
 
 
 @pytest.mark.parametrize("name", ["refund", "\u6771\u4eac", "\u05e9\u05dc\u05d5\u05dd 1"])

@@ -1,0 +1,64 @@
+"""Cells and runs in the words of people."""
+
+from dataclasses import replace
+
+from factories import case_of, grade_of, report_of, result_of
+
+from ci_evals.model.case import Variant
+from ci_evals.model.response import Message
+from ci_evals.model.result import Result, RunError
+from ci_evals.reports.cells import counted_reasons, error_groups, input_text, place_of, why
+
+
+def test_a_failed_run_says_each_grade_that_failed() -> None:
+    grades = (grade_of(passed=True), grade_of(passed=False), grade_of(passed=False, grader="latency", reason="6 s"))
+    assert why(result_of(status="failed", grades=grades)) == (
+        "contains: expected 'Paris' in the answer, got 'Lyon'",
+        "latency: 6 s",
+    )
+
+
+def test_a_crash_says_its_error() -> None:
+    crash = RunError("crash", "ValueError: no such flight\nat line 3")
+    assert why(result_of(status="failed", grades=(), error=crash)) == ("ValueError: no such flight at line 3",)
+
+
+def test_a_score_below_the_threshold_is_a_reason() -> None:
+    assert why(result_of(status="failed", grades=(), score=0.4)) == ("the score 0.40 is below its bar",)
+
+
+def test_reasons_are_counted_where_runs_differ() -> None:
+    one, other = (
+        result_of(status="failed"),
+        result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),)),
+    )
+    assert counted_reasons([one, one], 3) == ["contains: expected 'Paris' in the answer, got 'Lyon'"]
+    assert counted_reasons([one, other, other], 1) == ["2 of 3 failed runs: contains: empty", "… and 1 other reason"]
+
+
+def test_errors_that_differ_in_ids_and_times_are_one_group() -> None:
+    def edit(result: Result) -> Result:
+        return replace(result, error=errors[result.run])
+
+    errors = {
+        1: RunError("rate_limit", "try again in 1.5s (req_a1)", 429),
+        2: RunError("rate_limit", "try again in 20s (req_b2)", 429),
+        3: RunError("server", "down", 503),
+    }
+    groups = error_groups(report_of({"a": "EEE", "b": "EE"}, edit=edit))
+    assert [(group.runs, group.variant, group.message) for group in groups] == [
+        (4, Variant("agent"), "try again in 1.5s (req_a1)"),
+        (1, Variant("agent"), "down"),
+    ]
+    assert [[place_of(case) for case in group.cases] for group in groups] == [
+        ["evals.yaml:10", "evals.yaml:20"],
+        ["evals.yaml:10"],
+    ]
+
+
+def test_the_input_is_what_the_case_has() -> None:
+    assert input_text(case_of(vars={"to": "Paris", "seats": 2})) == "to: Paris\nseats: 2"
+    assert input_text(case_of(input="Hello")) == "Hello"
+    assert input_text(case_of(input={"a": ["b"]})) == '{"a":["b"]}'
+    assert input_text(case_of(messages=(Message("user", "Hi"),))) == "user: Hi"
+    assert input_text(case_of(input={"lone": "\ud800"})) == '{"lone":"\ud800"}'
