@@ -150,7 +150,7 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
         return (comparison.reason,)
     if not isinstance(comparison, Comparison):
         return ()
-    whole = [] if case else [f"regressed: {variant_sentence(comparison, each)}" for each in comparison.fallen()]
+    whole = [] if case else [f"regressed: {variant_sentence(comparison, each)}" for each in comparison.worse_variants()]
     kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
     cells = ((kind, cell) for kind in kinds for cell in comparison.of(kind) if case in (None, cell.case))
     return (*whole, *(f"{kind}: {cell_sentence(comparison, cell)}" for kind, cell in cells))

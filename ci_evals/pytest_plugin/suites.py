@@ -23,7 +23,7 @@ from ci_evals.pytest_plugin.marked import (
     run_in_thread,
     write_page,
 )
-from ci_evals.reports.cells import JudgedCell, answer_text, counted_reasons, judged_cells, place_of, results_of
+from ci_evals.reports.cells import JudgedCell, answer_text, judged_cells, place_of, reason_lines, results_of
 from ci_evals.suite.load import load_suite as read_suite
 from ci_evals.suite.types import CheckedSuite
 
@@ -121,7 +121,7 @@ def _account(cell: JudgedCell, report: Report) -> str:
     status: Status = "errored" if cell.outcome == "errored" else "failed"
     results = results_of(report, cell.cell, status)
     lines = [f"{cell.case.id}: {_variant_prefix(cell, report)}{cell.tally}  {place_of(cell.case)}"]
-    lines += [f"    {reason}" for reason in counted_reasons(results, _MAX_REASONS)]
+    lines += [f"    {reason}" for reason in reason_lines(results, _MAX_REASONS)]
     if results and (answer := answer_text(results[0])) is not None:
         lines.append(f"    answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}")
     return "\n".join(lines)
