@@ -169,7 +169,7 @@ def re_run(
 def judged(suite: Suite, comparison: Comparison, confirmed: int) -> Outcome:
     named = frozenset(int(cell.case) for cell in comparison.of("regressed"))
     calls = suite.cases * suite.variants * suite.runs + confirmed * suite.confirm_runs
-    return Outcome(named, any(comparison.fallen()), calls)
+    return Outcome(named, any(comparison.worse_variants()), calls)
 
 
 def base_of(suite: Suite, history: Sequence[Rates], rng: random.Random) -> Baseline:

@@ -141,15 +141,31 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
         UsageError: a source is of another suite.
     """
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
-    invocation = _with_absolute_paths(invocation)
-    watcher, stop = watcher or Watcher(), stop or Stop()
-    redactor = Redactor(invocation.suite.secrets)
+    invocation = replace(  # code under test may make the process go elsewhere
+        invocation,
+        journal=invocation.journal.absolute(),
+        sources=tuple(path.absolute() for path in invocation.sources),
+        replay=invocation.replay and invocation.replay.absolute(),
+        files=invocation.files and invocation.files.absolute(),
+    )
+    suite = invocation.suite
     plan, records = invocation.plan(invocation.rounds[0]), dict[int, RunRecord]()
+    opening: AbstractAsyncContextManager[OpenSuite] = nullcontext(OpenSuite())
+    if invocation.run_missing:
+        calls, judges = not invocation.replay_only and invocation.traces is None, not invocation.replay_only
+        opening = open_suite(suite, plan, records, calls=calls, judges=judges, files=invocation.files)
     # The folder's files are replaced only once everything is open: until then, something may be wrong with the suite.
-    async with _open_providers(invocation, plan, records) as ready:
+    async with opening as opened:
         with ExitStack() as files:
-            known = files.enter_context(closing(_known_answers(invocation)))
+            known = files.enter_context(closing(KnownAnswers(keep_errored=invocation.merge)))
+            if invocation.traces is not None:
+                known.add_traces(invocation.traces)
+            elif invocation.run_missing:
+                known.add_recordings(suite.cases)
+                if invocation.replay:
+                    known.add_replay(invocation.replay)
             resumed = invocation.resume and invocation.journal.exists() and invocation.journal.stat().st_size > 0
+            redactor = Redactor(suite.secrets)
             journal = files.enter_context(closing(Journal(invocation.journal, redactor, resume=resumed)))
             if resumed:
                 known.add_results(invocation.journal, is_own=True)
@@ -159,12 +175,10 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
                 known.torn.append(invocation.journal)
             for path in invocation.sources:
                 known.add_results(path)
-            session = _Session(invocation, journal, known, redactor, watcher, resumed=resumed, shown_paths=shown_paths)
-            session.start(plan, records)
-            if invocation.run_missing:
-                return session.report(await session.run(ready, stop))
-            await session.carry_out()
-            return session.report(session.why_incomplete)
+            known.torn = [shown_paths[path] for path in known.torn]
+            continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
+            session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued=continued)
+            return await session.carry_out(plan, records, stop or Stop())
 
 
 class _Part(NamedTuple):
@@ -186,195 +200,179 @@ class _Session:
 
     Args:
         invocation: what to run; its paths are absolute.
+        opened: what is called.
         journal: where results are written.
         known: the results and answers that exist.
         redactor: takes secrets out of what is reported.
         watcher: is told of the progress.
-        resumed: the journal existed.
-        shown_paths: the paths as the user named them.
+        continued: the journals of earlier invocations.
     """
+
+    _run: Run
+    _planned: _Part
 
     def __init__(  # noqa: PLR0913  a session is where these meet
         self,
         invocation: Invocation,
+        opened: OpenSuite,
         journal: Journal,
         known: KnownAnswers,
         redactor: Redactor,
         watcher: Watcher,
         *,
-        resumed: bool,
-        shown_paths: Mapping[Path, Path],
+        continued: Sequence[Path],
     ) -> None:
         self._invocation = invocation
+        self._opened = opened
         self._journal = journal
         self._known = known
         self._redactor = redactor
         self._watcher = watcher
-        self._resumed = resumed
-        self._shown_paths = shown_paths
-        self._run: Run | None = None
-        self._planned: _Part
+        self._continues = bool(continued)
         self._confirmation: _Part | None = None
         self._looks: Looks | None = None
         self._settled: Literal["pass", "borderline", "fail"] | None = None
         self._any_run_ended = False
-        self._started_at, self._start = time.time(), time.perf_counter()
+        self._start = time.perf_counter()
+        now = time.time()
+        self._started_at = min((each.started_at for each in filter(None, map(first_header, continued))), default=now)
+        journal.start(Header(suite=invocation.describe(), started_at=now))
 
-    def start(self, plan: RunPlan, records: dict[int, RunRecord]) -> None:
-        """Write the journal's header, and take over what is known of the plan."""
-        self._journal.start(Header(suite=self._invocation.describe(), started_at=self._started_at))
+    async def carry_out(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
+        """Run what is planned and has no result, then whatever needs confirmation; returns the report."""
+        invocation = self._invocation
         self._planned = self._take_over(plan, records)
-
-    async def run(self, ready: OpenSuite, stop: Stop) -> str | None:
-        """Carry out the invocation with providers to call; returns why it was stopped early, or None."""
-        invocation, (plan, records, cells, _) = self._invocation, self._planned
-        run = self._run = stop.run = Run(
+        self._run = stop.run = Run(
             invocation.suite,
             plan,
             records,
             self._journal,
-            cells,
-            ready,
+            self._planned.cells,
+            self._opened,
             on_result=self._note_result,
             known=self._known,
             files=invocation.files,
         )
         try:
-            async with self._watcher.watching(run):
-                await self.carry_out()
+            async with self._watcher.watching(self._run) if invocation.run_missing else nullcontext():
+                await self._run_rounds()
+                if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
+                    await self._confirm_suspects(invocation.baseline)
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
-            return stop.reason
-        return run.stopped
+            return self._report(stop.reason)
+        missing = missing_shards(invocation.sources) if self._planned.missing else []
+        return self._report(self._run.stopped or (f"shard {', '.join(missing)} is missing" if missing else None))
 
     def _note_result(self, result: Result) -> None:
         self._any_run_ended = True
         self._watcher.note_result(result)
-
-    # The story: rounds, looks, confirmation.
-
-    async def carry_out(self) -> None:
-        """Run round after round while the verdict is open, then whatever needs confirmation."""
-        rounds, baseline = self._invocation.rounds, self._invocation.baseline
-        for number, runs in enumerate(rounds, 1):
-            if number > 1:
-                self._extend(runs)
-            if len(rounds) > 1:
-                self._looks = Looks(rounds, number)
-            await self._run_rounds(is_last=number == len(rounds))
-            if self._stopped or self._settled or number == len(rounds) or self._is_decided():
-                break
-            going_on = f"the verdict is open after {number_of(runs, 'round')}: going on to {rounds[number]}"
-            self._watcher.note_decision(going_on)
-        if isinstance(baseline, Baseline) and not self._stopped and not self._settled:
-            await self._confirm_suspects(baseline)
-
-    @property
-    def _stopped(self) -> bool:
-        return self._run is not None and self._run.stopped is not None
-
-    def _is_decided(self) -> bool:
-        return is_certain(self.report(None), self._invocation.suite.gate)
-
-    def _extend(self, runs: int) -> None:
-        """Plan `runs` runs of every cell instead of fewer."""
-        old, plan = self._planned, self._invocation.plan(runs)
-        part = self._take_over(plan, move_records(old.records, old.plan, plan))
-        self._planned = part._replace(resumption=_sum(old.resumption, part.resumption))
-        if self._run is not None:
-            self._run.go_on(part.plan, part.records, part.cells, f"round {runs}")
-
-    async def _run_rounds(self, *, is_last: bool) -> None:
-        """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
-        run, (plan, records, cells, _) = self._run, self._planned
-        if run is None:
-            return
-        if not self._invocation.suite.stop_early or self._invocation.shard:
-            await run.finish()
-            return
-        # Only a red verdict ends what another look, or the comparison, would still learn from.
-        any_verdict_ends = is_last and self._invocation.baseline is None
-        for number in range(1, plan.rounds + 1):
-            run.go_on(plan, records, cells, run.doing, number)
-            await run.finish()
-            if self._stopped or number == plan.rounds:
-                return
-            first_rounds = self._first_rounds(number)
-            verdict = settle(self._report(first_rounds), plan, self._invocation.suite.gate)
-            if verdict == "fail" or (verdict is not None and any_verdict_ends):
-                self._settled, self._planned = verdict, first_rounds
-                return
-
-    def _first_rounds(self, number: int) -> _Part:
-        part = self._planned
-        plan = part.plan.first_rounds(number)
-        return part._replace(plan=plan, records=move_records(part.records, part.plan, plan))
-
-    async def _confirm_suspects(self, baseline: Baseline) -> None:
-        """Run suspects again, apart from the runs that the gate judges."""
-        suite, plan = self._invocation.suite, self._planned.plan
-        cells = self._suspects(baseline) if suite.confirm_runs else []
-        if not cells:
-            return
-        further = plan_runs(plan.cases, plan.variants, suite.confirm_runs, only=frozenset(cells), after=plan)
-        part = self._confirmation = self._take_over(further, {})
-        names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
-        shown = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
-        count = number_of(len(cells), "suspect")
-        if self._run is None:
-            if part.missing:
-                lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {shown}"
-                remedy = "give every shard the same --baseline, or have them run with --run-missing"
-                self._watcher.note_decision(f"{lack}; {remedy}")
-            return
-        if part.missing:
-            more = number_of(suite.confirm_runs, "more run")
-            self._watcher.note_decision(f"confirming {count} with {more} each: {shown}")
-        self._run.go_on(part.plan, part.records, part.cells, f"confirming {count}")
-        await self._run.finish()
-
-    def _suspects(self, baseline: Baseline) -> list[int]:
-        """The cells to run again, among all cells of the suite: a shard has the same suspects as an unsharded run."""
-        report = self.report(None)
-        keys = suspects(head_cells(report, self._invocation.suite.gate, unplanned=True), baseline)
-        plan = report.plan  # without secrets in its names, as in the baseline
-        return [cell for cell in range(len(plan)) if plan.runs(cell) and plan.key(cell) in keys]
 
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
         """Fill a plan with the results that exist."""
         cells = Cells(self._invocation.suite, plan)
         return _Part(plan, records, cells, self._known.take_over(plan, records, cells, self._journal, self._redactor))
 
-    # The report.
+    async def _run_rounds(self) -> None:
+        """Run round after round while the verdict is open."""
+        rounds, gate = self._invocation.rounds, self._invocation.suite.gate
+        for number, runs in enumerate(rounds, 1):
+            if number > 1:
+                self._extend(runs)
+            if len(rounds) > 1:
+                self._looks = Looks(rounds, number)
+            await self._run_planned(is_last=number == len(rounds))
+            if self._run.stopped or self._settled or number == len(rounds):
+                return
+            if is_certain(self._report(), gate):
+                return
+            going_on = f"the verdict is open after {number_of(runs, 'round')}: going on to {rounds[number]}"
+            self._watcher.note_decision(going_on)
 
-    @property
-    def why_incomplete(self) -> str | None:
-        """The shards that are missing where runs are."""
-        missing = missing_shards(self._invocation.sources) if self._planned.missing else []
-        return f"shard {', '.join(missing)} is missing" if missing else None
+    def _extend(self, runs: int) -> None:
+        """Plan `runs` runs of every cell instead of fewer."""
+        old, plan = self._planned, self._invocation.plan(runs)
+        part = self._take_over(plan, move_records(old.records, old.plan, plan))
+        was, found = old.resumption, part.resumption
+        resumption = replace(
+            was,
+            kept=was.kept + found.kept,
+            retried=was.retried + found.retried,
+            changed=was.changed + found.changed,
+        )
+        self._planned = part._replace(resumption=resumption)
+        self._run.go_on(part.plan, part.records, part.cells, f"round {runs}")
 
-    def report(self, interrupted: str | None) -> SuiteReport:
+    async def _run_planned(self, *, is_last: bool) -> None:
+        """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
+        invocation, run, (plan, records, cells, _) = self._invocation, self._run, self._planned
+        if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
+            await run.finish()
+            return
+        # Only a red verdict ends what another look, or the comparison, would still learn from.
+        any_verdict_ends = is_last and invocation.baseline is None
+        for number in range(1, plan.rounds + 1):
+            run.go_on(plan, records, cells, run.doing, number)
+            await run.finish()
+            if run.stopped or number == plan.rounds:
+                return
+            first = plan.first_rounds(number)
+            first_rounds = self._planned._replace(plan=first, records=move_records(records, plan, first))
+            verdict = settle(self._report_of(first_rounds), plan, invocation.suite.gate)
+            if verdict == "fail" or (verdict is not None and any_verdict_ends):
+                self._settled, self._planned = verdict, first_rounds
+                return
+
+    async def _confirm_suspects(self, baseline: Baseline) -> None:
+        """Run suspects again, apart from the runs that the gate judges.
+
+        They are sought among all cells of the suite: a shard has the same suspects as an unsharded run.
+        """
+        suite, plan, report = self._invocation.suite, self._planned.plan, self._report()
+        keys = suspects(head_cells(report, suite.gate, unplanned=True), baseline) if suite.confirm_runs else ()
+        shown = report.plan  # without secrets in its names, as in the baseline
+        cells = [cell for cell in range(len(shown)) if shown.runs(cell) and shown.key(cell) in keys]
+        if not cells:
+            return
+        further = plan_runs(plan.cases, plan.variants, suite.confirm_runs, only=frozenset(cells), after=plan)
+        part = self._confirmation = self._take_over(further, {})
+        names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
+        named = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+        count = number_of(len(cells), "suspect")
+        if part.missing and self._invocation.run_missing:
+            more = number_of(suite.confirm_runs, "more run")
+            self._watcher.note_decision(f"confirming {count} with {more} each: {named}")
+        elif part.missing:
+            lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
+            remedy = "give every shard the same --baseline, or have them run with --run-missing"
+            self._watcher.note_decision(f"{lack}; {remedy}")
+        self._run.go_on(part.plan, part.records, part.cells, f"confirming {count}")
+        await self._run.finish()
+
+    def _report(self, interrupted: str | None = None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""
-        confirmation = self._report(self._confirmation) if self._confirmation else None
-        return self._report(self._planned, interrupted, confirmation)
+        confirmation = self._report_of(self._confirmation) if self._confirmation else None
+        return self._report_of(self._planned, interrupted, confirmation)
 
-    def _report(
+    def _report_of(
         self, part: _Part, interrupted: str | None = None, confirmation: SuiteReport | None = None
     ) -> SuiteReport:
         invocation, records = self._invocation, part.records
-        started_at, duration_s = self._span()
+        # A merge is reported as one run, unless a line of a journal was lost.
+        takes_over = self._continues and (not invocation.merge or part.resumption.torn)
+        duration_s = time.perf_counter() - self._start
+        if not self._any_run_ended and self._known.ended_at:  # the same journals always make the same report
+            duration_s = max(0.0, round(self._known.ended_at - self._started_at, 3))
         return SuiteReport(
             self._redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,
-            read=lambda indices: map(
-                decode, read_lines(invocation.journal, (records[index].offset for index in indices))
-            ),
-            started_at=started_at,
+            read=lambda slots: map(decode, read_lines(invocation.journal, (records[slot].offset for slot in slots))),
+            started_at=self._started_at,
             duration_s=duration_s,
             interrupted=interrupted,
-            resumption=self._resumption(part) if self._resumed or invocation.sources else None,
+            resumption=part.resumption if takes_over else None,
             fingerprints=[invocation.suite.case_fingerprint(row) for row in range(len(part.plan.cases))],
             looks=self._looks,
             settled=self._settled,
@@ -385,70 +383,6 @@ class _Session:
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may contain what the suite elsewhere takes from a variable."""
         return [self._redactor.clean(case) for case in self._invocation.suite.cases]
-
-    def _span(self) -> tuple[float, float]:
-        """Return the start of the first result, and the time from there to the end of the last.
-
-        Where nothing ran, both are as the journals have them: the same journals always make the same report.
-        """
-        if self._any_run_ended or not self._known.ended_at:
-            return self._first_started_at, time.perf_counter() - self._start
-        return self._first_started_at, max(0.0, round(self._known.ended_at - self._first_started_at, 3))
-
-    @cached_property
-    def _first_started_at(self) -> float:
-        """The start of the first of the invocations that this one continues."""
-        paths = (*([self._invocation.journal] if self._resumed else ()), *self._invocation.sources)
-        return min((each.started_at for each in filter(None, map(first_header, paths))), default=self._started_at)
-
-    def _resumption(self, part: _Part) -> Resumption | None:
-        """Return what was taken over; a merge is reported as one run, unless a line of a journal was lost."""
-        found = part.resumption
-        if self._invocation.merge and not found.torn:
-            return None
-        return replace(found, torn=tuple(self._shown_paths[Path(name)].as_posix() for name in found.torn))
-
-
-def _with_absolute_paths(invocation: Invocation) -> Invocation:
-    """Name the same files wherever code under test makes the process go."""
-    return replace(
-        invocation,
-        journal=invocation.journal.absolute(),
-        sources=tuple(path.absolute() for path in invocation.sources),
-        replay=invocation.replay and invocation.replay.absolute(),
-        files=invocation.files and invocation.files.absolute(),
-    )
-
-
-def _open_providers(
-    invocation: Invocation, plan: RunPlan, records: dict[int, RunRecord]
-) -> AbstractAsyncContextManager[OpenSuite]:
-    """Open what is called: nothing if no run is missing or everything is replayed."""
-    if not invocation.run_missing:
-        return nullcontext(OpenSuite())
-    calls, judges = not invocation.replay_only and invocation.traces is None, not invocation.replay_only
-    return open_suite(invocation.suite, plan, records, calls=calls, judges=judges, files=invocation.files)
-
-
-def _known_answers(invocation: Invocation) -> KnownAnswers:
-    """The answers that are taken before any provider is called."""
-    known = KnownAnswers(keep_errored=invocation.merge)
-    if invocation.traces is not None:
-        known.add_traces(invocation.traces)
-    elif invocation.run_missing:
-        known.add_recordings(invocation.suite.cases)
-        if invocation.replay:
-            known.add_replay(invocation.replay)
-    return known
-
-
-def _sum(one: Resumption, other: Resumption) -> Resumption:
-    return replace(
-        one,
-        kept=one.kept + other.kept,
-        retried=one.retried + other.retried,
-        changed=one.changed + other.changed,
-    )
 
 
 def known_durations(path: Path) -> Mapping[CellKey, float]:

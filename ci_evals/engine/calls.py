@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ci_evals.engine.rate_limit import Permit, RateLimiter
@@ -167,12 +167,13 @@ class Calls:
 
     async def _attempt(self, request: Request, permit: Permit) -> Response | ProviderError:
         try:
-            response = await self._provider.answer(request)
+            answer = await self._provider.answer(request)
         except (StorageError, asyncio.CancelledError):
             self._limiter.ended(permit)
             raise
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
             return ProviderError.of(raised)
+        response = replace(answer, usage=answer.tokens) if answer.usage is None else answer
         self._reached = True
         self._limiter.answered(permit, response.usage)
         self.breaker.answered()

@@ -150,7 +150,7 @@ class Comparison:
         chosen = [cell for cell in self.cells if cell.kind in kinds]
         return tuple(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
 
-    def fallen(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
+    def worse_variants(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
         """Yield the variants that are worse as a whole; or that are so even without the cells that regressed."""
         for variant in self.variants:
             if (variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p) <= self.alpha:
@@ -284,21 +284,21 @@ def _match_cells(
         old_name = old_names.get(base_key)
         found = base.cells.get((old_name or base_key[0], *base_key[1:]))
         if found is None:
-            rest.append(_untested("new", cell.key, cell))
+            rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
             newest = Tally(*found.history.evidence[0][1:]) if found.history.evidence else NO_RUNS
-            rest.append(_untested("edited", cell.key, cell, newest))
+            rest.append(_untested_cell("edited", cell.key, cell, newest))
         elif cell.planned.graded and found.history.tally.graded:
             matched.append(_MatchedCell(cell, found, old_name))
         else:
-            rest.append(_untested("not compared", cell.key, cell, found.history.tally))
+            rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))
     known = {*mine, *((old, *key[1:]) for key, old in old_names.items())}
     removed = ((key, cell) for key, cell in base.cells.items() if key not in known)
-    rest += [_untested("removed", key, base=cell.history.tally) for key, cell in removed]
+    rest += [_untested_cell("removed", key, base=cell.history.tally) for key, cell in removed]
     return matched, rest
 
 
-def _untested(kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS) -> CellComparison:
+def _untested_cell(kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS) -> CellComparison:
     case, provider, prompt = key
     runs, critical = (head.planned, head.critical) if head else (NO_RUNS, False)
     return CellComparison(

@@ -13,7 +13,7 @@ from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import (
     cell_sentence,
     increase_sentence,
-    nothing_compared,
+    not_compared_sentence,
     regressions_sentence,
     variant_sentence,
 )
@@ -44,7 +44,7 @@ def rule_verdicts(
     """Yield the verdict of every rule that speaks against merging."""
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
-            text = f"{nothing_compared(comparison)}, and the gate requires a comparison"
+            text = f"{not_compared_sentence(comparison)}, and the gate requires a comparison"
             yield RuleVerdict("baseline", "error", text)
         return
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
@@ -56,8 +56,8 @@ def rule_verdicts(
     if len(others) > rules.max_regressions:
         text = regressions_sentence(comparison, others, rules.max_regressions)
         yield RuleVerdict("regressions", red, text)
-    # Where the gate allows regressions, a variant must have fallen without them.
-    for variant in comparison.fallen(beyond_regressions=rules.max_regressions > 0):
+    # Where the gate allows regressions, a variant must have worse_variants without them.
+    for variant in comparison.worse_variants(beyond_regressions=rules.max_regressions > 0):
         yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
     for text in broken_ratchets(report, rules, comparison):
         yield RuleVerdict("ratchet", "fail", text)

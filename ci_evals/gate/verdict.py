@@ -11,15 +11,15 @@ from ci_evals.gate.baseline import Tally
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
-    all_errored,
+    all_errored_sentence,
     bar_sentence,
     calm_sentence,
-    nothing_compared,
+    error_rate_sentence,
+    no_answer_clause,
+    not_compared_sentence,
     over_budget_sentence,
     scope_subject,
     stopped_clause,
-    too_many_errored,
-    why_none_passed,
 )
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import SuiteReport
@@ -79,7 +79,7 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
 def comparison_verdict(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
     """Decide by the comparison alone, whatever the report's own bars say; without one there is no verdict."""
     if not isinstance(comparison, Comparison) or not comparison.compared:
-        return Verdict(status="error", reason=nothing_compared(comparison), scopes=())
+        return Verdict(status="error", reason=not_compared_sentence(comparison), scopes=())
     calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
     return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
 
@@ -169,7 +169,7 @@ def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
     worst, *others = worst_first(scope for scope in scopes if scope.bar is not None)
     if worst.status != "fail" and _share(report.totals.missing, report.totals.planned) > exact(rules.max_error_rate):
         return verdict("error", "too few runs for a verdict")
-    why = why_none_passed(report) if worst.status == "fail" else ""
+    why = no_answer_clause(report) if worst.status == "fail" else ""
     alike = sum(scope.status == worst.status for scope in others)
     outcome = {"pass": "met", "borderline": "in doubt", "fail": "missed"}[worst.status]
     more = f"; {alike} more {'bar is' if alike == 1 else 'bars are'} {outcome}" if alike else ""
@@ -183,9 +183,9 @@ def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules
     """Return the reason why there can be no verdict, if there is one."""
     totals = report.totals
     if not totals.graded:
-        return all_errored(report) if totals.errored else "no run was graded"
+        return all_errored_sentence(report) if totals.errored else "no run was graded"
     if (share := _share(totals.errored, totals.graded + totals.errored)) > exact(rules.max_error_rate):
-        return too_many_errored(report, float(share), rules.max_error_rate)
+        return error_rate_sentence(report, float(share), rules.max_error_rate)
     for scope in scopes:
         if scope.bar is not None and not scope.graded:
             lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"

@@ -165,7 +165,7 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
     """
     newest, *older = comparison.baseline.reports
     if not comparison.compared:
-        return nothing_compared(comparison)
+        return not_compared_sentence(comparison)
     revision = f" at {newest.revision[:_REVISION_CHARACTERS]}" if newest.revision else ""
     age = started_at - newest.started_at
     older_by = f", {duration(age)} older" if age >= 1 else ""
@@ -186,7 +186,7 @@ def calm_sentence(comparison: Comparison) -> str:
     return f"{found}: {', '.join(parts)}"
 
 
-def nothing_compared(comparison: Comparison | NoComparison | None) -> str:
+def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     """Say why there is no comparison, or why it compared nothing."""
     if comparison is None:
         return "no baseline: none was given with --baseline"
@@ -300,7 +300,7 @@ def same_reason(error: RunError) -> Hashable:
     return re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_COMPARED_CHARACTERS]) or error.kind
 
 
-def all_errored(report: SuiteReport) -> str:
+def all_errored_sentence(report: SuiteReport) -> str:
     """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
     totals, why = report.totals, _commonest(_errors(report, "errored"))
     if totals.missing:
@@ -309,7 +309,7 @@ def all_errored(report: SuiteReport) -> str:
     return f"{runs} errored{why}"
 
 
-def too_many_errored(report: SuiteReport, share: float, allowed: float) -> str:
+def error_rate_sentence(report: SuiteReport, share: float, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
     totals = report.totals
     errored = [each for each in report.plan.variants if report.counts(report.cells_of(each)).errored]
@@ -320,7 +320,7 @@ def too_many_errored(report: SuiteReport, share: float, allowed: float) -> str:
     return f"{found} ({percent(share, allowed)}{where}), {limit}{_commonest(_errors(report, 'errored'))}"
 
 
-def why_none_passed(report: SuiteReport) -> str:
+def no_answer_clause(report: SuiteReport) -> str:
     """Return `: no answer from localhost:8000: …` where all runs failed without an answer; else nothing."""
     errors = [] if report.totals.passed else _errors(report, "failed")
     return _commonest(errors) if all(errors) else ""

@@ -16,7 +16,7 @@ from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, mask_commands
-from ci_evals.reports.cells import JudgedCell, changes, failed_runs, finding_of, results_of, why
+from ci_evals.reports.cells import JudgedCell, changes, failed_runs, finding_of, reasons_of, results_of
 from ci_evals.reports.markdown import summary_document
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
@@ -177,7 +177,7 @@ class Log:
         say(self._stream, without_commands("".join(f"{line}\n" for line in lines)))
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def stop_commands(self) -> Iterator[None]:
         """Let nothing that a model or the code under test wrote be taken for a workflow command."""
         self._token = uuid4().hex
         say(self._stream, f"::stop-commands::{self._token}\n")
@@ -188,7 +188,7 @@ class Log:
             say(self._stream, f"::{token}::\n")
 
     @contextmanager
-    def folded(self, title: str) -> Iterator[None]:
+    def fold(self, title: str) -> Iterator[None]:
         """Fold what is printed meanwhile."""
         self.obey(command("group", " ".join(title.split())))
         yield
@@ -301,7 +301,7 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
         case, number = cell.case, cell.cell
         results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
         on = f" on {cell.variant}" if len(report.plan.variants) > 1 else ""
-        message = "\n".join((finding, *(why(results[0])[:1] if results else ())))
+        message = "\n".join((finding, *(reasons_of(results[0])[:1] if results else ())))
         return Annotation(level, message, path_of(case.file), case.line, f"{word}: {case.id}{on}{more}")
 
     level: Level = "error" if summary.verdict.status == "fail" else "warning"

@@ -122,6 +122,14 @@ class Response:
         return None if any(steps is None for steps in known) else tuple(step for steps in known for step in steps or ())
 
     @property
+    def tokens(self) -> Usage | None:
+        """The tokens of the response: as its provider counted them, else those of its steps."""
+        if self.usage is not None or not self.steps:
+            return self.usage
+        counted = [step.usage for step in self.steps if step.usage is not None]
+        return sum(counted, Usage()) if counted else None
+
+    @property
     def calls_made(self) -> tuple[ToolCall, ...]:
         """Every tool call on the way, sub-agents' too; where no steps are known, those that were asked for last."""
         made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")

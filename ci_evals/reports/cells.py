@@ -159,20 +159,20 @@ _NOT_COMPARED = ("not compared variant", "not compared")
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class MatrixChange:
     """Cases or variants that are not those of the baseline: `3 edited`. A name is one text, or an old and a new one."""
 
     word: str
     names: tuple[tuple[str, ...], ...]
 
     @property
-    def counted(self) -> str:
+    def heading(self) -> str:
         """`3 cases edited`, `1 variant new`."""
         word = self.word.removesuffix(" variant")
         return f"{number_of(len(self.names), 'case' if word == self.word else 'variant')} {word}"
 
 
-def rosters(comparison: Comparison) -> list[Roster]:
+def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
     """List whole variants first, then cases.
 
     A case that several variants have alike is named once; one that was not compared on some of them, with these. A
@@ -197,7 +197,7 @@ def rosters(comparison: Comparison) -> list[Roster]:
             found[cell.kind][(f"{cell.case} on {Variant(*variant)}" if apart else cell.case,)] = None
         if cell.renamed_from is not None:
             found["renamed"][cell.renamed_from, cell.case] = None
-    return [Roster(word, tuple(names)) for word, names in found.items() if names]
+    return [MatrixChange(word, tuple(names)) for word, names in found.items() if names]
 
 
 # Errors.
@@ -222,13 +222,13 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     cases = {case.id: case for case in report.plan.cases}
     groups: dict[Hashable, list[Result]] = {}
     for result in report.results(report.indices("errored")):
-        reason = (result.error.kind, same_reason(result.error)) if result.error else why(result)
+        reason = (result.error.kind, same_reason(result.error)) if result.error else reasons_of(result)
         groups.setdefault((result.provider, result.prompt, reason), []).append(result)
     found = [
         ErrorGroup(
             runs=len(results),
             variant=Variant(results[0].provider, results[0].prompt),
-            message=why(results[0])[0],
+            message=reasons_of(results[0])[0],
             cases=tuple(cases[case] for case in dict.fromkeys(result.case for result in results)),
             kind=results[0].error.kind if results[0].error else None,
         )
@@ -257,7 +257,7 @@ def failed_runs(report: SuiteReport, cell: int, limit: int | None = None) -> tup
     return (planned + results_of(report.confirmation, cell, "failed", limit))[:limit]
 
 
-def why(result: Result) -> tuple[str, ...]:
+def reasons_of(result: Result) -> tuple[str, ...]:
     """Say why a run did not pass: its error, or each failed grade as `contains: expected 'Paris', got 'Lyon'`."""
     if result.error is not None:
         return (one_line(result.error.message or result.error.kind, _REASON_CHARACTERS),)
@@ -269,17 +269,17 @@ def why(result: Result) -> tuple[str, ...]:
     return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
 
 
-def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
+def count_reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
     """Return every distinct reason with the number of runs that it stopped, the most frequent first."""
-    return Counter(reason for result in results for reason in dict.fromkeys(why(result))).most_common()
+    return Counter(reason for result in results for reason in dict.fromkeys(reasons_of(result))).most_common()
 
 
-def counted_reasons(results: Sequence[Result], limit: int) -> list[str]:
+def reason_lines(results: Sequence[Result], limit: int) -> list[str]:
     """Return the reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they differ.
 
     There are at most `limit`, and one more that counts those left out.
     """
-    counted = reasons(results)
+    counted = count_reasons(results)
     same = len(results) == 1 or all(count == len(results) for _, count in counted)
     lines = [
         reason if same else f"{count:,} of {len(results):,} failed runs: {reason}" for reason, count in counted[:limit]
@@ -311,11 +311,11 @@ def answer_text(result: Result) -> str | None:
     if result.response is None:
         return None
     if turns := result.response.turns:
-        return "\n".join(f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in turns)
-    return _said(result.response)
+        return "\n".join(f"user: {turn.user}\nassistant: {_response_text(turn.response)}" for turn in turns)
+    return _response_text(result.response)
 
 
-def _said(response: Response) -> str:
+def _response_text(response: Response) -> str:
     made = response.calls_made
     calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:_MAX_CALLS_SHOWN]]
     more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
@@ -344,7 +344,7 @@ def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T
     return list(groups.values())
 
 
-def verdicts_of(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
+def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
     """Return what tells runs apart: each grader, and why it failed. Praise may differ."""
     return tuple((each.grader, None if each.passed else each.reason) for each in grades)
 
@@ -355,6 +355,6 @@ def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
     return [same[0] if len({grade.reason for grade in same}) == 1 else replace(same[0], reason="") for same in each]
 
 
-def ended(numbers: Sequence[int], status: Status) -> str:
+def runs_text(numbers: Sequence[int], status: Status) -> str:
     """`run 2 failed`, `runs 1, 2 and 3 failed alike`; the numbers rise."""
     return f"{run_numbers(numbers)} {status}{' alike' if len(numbers) > 1 else ''}"

@@ -22,9 +22,9 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, RunError, Status
-from ci_evals.reports.cells import answer_text, common_grades, ended, group_alike, verdicts_of
+from ci_evals.reports.cells import answer_text, common_grades, grades_key, group_alike, runs_text
 from ci_evals.reports.markdown import code, fence, plain
-from ci_evals.reports.report_json import SCHEMA_VERSION, printed
+from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
 from ci_evals.reports.summary import Summary
 
 _OUTPUT_CHARACTERS = 2000
@@ -184,7 +184,7 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
 
 def render_json(found: Sequence[Explanation]) -> str:
     """Return one line of JSON; see `ExplanationDocument`."""
-    return printed(ExplanationDocument(SCHEMA_VERSION, tuple(found)))
+    return stdout_json(ExplanationDocument(SCHEMA_VERSION, tuple(found)))
 
 
 def render_text(found: Sequence[Explanation]) -> str:
@@ -223,9 +223,9 @@ def render_markdown(found: Sequence[Explanation]) -> str:
 
 def _paragraphs(cell: Explanation) -> Iterator[str]:
     yield f"### {code(cell.case)} on {code(_variant(cell))}"
-    told = (plain(text) for text in (cell.sentence, cell.test, cell.compared_with) if text)
+    texts = (plain(text) for text in (cell.sentence, cell.test, cell.compared_with) if text)
     yield from (f"\n{text}" for text in ([code(_place(cell))] if _place(cell) else []))
-    yield from (f"\n{text}" for text in told)
+    yield from (f"\n{text}" for text in texts)
     yield from _runs_as_paragraphs("Runs here", cell.runs)
     if cell.base_reports:
         yield "\n**On the base, report by report**\n"
@@ -253,14 +253,14 @@ def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
     """Group the first runs: those of a group differ in nothing but number, time and cost."""
     return group_alike(
         runs[:_MAX_RUNS],
-        lambda run: (run.confirming, run.status, run.recorded, run.output, _error(run), verdicts_of(run.grades)),
+        lambda run: (run.confirming, run.status, run.recorded, run.output, _error(run), grades_key(run.grades)),
     )
 
 
 def _runs_line(alike: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
     run = alike[0]
-    parts = [ended([each.run for each in alike], run.status)]
+    parts = [runs_text([each.run for each in alike], run.status)]
     costs = span((each.cost_usd for each in alike if each.cost_usd is not None), usd)
     parts += filter(None, [span((each.latency_s for each in alike), seconds), costs])
     parts += ["confirm run" if len(alike) == 1 else "confirm runs"] if run.confirming else []

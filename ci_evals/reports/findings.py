@@ -17,14 +17,14 @@ from ci_evals.reports.cells import (
     Changes,
     ErrorGroup,
     JudgedCell,
-    Roster,
+    MatrixChange,
     changes,
-    counted_reasons,
     error_groups,
     failed_runs,
     finding_of,
+    matrix_changes,
     place_of,
-    rosters,
+    reason_lines,
 )
 from ci_evals.reports.notes import Note, basis, comparison_notes, notes
 from ci_evals.reports.summary import Summary
@@ -216,28 +216,28 @@ def findings(summary: Summary) -> Findings:
 def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     report = summary.report
     errors = list(_error_groups(summary)) if report.errored else []
-    yield _against(summary)
+    yield _objections(summary)
     if summary.verdict.status == "error":  # then the errors are why
         yield from errors
-    yield _cells(summary, "regressed", "Regressed", "regressed case", found.regressed)
+    yield _cell_group(summary, "regressed", "Regressed", "regressed case", found.regressed)
     if summary.verdict.status != "error":
         yield from errors
-    yield _cells(summary, "failing", "Failing", "failing case", found.failing)
+    yield _cell_group(summary, "failing", "Failing", "failing case", found.failing)
     below = any(cell.outcome == "failed" for cell in found.possible)
     title = "Possible, within noise"
-    yield _cells(summary, "possible", title, "possibly worse case", found.possible, folded=not below)
-    yield _cells(summary, "fixed", "Fixed", "fixed case", found.fixed)
-    yield _cells(summary, "still failing", "Still failing", "still failing case", found.still_failing)
+    yield _cell_group(summary, "possible", title, "possibly worse case", found.possible, folded=not below)
+    yield _cell_group(summary, "fixed", "Fixed", "fixed case", found.fixed)
+    yield _cell_group(summary, "still failing", "Still failing", "still failing case", found.still_failing)
     if summary.compared:
-        yield _changed(rosters(summary.compared))
-    flaky = _cells(summary, "flaky", "Flaky, but within the bar", "flaky case", found.flaky)
+        yield _matrix_group(matrix_changes(summary.compared))
+    flaky = _cell_group(summary, "flaky", "Flaky, but within the bar", "flaky case", found.flaky)
     flips = suite_flip_rate((counts.passed, counts.graded) for counts in report.by_cell)
     remark = f"running again would change {percent(round(flips, 3))} of the verdicts" if flips else ""
     yield replace(flaky, folded=summary.compared is not None, remark=remark)
-    yield _over_budget(summary)
+    yield _over_budget_runs(summary)
 
 
-def _against(summary: Summary) -> Group:
+def _objections(summary: Summary) -> Group:
     """List objections to merging that neither the headline nor another group tells."""
     verdict = summary.verdict
     entries = tuple(
@@ -248,7 +248,7 @@ def _against(summary: Summary) -> Group:
     return Group("against", "Also against merging", "objection", len(entries), len(entries), entries)
 
 
-def _cells(
+def _cell_group(
     summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[JudgedCell], *, folded: bool = False
 ) -> Group:
     entries = tuple(_cell_entry(summary, cell) for cell in cells[:MAX_ENTRIES])
@@ -269,7 +269,7 @@ def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
     return Entry(
         text,
         critical=cell.critical,
-        reasons=tuple(counted_reasons(failed, _MAX_REASONS)),
+        reasons=tuple(reason_lines(failed, _MAX_REASONS)),
         cell=cell,
         failed=failed[0] if failed else None,
     )
@@ -308,24 +308,24 @@ def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
     return Entry((number_of(group.runs, "run"), *on, ": ", Name(group.message), ", in ", *cases, *more))
 
 
-def _changed(lists: Sequence[Roster]) -> Group:
-    entries = tuple(Entry(_roster_text(roster)) for roster in lists)
-    title = ", ".join(dict.fromkeys(roster.word.removesuffix(" variant") for roster in lists)).capitalize()
-    count = sum(len(roster.names) for roster in lists)
+def _matrix_group(lists: Sequence[MatrixChange]) -> Group:
+    entries = tuple(Entry(_matrix_change_text(change)) for change in lists)
+    title = ", ".join(dict.fromkeys(change.word.removesuffix(" variant") for change in lists)).capitalize()
+    count = sum(len(change.names) for change in lists)
     return Group("changed", title, "change", count, len(entries), entries, folded=True)
 
 
-def _roster_text(roster: Roster) -> tuple[str, ...]:
+def _matrix_change_text(change: MatrixChange) -> tuple[str, ...]:
     """`3 cases edited: a, old → new, … and 1 more`."""
-    text = [f"{roster.counted}: "]
-    for number, name in enumerate(roster.names[:_MAX_NAMES]):
+    text = [f"{change.heading}: "]
+    for number, name in enumerate(change.names[:_MAX_NAMES]):
         text += [", "] if number else []
         text += [piece for part in name for piece in (" → ", Name(part))][1:]
-    left_out = len(roster.names) - _MAX_NAMES
+    left_out = len(change.names) - _MAX_NAMES
     return (*text, f", … and {left_out:,} more") if left_out > 0 else tuple(text)
 
 
-def _over_budget(summary: Summary) -> Group:
+def _over_budget_runs(summary: Summary) -> Group:
     report = summary.report
     count = report.budget_violations
     chosen = (

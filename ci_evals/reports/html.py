@@ -37,16 +37,16 @@ from ci_evals.reports.cells import (
     answer_text,
     common_grades,
     detail_text,
-    ended,
     failed_runs,
     finding_of,
+    grades_key,
     group_alike,
     input_text,
     judged_cells,
     place_of,
+    reasons_of,
     results_of,
-    verdicts_of,
-    why,
+    runs_text,
 )
 from ci_evals.reports.findings import (
     VERDICTS,
@@ -117,7 +117,7 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
         *(*of.regressed, *of.possible, *of.failing, *of.still_failing),
         *(*of.errored, *of.flaky, *of.others),
     )
-    told: set[Hashable] = set()  # errors, of which each is unfolded once
+    unfolded_reasons: set[Hashable] = set()  # errors, of which each is unfolded once
     blocks: list[Markup] = []
     room = _CELLS_BYTES
     for number, cell in enumerate(cells):
@@ -126,8 +126,8 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
         if unfolded:
             reasons = {result.error and same_reason(result.error) for result in results}
             if len(reasons) == 1 and (reason := reasons.pop()) is not None:
-                unfolded = reason not in told
-                told.add(reason)
+                unfolded = reason not in unfolded_reasons
+                unfolded_reasons.add(reason)
         block = _cell(found, cell, results, left_out=count - len(results), unfolded=unfolded)
         room -= len(block.encode("utf-8", "replace"))
         if room < 0:
@@ -152,8 +152,8 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
 
     def look(result: Result) -> Hashable:
         scores = tuple(grade.score for grade in result.grades)
-        error = why(result) if result.error is not None else ()
-        return error, verdicts_of(result.grades), scores, answer_text(result), detail_text(result)
+        error = reasons_of(result) if result.error is not None else ()
+        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result)
 
     return Markup(  # noqa: S704  the template escapes
         _environment()
@@ -164,7 +164,7 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
             variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
             several_variants=found.several_variants,
             finding=finding_of(cell, summary.comparison),
-            reason=why(results[0])[0] if results and results[0].status != "passed" else None,
+            reason=reasons_of(results[0])[0] if results and results[0].status != "passed" else None,
             place=place_of(cell.case),
             input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
@@ -197,7 +197,7 @@ class RunsAlike:
     @property
     def error(self) -> str | None:
         """The reason why there was nothing to grade."""
-        return why(self.results[0])[0] if self.results[0].error is not None else None
+        return reasons_of(self.results[0])[0] if self.results[0].error is not None else None
 
     @property
     def grades(self) -> Sequence[Grade]:
@@ -211,7 +211,7 @@ class RunsAlike:
     @property
     def title(self) -> str:
         """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
-        return ended([result.run for result in self.results], self.status).capitalize()
+        return runs_text([result.run for result in self.results], self.status).capitalize()
 
     @property
     def facts(self) -> str:

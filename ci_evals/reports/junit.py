@@ -16,14 +16,14 @@ from ci_evals.model.result import Result, Status
 from ci_evals.reports.cells import (
     JudgedCell,
     answer_text,
+    count_reasons,
     detail_text,
-    ended,
     failed_runs,
     group_alike,
     judged_cells,
-    reasons,
+    reasons_of,
     results_of,
-    why,
+    runs_text,
 )
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
@@ -46,9 +46,9 @@ def render(summary: Summary) -> Iterator[bytes]:
     variants = report.plan.variants
     suite_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
     case_names = _distinct(case.id for case in report.plan.cases)
-    said = list(notes(report))
-    labels = _distinct(note.label for note in said)
-    properties = {label: _attribute(note.text) for label, note in zip(labels, said, strict=True)}
+    found = list(notes(report))
+    labels = _distinct(note.label for note in found)
+    properties = {label: _attribute(note.text) for label, note in zip(labels, found, strict=True)}
     root = Element("testsuites", name=_attribute(report.suite.name))
     for variant, name in zip(variants, suite_names, strict=True):
         cells = list(judged_cells(summary, variant))
@@ -82,22 +82,22 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
     report = summary.report
     time_s = round(sum(record.latency_s for record in report.records_of((cell.cell,))), 6)
     case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
-    told = _compared(summary, cell)
+    finding = _comparison_text(summary, cell)
     outcome = "failed" if cell.key in red else cell.outcome
     if outcome == "failed":
         message, body = _message_and_body(report, cell, "failed")
-        case.add_failure_info(f"{told}; {message}" if told else message, body)
+        case.add_failure_info(f"{finding}; {message}" if finding else message, body)
     elif outcome == "errored":
         case.add_error_info(*_message_and_body(report, cell, "errored"))
     elif outcome == "not run":
         case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
-    elif told or cell.counts.passed < cell.counts.planned:
+    elif finding or cell.counts.passed < cell.counts.planned:
         accounts = _body(failed_runs(report, cell.cell, MAX_RUNS_SHOWN))
-        case.stdout = "\n".join([*filter(None, [told]), cell.tally, accounts])
+        case.stdout = "\n".join([*filter(None, [finding]), cell.tally, accounts])
     return case
 
 
-def _compared(summary: Summary, cell: JudgedCell) -> str:
+def _comparison_text(summary: Summary, cell: JudgedCell) -> str:
     """The finding of the comparison, if there is any."""
     comparison, found = summary.compared, cell.found
     if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
@@ -116,7 +116,7 @@ def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> 
         results = results_of(report, cell.cell, status, MAX_RUNS_SHOWN)
         count, of = counts.errored, counts.planned
     more = report.confirmation.by_cell[cell.cell].failed if report.confirmation and status == "failed" else 0
-    counted = [reason for reason, _ in reasons(results)]
+    counted = [reason for reason, _ in count_reasons(results)]
     others = f" (and {number_of(len(counted) - 1, 'other reason')})" if counted[1:] else ""
     why = f": {_attribute(counted[0])}{others}" if counted else ""
     message = f"{count:,} of {number_of(of, 'run')} {status}{why}"
@@ -128,7 +128,7 @@ def _body(results: tuple[Result, ...]) -> str:
     """The account of each run; runs of which there is the same to say are taken together."""
 
     def account(result: Result) -> str:
-        lines = [*why(result)]
+        lines = [*reasons_of(result)]
         if (answer := answer_text(result)) is not None:
             lines.append(f"answer: {shorten(answer, ANSWER_CHARACTERS)}")
         if (detail := detail_text(result)) is not None:
@@ -136,7 +136,7 @@ def _body(results: tuple[Result, ...]) -> str:
         return textwrap.indent("\n".join(lines), "  ")
 
     groups = group_alike(results, lambda result: (result.status, account(result)))
-    return "".join(f"\n{ended([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n" for runs in groups)
+    return "".join(f"\n{runs_text([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n" for runs in groups)
 
 
 def _attribute(text: str) -> str:

@@ -61,7 +61,7 @@ def summary_document(summary: Summary) -> "Document":
     return Document(
         _environment().get_template("summary.md.j2"),
         {"found": found},
-        _rendered(found, with_input=True),
+        _blocks(found, with_input=True),
         (f"## {_headline(found, 1000)}\n",),
     )
 
@@ -83,7 +83,7 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     ]
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
     values = {"found": found, "links": asdict(links), "version": __version__}
-    return Document(_environment().get_template("comment.md.j2"), values, _rendered(found), shortest)
+    return Document(_environment().get_template("comment.md.j2"), values, _blocks(found), shortest)
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
@@ -219,12 +219,12 @@ class ShownGroup:
     @property
     def first(self) -> Markdown:
         """The entries in the open: all, or a few where there are many that unfold."""
-        return self._joined(self.blocks[: self._open])
+        return self._join(self.blocks[: self._open])
 
     @property
     def others(self) -> Markdown:
         """The entries behind their number."""
-        return self._joined(self.blocks[self._open :])
+        return self._join(self.blocks[self._open :])
 
     @property
     def number_of_others(self) -> str:
@@ -239,7 +239,7 @@ class ShownGroup:
         many = self.unfolds and not self.group.folded and len(self.blocks) > _MAX_OPEN + 2
         return _MAX_OPEN if many else len(self.blocks)
 
-    def _joined(self, blocks: Sequence[Markdown]) -> Markdown:
+    def _join(self, blocks: Sequence[Markdown]) -> Markdown:
         return Markdown(("\n\n" if self.unfolds else "\n").join(blocks))
 
 
@@ -312,7 +312,7 @@ def _size(text: str) -> int:
 # Entries.
 
 
-def _rendered(found: Findings, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
+def _blocks(found: Findings, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
     return [
         (group, [_block(found.summary, entry, with_input=with_input) for entry in group.entries])
         for group in found.groups

@@ -248,7 +248,12 @@ def _newer_version(content: bytes) -> str | None:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if not isinstance(version, int) or version <= SCHEMA_VERSION:
         return None
-    return f"is of schema version {version}; this one reads up to {SCHEMA_VERSION}: upgrade ci-evals here"
+    suite = document.get("suite")
+    writer = one_line(str(suite.get("version", "?") if isinstance(suite, dict) else "?"), 40)
+    return (
+        f"is of schema version {version}, written by ci-evals {writer}; this one reads up to {SCHEMA_VERSION}: upgrade"
+        " ci-evals here"
+    )
 
 
 def _check(document: ReportDocument) -> None:

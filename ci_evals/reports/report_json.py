@@ -29,9 +29,9 @@ from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
+    count_reasons,
     error_groups,
     judged_cells,
-    reasons,
     results_of,
 )
 from ci_evals.reports.summary import Summary
@@ -296,19 +296,19 @@ def render_brief(summary: Summary) -> str:
         if cell.outcome == "passed":
             continue
         results = results_of(report, cell.cell, "errored" if cell.outcome == "errored" else "failed")
-        why = tuple(reason for reason, _ in reasons(results))
+        why = tuple(reason for reason, _ in count_reasons(results))
         failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
     errors = tuple(
         ErrorEntry(provider=group.variant.provider, prompt=group.variant.prompt, runs=group.runs, message=group.message)
         for group in error_groups(report)
     )
-    return printed(BriefDocument(**_common_fields(summary), failing=tuple(failing), errors=errors))
+    return stdout_json(BriefDocument(**_common_fields(summary), failing=tuple(failing), errors=errors))
 
 
 def render_comparison(summary: Summary) -> str:
     """Return one line of JSON; see `ComparisonDocument`."""
     compared = summary.compared
-    return printed(
+    return stdout_json(
         ComparisonDocument(
             schema_version=SCHEMA_VERSION,
             suite=summary.report.suite,
@@ -339,7 +339,7 @@ def encode(value: Any) -> bytes:
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def printed(value: Any, *, indent: int | None = None) -> str:
+def stdout_json(value: Any, *, indent: int | None = None) -> str:
     """Return JSON for stdout: one line, or indented.
 
     A CI runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.

@@ -11,7 +11,7 @@ from ci_evals.format import name_of, number_of, one_line, percent, rate_with_int
 from ci_evals.gate.power import Detectable, Power, size_sentence
 from ci_evals.gate.preference import MOST_UNJUDGED, CasePreference, Preference
 from ci_evals.reports.markdown import code, plain
-from ci_evals.reports.report_json import printed
+from ci_evals.reports.report_json import stdout_json
 from ci_evals.reports.terminal import UNBOUNDED, columns, draw
 from ci_evals.stats.classification import accuracy
 
@@ -26,7 +26,7 @@ _REASON_CHARACTERS = 200
 def render_power(power: Power, output: PowerFormat) -> str:
     """Return the drops that a suite detects: a sentence, a table of sizes, and what it rests on."""
     if output == "json":
-        return printed(power, indent=2)
+        return stdout_json(power, indent=2)
     head = ("cases × runs", "calls", "against one report", "against pooled history", "below its bar")
     rows = [_power_row(size) for size in power.sizes]
     sentences = [f"{size_sentence(power.now.cases, power.now.runs, power.now.pooled)}."]
@@ -80,10 +80,10 @@ class PairwiseReport:
         if found.share is None or found.interval is None:
             return f"no case prefers {a} or {b}: every one is a tie"
         share = rate_with_interval(found.share, found.interval.lower, found.interval.upper)
-        told = f"{b} is preferred in {share} of the cases that prefer one"
+        preference = f"{b} is preferred in {share} of the cases that prefer one"
         if found.side == "tie":
-            return f"{told}: these cases cannot tell the two apart"
-        return f"{told}: {a if found.side == 'a' else b} is better"
+            return f"{preference}: these cases cannot tell the two apart"
+        return f"{preference}: {a if found.side == 'a' else b} is better"
 
     @property
     def rows(self) -> Sequence[tuple[str, str]]:
@@ -144,7 +144,7 @@ def _pairwise_markdown(report: PairwiseReport) -> str:
 
 def _pairwise_json(report: PairwiseReport) -> str:
     found = report.preference
-    return printed(
+    return stdout_json(
         {
             "a": report.a,
             "b": report.b,
@@ -183,7 +183,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
     table, kappa, judging = check.table, check.kappa, check.judging
     interval = kappa.interval if kappa else None
     if output == "json":
-        return printed(
+        return stdout_json(
             {
                 "labels": table.labels,
                 "confusion": table.counts,

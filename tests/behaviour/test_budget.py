@@ -49,6 +49,25 @@ async def test_when_it_is_used_up_no_run_starts_and_those_under_way_end(
     assert "**Interrupted**: the budget of" in (tmp_path / "out" / "summary.md").read_text()
 
 
+AGENT = """
+def answer(question):
+    step = {"kind": "model_request", "name": "m", "usage": {"input_tokens": 6, "output_tokens": 4}}
+    return {"output": question, "steps": [step, step]}
+"""
+
+
+async def test_tokens_that_only_steps_tell_count(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+    provider = {"name": "agent", "type": "python", "target": "agent:answer", "max_concurrency": 1}
+    write_suite(tmp_path, cases, providers=[provider], budget={"max_tokens": 100})
+    found = await run(tmp_path)
+    assert found.code == 3
+    report = report_in(tmp_path / "out")
+    assert report["interrupted"] == "the budget of 100 tokens is used up (100)"
+    assert "60 in, 40 out" in found.out
+
+
 async def test_what_was_left_out_is_done_when_the_run_is_gone_on_with(tmp_path: Path) -> None:
     async with chatting(ChatServer()) as server:
         suite(tmp_path, server.url, {"max_tokens": 200}, max_concurrency=1)

@@ -99,7 +99,7 @@ def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(tm
             r"report\.json: is no complete report of ci-evals \(.*schema_version.*\): download it again",
         ),
         (b"\xff", r"report\.json: is no complete report of ci-evals \(.*\): download it again"),
-        (b'{"schema_version": 99}', r"report\.json: is of schema version 99; .*: upgrade ci-evals here"),
+        (b'{"schema_version": 99}', r"report\.json: is of schema version 99, .*: upgrade ci-evals here"),
     ],
 )
 def test_what_is_no_report_is_refused_with_what_to_try(content: bytes, message: str, tmp_path: Path) -> None:

@@ -81,15 +81,15 @@ def test_confirm_runs_stay_out_of_the_whole_variant() -> None:
 def test_a_slight_fall_everywhere_is_one_of_the_variant() -> None:
     cells = {f"case {n}": (2, 3) for n in range(12)}
     comparison = compared(head_of(cells), base_of(dict.fromkeys(cells, (29, 30))))
-    assert [variant.provider for variant in comparison.fallen()] == ["agent"]
+    assert [variant.provider for variant in comparison.worse_variants()] == ["agent"]
     assert "regressed" not in comparison.counts
 
 
 def test_a_variant_may_have_fallen_only_where_cells_regressed() -> None:
     head, base = head_of({"a": (0, 3)} | MANY, {"a": (0, 7)}), base_of({"a": (30, 30)} | MANY_BASE)
     comparison = compared(head, base)
-    assert len(list(comparison.fallen())) == 1
-    assert list(comparison.fallen(beyond_regressions=True)) == []
+    assert len(list(comparison.worse_variants())) == 1
+    assert list(comparison.worse_variants(beyond_regressions=True)) == []
 
 
 def test_one_of_ten_thousand_cells_is_found() -> None:

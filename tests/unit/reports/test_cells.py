@@ -7,12 +7,12 @@ from factories import case_of, grade_of, report_of, result_of
 from ci_evals.model.case import Variant
 from ci_evals.model.response import Message
 from ci_evals.model.result import Result, RunError
-from ci_evals.reports.cells import counted_reasons, error_groups, input_text, place_of, why
+from ci_evals.reports.cells import error_groups, input_text, place_of, reason_lines, reasons_of
 
 
 def test_a_failed_run_says_each_grade_that_failed() -> None:
     grades = (grade_of(passed=True), grade_of(passed=False), grade_of(passed=False, grader="latency", reason="6 s"))
-    assert why(result_of(status="failed", grades=grades)) == (
+    assert reasons_of(result_of(status="failed", grades=grades)) == (
         "contains: expected 'Paris' in the answer, got 'Lyon'",
         "latency: 6 s",
     )
@@ -20,11 +20,11 @@ def test_a_failed_run_says_each_grade_that_failed() -> None:
 
 def test_a_crash_says_its_error() -> None:
     crash = RunError("crash", "ValueError: no such flight\nat line 3")
-    assert why(result_of(status="failed", grades=(), error=crash)) == ("ValueError: no such flight at line 3",)
+    assert reasons_of(result_of(status="failed", grades=(), error=crash)) == ("ValueError: no such flight at line 3",)
 
 
 def test_a_score_below_the_threshold_is_a_reason() -> None:
-    assert why(result_of(status="failed", grades=(), score=0.4)) == ("the score 0.40 is below its bar",)
+    assert reasons_of(result_of(status="failed", grades=(), score=0.4)) == ("the score 0.40 is below its bar",)
 
 
 def test_reasons_are_counted_where_runs_differ() -> None:
@@ -32,8 +32,8 @@ def test_reasons_are_counted_where_runs_differ() -> None:
         result_of(status="failed"),
         result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),)),
     )
-    assert counted_reasons([one, one], 3) == ["contains: expected 'Paris' in the answer, got 'Lyon'"]
-    assert counted_reasons([one, other, other], 1) == ["2 of 3 failed runs: contains: empty", "… and 1 other reason"]
+    assert reason_lines([one, one], 3) == ["contains: expected 'Paris' in the answer, got 'Lyon'"]
+    assert reason_lines([one, other, other], 1) == ["2 of 3 failed runs: contains: empty", "… and 1 other reason"]
 
 
 def test_errors_that_differ_in_ids_and_times_are_one_group() -> None:

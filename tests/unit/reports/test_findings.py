@@ -16,7 +16,7 @@ from ci_evals.gate.wording import cell_finding
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
-from ci_evals.reports.cells import rosters
+from ci_evals.reports.cells import matrix_changes
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.notes import Note
 from ci_evals.reports.summary import Summary, summarize
@@ -89,7 +89,9 @@ def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_o
     report = report_of({"a": "PPP"}, variants=(Variant("m2"),))
     summary = summarize(report, None, baseline_of(base), confirm_runs=7)
     assert isinstance(summary.comparison, Comparison)
-    assert [(each.counted, each.names) for each in rosters(summary.comparison)] == [("1 case removed", (("gone",),))]
+    assert [(each.heading, each.names) for each in matrix_changes(summary.comparison)] == [
+        ("1 case removed", (("gone",),))
+    ]
 
 
 def test_a_variant_that_errored_throughout_is_named_as_such_and_its_cases_are_not() -> None:

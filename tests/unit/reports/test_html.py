@@ -24,7 +24,7 @@ from ci_evals.model.response import Response
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import html
-from ci_evals.reports.cells import rosters
+from ci_evals.reports.cells import matrix_changes
 from ci_evals.reports.findings import findings
 from ci_evals.reports.summary import Summary, summarize
 
@@ -98,7 +98,7 @@ def test_what_came_and_went_is_said_in_the_words_of_the_comment(changed: Summary
     page = "".join(Page(text_of(changed)).words)
     assert changed.compared is not None
     comment = html_unescaped(re.sub(r"<[^>]*>", "", shown(comments.text_of(changed)).html))
-    assert [roster.word for roster in rosters(changed.compared)] == [
+    assert [change.word for change in matrix_changes(changed.compared)] == [
         "new",
         "edited",
         "renamed",

@@ -118,7 +118,7 @@ def test_hostile_text_stays_text(hostile: Summary) -> None:
 
 
 def test_what_means_something_in_xml_is_read_back_as_it_was() -> None:
-    name, interrupted = """<a href="x">&amp; 'b'</a> ]]> <!-- """, 'SIGINT "<&>"'
+    name, interrupted = """<a href="x">&amp; 'b'</a> ]]> <!-- """, 'stopped "<&>"'
 
     def edited(result: Result) -> Result:
         assert result.response is not None

@@ -137,10 +137,13 @@ def test_what_no_runs_leave_behind_is_refused(tmp_path: Path, change: dict[str, 
 def test_a_newer_report_is_refused_with_what_to_upgrade(changes: dict[str, Any], tmp_path: Path) -> None:
     path = saved(tmp_path / "report.json", report_at(1.0))
     document = json.loads(path.read_bytes())
+    document["suite"]["version"] = "7.1.0"
     path.write_text(json.dumps(document | {"schema_version": 7} | changes))
     with pytest.raises(StorageError) as refused:
         read_baseline([path], "capitals")
-    assert str(refused.value) == (f"{path}: is of schema version 7; this one reads up to 1: upgrade ci-evals here")
+    assert str(refused.value) == (
+        f"{path}: is of schema version 7, written by ci-evals 7.1.0; this one reads up to 1: upgrade ci-evals here"
+    )
 
 
 def test_there_is_a_sentence_for_every_lack(tmp_path: Path) -> None:

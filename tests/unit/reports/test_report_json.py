@@ -14,7 +14,7 @@ from ci_evals.gate.verdict import decide
 from ci_evals.model.result import Pair
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import decode_report
-from ci_evals.reports.report_json import encode, printed, render_brief
+from ci_evals.reports.report_json import encode, render_brief, stdout_json
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.tools import PairwiseReport, render_pairwise
 
@@ -104,7 +104,7 @@ EVIL = "##[error]owned"
 
 
 def test_what_is_printed_commands_no_runner_and_says_the_same() -> None:
-    text = printed({EVIL: [EVIL]})
+    text = stdout_json({EVIL: [EVIL]})
     assert "##[" not in text
     assert text.count("\n") == 1
     assert json.loads(text) == {EVIL: [EVIL]}
