@@ -229,7 +229,7 @@ def to_shard(_context: click.Context, _option: click.Parameter, value: str | Non
 _NOTHING = Overrides()
 
 
-def suite_named(
+def load_named_suite(
     config: Path | None, overrides: Overrides = _NOTHING, *, offline: bool = False, judging: bool = False
 ) -> CheckedSuite:
     """Load the suite of `--config`, or the one that is here, with `overrides` in place of its own values.
