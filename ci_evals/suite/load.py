@@ -46,7 +46,7 @@ _SELECTING = ("providers", "tags", "cases")
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
-    """A suite with some values replaced, and with what is selected of it: bars for anything else are left out too.
+    """Return a suite with some values replaced and only what is selected of it, without the bars for anything else.
 
     Raises:
         UsageError: a provider, a tag or the id of a case is named that the suite does not have.
@@ -101,7 +101,7 @@ DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
 
 
 def find_config(folder: Path) -> Path:
-    """The config of a project: `evals.yaml` in the folder or its `.github/`.
+    """Return the config of a project: `evals.yaml` in the folder or its `.github/`.
 
     Raises:
         UsageError: there is none, or more than one in the same folder.
@@ -213,7 +213,7 @@ class _Loader:
         verbatim: `${NAME}` is text.
     """
 
-    def __init__(  # noqa: PLR0913  each is told apart by name
+    def __init__(  # noqa: PLR0913  each has its name
         self,
         written: Written,
         problems: list[Problem],
@@ -253,7 +253,7 @@ class _Loader:
         problems += checks.override_problems(cases, providers, self.folder)
         stages = stage_options(providers, self.providers.by_name)
         problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
-        judges = self.judging(cases, providers, judges)
+        judges = self.read_asked(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
@@ -284,10 +284,10 @@ class _Loader:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
 
-    def judging(
+    def read_asked(
         self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
     ) -> tuple[ProviderOptions, ...]:
-        """The judges, with those of the providers that are asked by graders and were not selected to run."""
+        """Return the judges, and the providers that graders ask although they were not selected to run."""
         for name in sorted({*self.judges.names} & {*self.providers.names}):
             text = f"{name!r} is the name of a provider too: give the judge another"
             self.problems.append(self.written["judges"].problem(text))
@@ -312,7 +312,7 @@ _READ_APART = ("providers", "judges", "prompts", "cases", "expect")
 
 
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
-    """Values that reports show anyway: taking them out would make the reports unreadable."""
+    """Yield values that reports show anyway: taking them out would make the reports unreadable."""
     for provider in providers:
         for value in (provider.name, getattr(provider, "model", None), getattr(provider, "base_url", None)):
             if value:
