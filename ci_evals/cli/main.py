@@ -35,7 +35,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def main() -> None:
     """The console script."""
     prepare_streams()
-    named = _folders_named()
+    named = _dotenv_folders()
     code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"), named)
     flush_streams()
     if code in EXIT_CODES.values():
@@ -43,7 +43,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _folders_named() -> list[Path]:
+def _dotenv_folders() -> list[Path]:
     """Return the folders of all files that the command line names, each of which may have a `.env`."""
     words = (*sys.argv[1:], os.environ.get("CI_EVALS_CONFIG", ""))
     named = [Path(word.removeprefix("-c").rpartition("=")[2]).parent for word in words]

@@ -12,7 +12,8 @@ from ci_evals.github.baseline import Wanted
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
-from ci_evals.suite.load import Overrides, find_config, load_suite
+from ci_evals.suite.load import find_config, load_suite
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -229,7 +230,7 @@ def to_shard(_context: click.Context, _option: click.Parameter, value: str | Non
 _NOTHING = Overrides()
 
 
-def suite_named(
+def load_named_suite(
     config: Path | None, overrides: Overrides = _NOTHING, *, offline: bool = False, judging: bool = False
 ) -> CheckedSuite:
     """Load the suite of `--config`, or the one that is here, with `overrides` in place of its own values.

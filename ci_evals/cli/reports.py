@@ -240,4 +240,4 @@ def _results(config: Path | None) -> Path:
     usual = Path("ci-evals-results")
     if config is None and usual.is_dir():
         return usual
-    return options.suite_named(config, offline=True).out
+    return options.load_named_suite(config, offline=True).out

@@ -32,7 +32,7 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
-from ci_evals.suite.load import Overrides
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -76,8 +76,8 @@ def carry_out(
             job.announce()
 
         redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
-        with job.log.stopped() if job else nullcontext(), StoppableRun(redirected) as running:
-            with job.log.folded(f"Progress of {suite.name}") if job else nullcontext():
+        with job.log.stop_commands() if job else nullcontext(), StoppableRun(redirected) as running:
+            with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
                 report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
             console.remark(*_lacks(invocation, report))
             if invocation.shard:
@@ -159,11 +159,11 @@ def _journal(path: Path) -> Path:
 def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bool) -> tuple[CheckedSuite, bool]:
     """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys may be missing."""
     try:
-        return options.suite_named(config, overrides, offline=offline), False
+        return options.load_named_suite(config, overrides, offline=offline), False
     except ConfigError:
         if not (in_actions(os.environ) and read_context(os.environ).read_only):
             raise
-        return options.suite_named(config, overrides, offline=True), True
+        return options.load_named_suite(config, overrides, offline=True), True
 
 
 class _Further(click.Argument):

@@ -40,7 +40,8 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import Overrides, find_config, load_judge, load_mock
+from ci_evals.suite.load import find_config, load_judge, load_mock
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
 
 _STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
@@ -59,7 +60,7 @@ def validate(
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
     variables that are not set, templates that do not fit their cases.
     """
-    suite = options.suite_named(config, Overrides(providers=providers, tags=tags, runs=runs))
+    suite = options.load_named_suite(config, Overrides(providers=providers, tags=tags, runs=runs))
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
     shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
     click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
@@ -120,7 +121,7 @@ def power(
       ci-evals power
       ci-evals power evals/support.yaml --runs 5 --history main/report.json
     """
-    suite = options.suite_named(file or config, Overrides(runs=runs, providers=providers), offline=True)
+    suite = options.load_named_suite(file or config, Overrides(runs=runs, providers=providers), offline=True)
     known = read_baseline(history, suite.name) if history else None
     if isinstance(known, NoComparison):
         raise StorageError(known.reason)
@@ -177,7 +178,7 @@ def grade(
     Example:
       ci-evals grade traces.jsonl --suite evals.yaml
     """
-    suite = options.suite_named(config, Overrides(out=out), offline=True, judging=True)
+    suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
     console = Console.of_process(output, quiet=quiet, suite=suite)
     found = match_traces((trace for path in traces for trace in read_traces(path, match)), suite.cases)
     if found.unmatched:
@@ -221,7 +222,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
     Example:
       ci-evals judge check labels.jsonl --suite evals.yaml
     """
-    suite = options.suite_named(config, offline=True, judging=True)
+    suite = options.load_named_suite(config, offline=True, judging=True)
     console = Console.of_process(output, suite=suite)
     found = run_until_signal(check_judge(suite, find_judge(suite, rubric), read_labelled_answers(labels)))
     for reason in dict.fromkeys(found.unanswered[:3]):
@@ -289,7 +290,7 @@ def pairwise_command(  # noqa: PLR0913  one for each option
         suite, model = load_judge(config or find_config(Path()), os.environ, judge)
         prefers = Judge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
-        suite, prefers = options.suite_named(config, offline=True), Judge(function)
+        suite, prefers = options.load_named_suite(config, offline=True), Judge(function)
     (name_a, answers_a), (name_b, answers_b) = _side(a, report), _side(b, report)
     pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
     found = preference(pairs, (suite.gate or Gate()).confidence)

@@ -69,7 +69,7 @@ _EVENT: Final = TypeAdapter(Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Who runs, on what, and why.
+    """A job: its event, its commits, its run and its token.
 
     Attributes:
         event: what started the workflow; `other` for anything that ci-evals treats as a plain run.

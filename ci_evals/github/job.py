@@ -177,7 +177,7 @@ class Log:
         say(self._stream, without_commands("".join(f"{line}\n" for line in lines)))
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def stop_commands(self) -> Iterator[None]:
         """Let nothing that a model or the code under test wrote be taken for a workflow command."""
         self._token = uuid4().hex
         say(self._stream, f"::stop-commands::{self._token}\n")
@@ -188,7 +188,7 @@ class Log:
             say(self._stream, f"::{token}::\n")
 
     @contextmanager
-    def folded(self, title: str) -> Iterator[None]:
+    def fold(self, title: str) -> Iterator[None]:
         """Fold what is printed meanwhile."""
         self.obey(command("group", " ".join(title.split())))
         yield

@@ -96,12 +96,12 @@ class AskingOptions(GraderOptions):
 
 
 def passed(reason: str, score: float = 1.0) -> Finding:
-    """The expectation is met."""
+    """Return the finding of an expectation that is met."""
     return Finding(passed=True, score=score, reason=reason)
 
 
 def failed(reason: str, score: float = 0.0) -> Finding:
-    """The expectation is not met."""
+    """Return the finding of an expectation that is not met."""
     return Finding(passed=False, score=score, reason=reason)
 
 

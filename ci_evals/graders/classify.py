@@ -60,9 +60,9 @@ class Classify(GraderOptions):
         predicted = NONE if named is None else self._spelled(named)
         passed = predicted == self.label
         got = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
-        told = f"labelled {got}" + ("" if passed else f", expected {quote(self.label)}: got {quote(output)}")
+        reason = f"labelled {got}" + ("" if passed else f", expected {quote(self.label)}: got {quote(output)}")
         scores = dict(self._scores(data, predicted)) if self.scores else None
-        return Finding(passed, float(passed), told, Classified(self.task, self.label, predicted, scores or None))
+        return Finding(passed, float(passed), reason, Classified(self.task, self.label, predicted, scores or None))
 
     def _named(self, output: str, data: Any) -> str | None:
         """Find the label as the answer has it."""

@@ -39,8 +39,8 @@ class EmbeddingSimilar(AskingOptions):
         score = min(1.0, max(0.0, similarity))
         close = reaches(similarity, self.threshold)
         relation = "at least" if close else "less than"
-        told = f"cosine similarity {similarity:.3f}, {relation} {self.threshold:g}, to {quote(self.value)}"
-        return passed(told, score) if close else failed(f"{told}: got {quote(output)}", score)
+        reason = f"cosine similarity {similarity:.3f}, {relation} {self.threshold:g}, to {quote(self.value)}"
+        return passed(reason, score) if close else failed(f"{reason}: got {quote(output)}", score)
 
 
 def _cosine(reply: str) -> float:

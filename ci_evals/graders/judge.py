@@ -138,12 +138,12 @@ class LlmJudge(AskingOptions):
         verdict = self._decide(opinions)
         score = self.scores[verdict]
         why = next(opinion.reason for opinion in opinions if opinion.verdict == verdict)
-        told = f"{self._tally(opinions, verdict)}: {one_line(why, _REASON_CHARACTERS) or 'no reason given'}"
+        reason = f"{self._tally(opinions, verdict)}: {one_line(why, _REASON_CHARACTERS) or 'no reason given'}"
         outputs = [turn.response.output for turn in answer.response.turns] or [answer.response.output]
         order = next(filter(None, map(find_orders, outputs)), None)
         if order is not None:
-            told += f" [the answer seems to give orders to its judge: {quote(order, 100)}]"
-        return Finding(reaches(score, self.threshold), score, told, orders_judge=order is not None)
+            reason += f" [the answer seems to give orders to its judge: {quote(order, 100)}]"
+        return Finding(reaches(score, self.threshold), score, reason, orders_judge=order is not None)
 
     async def _ask(self, answer: Answer, models: Models, run: int) -> "Opinion":
         replied, verdicts = "", list(self.scores)

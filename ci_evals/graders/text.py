@@ -222,9 +222,7 @@ def pattern_problems(pattern: str, flags: str = "") -> list[str]:
     """List what is wrong with a regular expression."""
     try:
         _compile(pattern, flags)
-    except regex.error as error:
-        return [f"bad regular expression {quote(pattern)}: {one_line(str(error))}"]
-    except (ValueError, KeyError, OverflowError, RecursionError) as error:
+    except (regex.error, ValueError, KeyError, OverflowError, RecursionError) as error:
         return [f"bad regular expression {quote(pattern)}: {one_line(str(error))}"]
     return []
 
@@ -270,10 +268,10 @@ class Similar(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         score = Indel.normalized_similarity(self.value, output, processor=str.casefold if self.ignore_case else None)
-        told = f"similarity {score:.3f} to {quote(self.value)}"
+        reason = f"similarity {score:.3f} to {quote(self.value)}"
         if reaches(score, self.threshold):
-            return passed(f"{told}, at least {self.threshold:g}", score)
-        return failed(f"{told}, less than {self.threshold:g}: got {quote(output)}", score)
+            return passed(f"{reason}, at least {self.threshold:g}", score)
+        return failed(f"{reason}, less than {self.threshold:g}: got {quote(output)}", score)
 
 
 @dataclass(frozen=True, slots=True)

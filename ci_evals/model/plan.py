@@ -43,7 +43,7 @@ class RunPlan:
         return list(accumulate(self.counts, initial=0))
 
     def __len__(self) -> int:
-        """The number of cells, those without runs included."""
+        """Return the number of cells, those without runs included."""
         return len(self.counts)
 
     @property
@@ -70,19 +70,19 @@ class RunPlan:
         return self.case(cell).id, variant.provider, variant.prompt
 
     def runs(self, cell: int) -> int:
-        """The number of planned runs of a cell."""
+        """Return the number of planned runs of a cell."""
         return self.counts[cell]
 
     def first_run(self, cell: int) -> int:
-        """The number of a cell's first run."""
+        """Return the number of a cell's first run."""
         return self.first_runs[cell]
 
     def index(self, cell: int, run: int) -> int:
-        """The index of a cell's run, whose number counts from 1."""
+        """Return the index of a cell's run, whose number counts from 1."""
         return self._first_indices[cell] + run - self.first_run(cell)
 
     def indices(self, cell: int) -> range:
-        """The indices of all runs of a cell."""
+        """Return the indices of all runs of a cell."""
         return range(self._first_indices[cell], self._first_indices[cell + 1])
 
     def cell_of(self, index: int) -> int:

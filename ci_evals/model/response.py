@@ -122,8 +122,8 @@ class Response:
         """Every step, those of all turns if it was a conversation; None if one of them does not tell its steps."""
         if self.steps is not None or not self.turns:
             return self.steps
-        told = [turn.response.steps_taken for turn in self.turns]
-        return None if any(steps is None for steps in told) else tuple(step for steps in told for step in steps or ())
+        known = [turn.response.steps_taken for turn in self.turns]
+        return None if any(steps is None for steps in known) else tuple(step for steps in known for step in steps or ())
 
     @property
     def tokens(self) -> Usage | None:
@@ -135,7 +135,7 @@ class Response:
 
     @property
     def calls_made(self) -> tuple[ToolCall, ...]:
-        """Every tool call on the way, sub-agents' too; where no steps are told, those that were asked for last."""
+        """Every tool call on the way, sub-agents' too; where no steps are known, those that were asked for last."""
         made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
         if not made and self.steps is None:
             made = tuple(call for turn in self.turns for call in turn.response.calls_made)

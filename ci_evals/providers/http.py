@@ -239,7 +239,7 @@ def _environment() -> SandboxedEnvironment:
 
 
 def _template_problems(value: Any) -> list[str]:
-    """Return what is wrong with the templates in a JSON value, each with its place."""
+    """List what is wrong with the templates in a JSON value, each with its place."""
     problems = []
     for where, source in _strings(value, ""):
         try:

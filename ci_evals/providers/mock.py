@@ -1,7 +1,8 @@
 """Answers from a table or a template, with seeded faults: for demos, docs and dry runs."""
 
 from asyncio import sleep
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -21,9 +22,6 @@ from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.templating import make_sandbox
 
 MODEL = "mock"
-_REMEMBERED = 10_000
-
-_Default = Callable[[Request, str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +79,16 @@ class Mock(ProviderOptions):
     seed: Int = 0
 
     def problems(self, folder: Path) -> list[str]:
-        found = [problem for name, answer in self.answers.items() if (problem := _answer_problem(name, answer))]
-        if self.default is not None and (problem := _template_problem(self.default)):
-            found.append(problem)
+        found = []
+        for name, answer in self.answers.items():
+            try:
+                _scripted(answer)
+            except (TypeError, ValueError) as error:
+                found.append(f"answers[{one_line(name, 80)!r}]: {error}")
+        try:
+            make_sandbox().from_string(self.default or "")
+        except TemplateError as error:
+            found.append(f"default is no valid template: {one_line(str(error))}")
         if self.error_rate + self.rate_limit_rate > 1:
             found.append("error_rate and rate_limit_rate are shares of the same calls: together at most 1")
         return found
@@ -98,9 +103,9 @@ class MockProvider:
     def __init__(self, options: Mock) -> None:
         self._options = options
         self._answers = {name: _scripted(answer) for name, answer in options.answers.items()}
-        self._default = _echo if options.default is None else _template(options.default)
-        self._wrong = Response(clean_text(options.wrong), finish_reason="stop")
-        self._refused: dict[bytes, int] = {}
+        sandbox = make_sandbox(keep_last_newline=True)
+        self._default = None if options.default is None else sandbox.from_string(options.default)
+        self._faults: Counter[bytes] = Counter()
 
     async def answer(self, request: Request) -> Response:
         """Answer as the options say.
@@ -110,52 +115,38 @@ class MockProvider:
         """
         options, text = self._options, _question(request)
         run = f"{options.seed}\0{request.case.id}\0{request.run}\0{crc32(text.encode())}".encode(errors="replace")
-        draws = _draw(run, self._refused.get(run, 0))
-        if options.latency_s or options.latency_jitter_s:
-            await _take(options.latency_s + options.latency_jitter_s * draws.latency, request.timeout_s)
-        if draws.fault < options.error_rate + options.rate_limit_rate:
-            self._remember_refusal(run)
-            raise _fault(options, draws.fault)
-        self._refused.pop(run, None)
-        response = self._wrong if draws.flaky < options.flakiness else self._right(request, text)
+        fault, flaky, latency = _draw(run, self._faults[run])
+        if (delay_s := options.latency_s + options.latency_jitter_s * latency) > 0:
+            await sleep(min(delay_s, request.timeout_s))
+        if delay_s > request.timeout_s:
+            raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
+        if fault < options.error_rate + options.rate_limit_rate:
+            self._faults[run] += 1  # so that the retry draws anew
+            if fault < options.error_rate:
+                raise ProviderError("server", "mock error 500", status=500)
+            raise ProviderError("rate_limit", "mock error 429", status=429, retry_after_s=options.retry_after_s)
+        del self._faults[run]
+        if flaky < options.flakiness:
+            response = Response(clean_text(options.wrong), finish_reason="stop")
+        else:
+            response = self._answers.get(request.case.id) or self._answers.get(text) or self._by_default(request, text)
         return _with_usage(response, request, text)
 
-    def _right(self, request: Request, text: str) -> Response:
-        scripted = self._answers.get(request.case.id) or self._answers.get(text)
-        return scripted or Response(self._default(request, text), finish_reason="stop")
-
-    def _remember_refusal(self, run: bytes) -> None:
-        """Count the attempts of a run, so that its retry draws anew."""
-        self._refused[run] = self._refused.pop(run, 0) + 1
-        if len(self._refused) > _REMEMBERED:
-            del self._refused[next(iter(self._refused))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Draws:
-    """Independent and uniform in [0, 1)."""
-
-    fault: float
-    flaky: float
-    latency: float
+    def _by_default(self, request: Request, text: str) -> Response:
+        if self._default is not None:
+            given = text if request.input is None else request.input
+            try:
+                text = clean_text(self._default.render({**request.case.vars, "input": given}))
+            except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise ProviderError("rejected", f"mock: default cannot be rendered: {one_line(str(error))}") from error
+        return Response(text, finish_reason="stop")
 
 
-def _draw(run: bytes, attempt: int) -> _Draws:
+def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
+    """Return three numbers that are independent and uniform in [0, 1), the same for the same run and attempt."""
     digest = blake2b(run, digest_size=24, salt=attempt.to_bytes(8, "big")).digest()
-    return _Draws(*(int.from_bytes(digest[at : at + 8], "big") / 2**64 for at in (0, 8, 16)))
-
-
-async def _take(delay_s: float, timeout_s: float) -> None:
-
-    await sleep(min(delay_s, timeout_s))
-    if delay_s > timeout_s:
-        raise ProviderError("timeout", f"no answer within {timeout_s:g} s")
-
-
-def _fault(options: Mock, draw: float) -> ProviderError:
-    if draw < options.error_rate:
-        return ProviderError("server", "mock error 500", status=500)
-    return ProviderError("rate_limit", "mock error 429", status=429, retry_after_s=options.retry_after_s)
+    fault, flaky, latency = (int.from_bytes(digest[at : at + 8], "big") / 2**64 for at in (0, 8, 16))
+    return fault, flaky, latency
 
 
 def _question(request: Request) -> str:
@@ -166,42 +157,6 @@ def _question(request: Request) -> str:
         turns = (message.content for message in reversed(request.messages) if message.role == "user")
         return clean_text(next(turns, ""))
     return encode_json(request.input).decode()
-
-
-def _echo(_: Request, text: str) -> str:
-    return text
-
-
-def _template(source: str) -> _Default:
-    if "{" not in source:
-        return lambda *_: source
-
-    template = make_sandbox().from_string(source)
-
-    def render(request: Request, text: str) -> str:
-        given = text if request.input is None else request.input
-        try:
-            return clean_text(template.render({**request.case.vars, "input": given}))
-        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ProviderError("rejected", f"mock: default cannot be rendered: {one_line(str(error))}") from error
-
-    return render
-
-
-def _template_problem(source: str) -> str | None:
-    try:
-        _template(source)
-    except TemplateError as error:
-        return f"default is no valid template: {one_line(str(error))}"
-    return None
-
-
-def _answer_problem(name: str, answer: str | MockAnswer) -> str | None:
-    try:
-        _scripted(answer)
-    except (TypeError, ValueError) as error:
-        return f"answers[{one_line(name, 80)!r}]: {error}"
-    return None
 
 
 def _scripted(answer: str | MockAnswer) -> Response:

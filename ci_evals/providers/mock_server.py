@@ -3,12 +3,12 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import Annotated, Any, Literal
-from zlib import crc32
 
 from aiohttp import web
 from pydantic import Field, TypeAdapter, ValidationError
@@ -22,7 +22,6 @@ from ci_evals.providers.mock import MODEL, Mock, MockProvider
 Log = Callable[[str], None]
 
 _MAX_REQUEST_BYTES = 50 * 1024 * 1024
-_REMEMBERED = 65_536
 _TIMEOUT_S = 3600.0
 _ERROR_TYPES: dict[ErrorKind, str] = {"server": "server_error", "rate_limit": "rate_limit_error"}
 
@@ -62,13 +61,13 @@ async def serve(options: Mock, host: str, port: int, *, log: Log) -> None:
     Raises:
         UsageError: the address is not to be had.
     """
-    async with running(options, host=host, port=port, log=log) as url:
+    async with run_server(options, host=host, port=port, log=log) as url:
         log(f"mock server at {url} (Ctrl-C ends it)")
         await asyncio.Event().wait()
 
 
 @asynccontextmanager
-async def running(
+async def run_server(
     options: Mock, *, host: str = "127.0.0.1", port: int = 0, log: Log | None = None
 ) -> AsyncIterator[str]:
     """Serve for as long as the context lasts; gives the URL that clients use as `base_url`.
@@ -97,7 +96,7 @@ def application(options: Mock, log: Log | None = None) -> web.Application:
     app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
     app.router.add_post("/v1/chat/completions", endpoint.complete)
     app.router.add_get("/v1/models", endpoint.models)
-    app.router.add_route("*", "/{path:.*}", endpoint.elsewhere)
+    app.router.add_route("*", "/{path:.*}", endpoint.not_found)
     return app
 
 
@@ -106,7 +105,7 @@ class _Endpoint:
         self._provider = MockProvider(options)
         self._log = log
         self._ids = count(1)
-        self._asked: dict[int, int] = {}
+        self._asked: Counter[str] = Counter()
 
     async def complete(self, http: web.Request) -> web.Response:
         try:
@@ -124,7 +123,7 @@ class _Endpoint:
         model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "ci-evals"}
         return self._reply(http, 200, {"object": "list", "data": [model]})
 
-    async def elsewhere(self, http: web.Request) -> web.Response:
+    async def not_found(self, http: web.Request) -> web.Response:
         here = "POST /v1/chat/completions and GET /v1/models; a base_url ends in /v1"
         return self._refuse(
             http, 404, "invalid_request_error", f"{http.method} {http.path} is not served: there are {here}"
@@ -133,15 +132,8 @@ class _Endpoint:
     def _request(self, body: _Body) -> Request:
         messages = tuple(Message(_role(message), message.text) for message in body.messages)
         text = next((message.content for message in reversed(messages) if message.role == "user"), "")
-        return Request(text, messages, Case(id=""), self._times_asked(text), _TIMEOUT_S)
-
-    def _times_asked(self, text: str) -> int:
-        """Asked again is another run: it draws anew."""
-        key = crc32(text.encode(errors="replace"))
-        times = self._asked[key] = self._asked.pop(key, 0) + 1
-        if len(self._asked) > _REMEMBERED:
-            del self._asked[next(iter(self._asked))]
-        return times
+        self._asked[text] += 1  # asked again is another run, which draws anew
+        return Request(text, messages, Case(id=""), self._asked[text], _TIMEOUT_S)
 
     def _refuse(
         self, http: web.Request, status: int, kind: str, message: str, headers: dict[str, str] | None = None

@@ -115,7 +115,7 @@ class Function(ProviderOptions):
 
     @classmethod
     def of(cls, called: Any, **options: Any) -> "Function":
-        """Options for a function, an object, or what `@provider` made of one."""
+        """Return the options for a function, an object, or what `@provider` made of one."""
         if isinstance(called, FunctionProvider):
             return replace(called.options, **options)
         return cls(target=Target(called), **options)

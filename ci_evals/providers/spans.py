@@ -142,7 +142,7 @@ def _output(ordered: Sequence[Span]) -> str:
 
 
 def _messages(value: Any) -> list[tuple[str, str]]:
-    """Role and text of each message that has any, in the JSON of `gen_ai.….messages`."""
+    """Return role and text of each message that has any, in the JSON of `gen_ai.….messages`."""
     try:
         messages = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

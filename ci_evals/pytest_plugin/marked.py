@@ -4,11 +4,11 @@ import asyncio
 import contextvars
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -35,38 +35,23 @@ OUTCOME = "evals"
 
 def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine in another thread and return or raise what it does; Ctrl-C ends it."""
-    returned: list[T] = []
-    raised: list[BaseException] = []
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
-    ended = Event()
 
-    async def main() -> None:
+    async def main() -> T:
         task = asyncio.ensure_future(make())
         started.append((asyncio.get_running_loop(), task))
-        returned.append(await task)
-
-    def work() -> None:
-        try:
-            asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001  it is raised again where it was waited for
-            raised.append(error)
-        finally:
-            ended.set()
+        return await task
 
     context = contextvars.copy_context()
-    thread = Thread(target=lambda: context.run(work), name="ci-evals", daemon=True)
-    thread.start()
-    try:
-        ended.wait()
-    except BaseException:
-        for loop, task in started:
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise
-    thread.join()
-    if raised:
-        raise raised[0]
-    return returned[0]
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ci-evals") as pool:
+        running = pool.submit(context.run, asyncio.run, main())
+        try:
+            return running.result()
+        except BaseException:
+            if not running.done():
+                for loop, task in started:
+                    loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 _WIDTH = 100
@@ -99,10 +84,10 @@ def evaluate_marked(item: pytest.Item, target: Any) -> Evaluation:
     try:
         report = _evaluate(item, marker, target)
     except CiEvalsError as error:
-        told = str(error)
+        problem = str(error)
     else:
         return judge(report, item)
-    pytest.fail(told, pytrace=False)  # outside of the handler, so that no traceback comes with it
+    pytest.fail(problem, pytrace=False)  # outside of the handler, so that no traceback comes with it
 
 
 def _evaluate(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:

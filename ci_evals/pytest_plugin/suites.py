@@ -83,7 +83,7 @@ class CaseTest(pytest.Item):
         report = suite.result_for(self)
         summary = report.judged
         cells = [cell for cell in judged_cells(summary) if cell.case.id == self.name]
-        tallies = ", ".join(_named(cell, report) + cell.tally for cell in cells)
+        tallies = ", ".join(_variant_prefix(cell, report) + cell.tally for cell in cells)
         self.user_properties.append((OUTCOME, tallies))
         changes = changes_of(report, self.name)
         self.user_properties += [(OUTCOME, f"  {change}") for change in changes]
@@ -102,7 +102,7 @@ class CaseTest(pytest.Item):
         return self.path, self.line and self.line - 1, self.name
 
 
-def _named(cell: JudgedCell, report: Report) -> str:
+def _variant_prefix(cell: JudgedCell, report: Report) -> str:
     return f"{cell.variant}: " if len(report.plan.variants) > 1 else ""
 
 
@@ -120,7 +120,7 @@ def _account(cell: JudgedCell, report: Report) -> str:
     """Describe a cell as the command line does."""
     status: Status = "errored" if cell.outcome == "errored" else "failed"
     results = results_of(report, cell.cell, status)
-    lines = [f"{cell.case.id}: {_named(cell, report)}{cell.tally}  {place_of(cell.case)}"]
+    lines = [f"{cell.case.id}: {_variant_prefix(cell, report)}{cell.tally}  {place_of(cell.case)}"]
     lines += [f"    {reason}" for reason in reason_lines(results, _MAX_REASONS)]
     if results and (answer := answer_text(results[0])) is not None:
         lines.append(f"    answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}")

@@ -85,17 +85,19 @@ class SavedReport:
     @property
     def baseline(self) -> Baseline:
         """Itself and the reports before it, as a side to compare with."""
-        document = self.document
+        document, comparison = self.document, self.document.comparison
         own = ReportRef(document.id, document.started_at, document.suite.revision)
-
-        def history(cell: SavedCellEntry) -> History:
-            return History((Evidence(own.id, *cell.evidence), *_evidence(document, cell)))
-
+        earlier = (ref for ref in comparison.baseline if ref.id != own.id) if comparison else ()
         return Baseline(
             suite=document.suite.name,
-            reports=(own, *document.history.reports),
-            cells={cell.key: BaseCell(cell.fingerprint, history(cell), cell.per_run) for cell in document.cells},
-            trend=(document.trend_point, *document.history.trend),
+            reports=(own, *earlier),
+            cells={
+                cell.key: BaseCell(
+                    cell.fingerprint, History((Evidence(own.id, *cell.evidence), *cell.history)), cell.per_run
+                )
+                for cell in document.cells
+            },
+            trend=document.trend,
             source=str(self.path) if self.path else None,
         )
 
@@ -272,11 +274,9 @@ def _check(document: ReportDocument) -> None:
 
 def _check_references(document: ReportDocument) -> None:
     """Refuse parts that name others which are not there."""
-    earlier, comparison = document.history.reports, document.comparison
-    if any(not 0 <= place < len(earlier) for cell in document.cells for place, _, _ in cell.history):
-        raise ValueError("a cell's history names a report that `history.reports` does not have")
+    comparison = document.comparison
     known = {ref.id for ref in comparison.baseline} if comparison else set()
-    if unknown := {ref.id for ref in earlier} - known:
+    if unknown := {evidence.report for cell in document.cells for evidence in cell.history} - known:
         raise ValueError(f"its history has a report that it was not compared with: {min(unknown)!r}")
     if comparison and comparison.missing is None and not (comparison.baseline and comparison.alpha):
         raise ValueError("its comparison is with no report")
@@ -379,7 +379,7 @@ def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
             name=entry.name or "the baseline",
             reports=entry.baseline,
             cells=_base_cells(document, entry, cells),
-            trend=document.history.trend,
+            trend=tuple(point for point in document.trend if point.report.id != document.id),
         ),
         confirm_runs=entry.confirm_runs,
         usual_runs=commonest(cell.evidence.graded for cell in tested),
@@ -399,12 +399,6 @@ def _base_cells(
     def base_cell(cell: CellComparison) -> BaseCell:
         if (saved := carrying.get(cell.key)) is None:
             return BaseCell("", History((Evidence(entry.baseline[0].id, *cell.base),)))
-        return BaseCell(saved.fingerprint, History(_evidence(document, saved)))
+        return BaseCell(saved.fingerprint, History(saved.history))
 
     return {cell.base_key(base): base_cell(cell) for cell in cells if cell.kind != "new"}
-
-
-def _evidence(document: ReportDocument, cell: SavedCellEntry) -> tuple[Evidence, ...]:
-    """Return the evidence that earlier reports have of a cell, newest first."""
-    reports = document.history.reports
-    return tuple(Evidence(reports[place].id, passed, graded) for place, passed, graded in cell.history)

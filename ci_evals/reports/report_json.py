@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from ci_evals.engine import journal
 from ci_evals.gate.baseline import (
     TREND_POINTS,
+    Evidence,
     PerRun,
     ReportRef,
     Tally,
@@ -100,14 +101,6 @@ class ComparisonEntry:
     removed: tuple[CellComparisonEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """The earlier reports that cells carry counts of, and what they came to; newest first."""
-
-    reports: tuple[ReportRef, ...]
-    trend: tuple[TrendPoint, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalsEntry:
     """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
@@ -159,7 +152,7 @@ class SavedCellEntry(CellEntry):
 
     `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and graded runs without
     those that repeat a record, `confirming` the further ones that it got as a suspect, `confirmed` whether these are
-    all there, `history` the counts of earlier reports: the place of the report in `history.reports`, passed, graded.
+    all there, `history` the counts of earlier reports, newest first: the id of the report, passed, graded.
     """
 
     fingerprint: str
@@ -168,7 +161,7 @@ class SavedCellEntry(CellEntry):
     confirming: Runs
     confirmed: bool
     per_run: PerRun
-    history: tuple[tuple[int, int, int], ...]
+    history: tuple[Evidence, ...]
 
     def __post_init__(self) -> None:
         """Refuse what no run leaves behind: a decision is made of it."""
@@ -188,31 +181,31 @@ class SavedCellEntry(CellEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportDocument:
-    """report.json as a whole. `results` are the lines of the journal in plan order, those of confirm runs last.
-
-    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
-    not have changed. `history` is what the baseline handed on, `trend_point` what this report adds to it.
-    """
+class ComparisonDocument:
+    """The output of `compare --format json`; `cells` has every cell that either side has."""
 
     schema_version: Literal[1]
-    id: str
+    suite: SuiteInfo
+    started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
+    verdict: Verdict
+    comparison: ComparisonEntry | None
+    cells: tuple[CellComparisonEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunDocument:
+    """The figures of a run."""
+
+    schema_version: Literal[1]
     suite: SuiteInfo
     started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
     duration_s: float
     interrupted: str | None
     resumption: Resumption | None
-    looks: Looks | None
-    settled: Literal["pass", "borderline", "fail"] | None
     verdict: Verdict
-    gate: Gate | None
     comparison: ComparisonEntry | None
-    trend_point: TrendPoint
-    history: HistoryEntry
     totals: TotalsEntry
     variants: tuple[VariantReport, ...]
-    cells: tuple[SavedCellEntry, ...]
-    results: tuple[Result, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,33 +226,28 @@ class ErrorEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BriefDocument:
+class BriefDocument(_RunDocument):
     """The output of `--format json`: the verdict, and all that a script needs to act on it."""
 
-    schema_version: Literal[1]
-    suite: SuiteInfo
-    started_at: float
-    duration_s: float
-    interrupted: str | None
-    resumption: Resumption | None
-    verdict: Verdict
-    comparison: ComparisonEntry | None
-    totals: TotalsEntry
-    variants: tuple[VariantReport, ...]
     failing: tuple[FailingEntry, ...]
     errors: tuple[ErrorEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonDocument:
-    """The output of `compare --format json`; `cells` has every cell that either side has."""
+class ReportDocument(_RunDocument):
+    """report.json as a whole. `results` are the lines of the journal in plan order, those of confirm runs last.
 
-    schema_version: Literal[1]
-    suite: SuiteInfo
-    started_at: float
-    verdict: Verdict
-    comparison: ComparisonEntry | None
-    cells: tuple[CellComparisonEntry, ...]
+    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
+    not have changed. `trend` has the figures of this report and of those before it, newest first.
+    """
+
+    id: str
+    looks: Looks | None
+    settled: Literal["pass", "borderline", "fail"] | None
+    gate: Gate | None
+    trend: tuple[TrendPoint, ...]
+    cells: tuple[SavedCellEntry, ...]
+    results: tuple[Result, ...]
 
 
 # Writing.
@@ -302,7 +290,7 @@ def render_brief(summary: Summary) -> str:
         ErrorEntry(provider=group.variant.provider, prompt=group.variant.prompt, runs=group.runs, message=group.message)
         for group in error_groups(report)
     )
-    return stdout_json(BriefDocument(**_common_fields(summary), failing=tuple(failing), errors=errors))
+    return stdout_json(BriefDocument(**_run_fields(summary), failing=tuple(failing), errors=errors))
 
 
 def render_comparison(summary: Summary) -> str:
@@ -352,23 +340,22 @@ def stdout_json(value: Any, *, indent: int | None = None) -> str:
 
 def document_of(summary: Summary) -> ReportDocument:
     """Return the document without its results, which are written one by one."""
-    report = summary.report
-    history = _history(summary)
+    report, comparison = summary.report, summary.compared
+    earlier = [point for point in comparison.baseline.trend if point.report.id != report.id] if comparison else []
     return ReportDocument(
-        **_common_fields(summary),
+        **_run_fields(summary),
         id=report.id,
         looks=report.looks,
         settled=report.settled,
         gate=summary.gate,
-        trend_point=trend_point(report),
-        history=history,
-        cells=tuple(_saved_cells(summary, history)),
+        trend=(trend_point(report), *earlier)[:TREND_POINTS],
+        cells=tuple(_saved_cells(summary)),
         results=(),
     )
 
 
-def _common_fields(summary: Summary) -> dict[str, Any]:
-    """Return the fields that a `ReportDocument` and a `BriefDocument` share."""
+def _run_fields(summary: Summary) -> dict[str, Any]:
+    """Return the fields of a `_RunDocument`."""
     report = summary.report
     return {
         "schema_version": SCHEMA_VERSION,
@@ -392,22 +379,10 @@ def _common_fields(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _history(summary: Summary) -> HistoryEntry:
-    """Return the earlier reports that this one hands on from its baseline."""
-    if (comparison := summary.compared) is None:
-        return HistoryEntry((), ())
-    own = summary.report.id
-    reports = tuple(ref for ref in comparison.baseline.reports if ref.id != own)
-    trend = [point for point in comparison.baseline.trend if point.report.id != own]
-    return HistoryEntry(reports, tuple(trend[: TREND_POINTS - 1]))
-
-
-def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellEntry]:
-    comparison = summary.compared
-    places = {ref.id: place for place, ref in enumerate(history.reports)}
-    heads = head_cells(summary.report, summary.gate)
-    for cell, head in zip(judged_cells(summary), heads, strict=True):
-        handed_on = evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
+def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
+    comparison, own = summary.compared, summary.report.id
+    for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
+        earlier = evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
         yield SavedCellEntry(
             **_cell_fields(summary, cell),
             fingerprint=head.fingerprint,
@@ -416,9 +391,7 @@ def _saved_cells(summary: Summary, history: HistoryEntry) -> Iterator[SavedCellE
             confirming=head.confirming,
             confirmed=head.confirmed,
             per_run=head.per_run,
-            history=tuple(
-                (places[each.report], each.passed, each.graded) for each in handed_on if each.report in places
-            ),
+            history=tuple(evidence for evidence in earlier if evidence.report != own),
         )
 
 

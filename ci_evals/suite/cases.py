@@ -71,32 +71,32 @@ class CaseReader:
 
     def read(self, written: Written, threshold: float | None) -> tuple[Case, ...]:
         """Return every case, in the order of the file; `threshold` is for those without one."""
-        before = told = len(self.problems)
+        before = seen = len(self.problems)
         self.knows_tags = True
         cases: list[Case] = []
         for found in find_cases(written, self.folder, self.problems):
             if found.case is None:
                 self._check_broken(found.written)
             else:
-                unread = len(self.problems) > told  # a file or row before this one
+                unread = len(self.problems) > seen  # a file or row before this one
                 self.knows_tags &= not unread
                 case = self._complete(found.case, found.written, threshold)
                 cases += [case] if case else []
-            told = len(self.problems)
-            if told >= MAX_PROBLEMS:
+            seen = len(self.problems)
+            if seen >= MAX_PROBLEMS:
                 self.knows_tags = False
                 break
-        self.knows_tags &= len(self.problems) == told
+        self.knows_tags &= len(self.problems) == seen
         if not cases and len(self.problems) == before:
             self.problems.append(written.problem("there are no cases"))
         return tuple(cases)
 
     def _complete(self, case: Case, written: Written, threshold: float | None) -> Case | None:
-        """The case with all that is expected of it, and with what it names: a recording, a simulated user."""
+        """Return the case with all that is expected of it, and with its recording and simulated user."""
         self._take_id(case.id, written)
         self.tags.update(case.tags)
-        expect = self._expect(case, written)
-        user = self._user(case, written)
+        expect = self._expectations(case, written)
+        user = self._read_user(case, written)
         if case.user and user is None:
             return None
         if case.input is None and not (case.vars or case.messages or case.turns or user):
@@ -109,7 +109,7 @@ class CaseReader:
             expect=expect,
             threshold=threshold if case.threshold is None else case.threshold,
             timeout_s=overrides.timeout_s or case.timeout_s,
-            cassette=self._recording(written["overrides"]["recorded"]) if overrides.recorded else None,
+            cassette=self._read_recording(written["overrides"]["recorded"]) if overrides.recorded else None,
             user=user,
         )
 
@@ -132,8 +132,8 @@ class CaseReader:
         else:
             self._places[id_] = f"{written.file}:{written.line}" if written.line else written.file
 
-    def _recording(self, written: Written) -> Cassette | None:
-        """The file that answers a case, with its digest, which is taken once."""
+    def _read_recording(self, written: Written) -> Cassette | None:
+        """Return the file that answers a case, with its digest, which is taken once."""
         path = self.folder / str(written.value)
         path = path / "results.jsonl" if path.is_dir() else path
         try:
@@ -147,7 +147,7 @@ class CaseReader:
             return None
         return Cassette(path, self._recordings[path])
 
-    def _user(self, case: Case, written: Written) -> SimulatedUser | None:
+    def _read_user(self, case: Case, written: Written) -> SimulatedUser | None:
         if case.user is None:
             return None
         if case.turns:
@@ -158,7 +158,7 @@ class CaseReader:
 
     # What is expected.
 
-    def _expect(self, case: Case, written: Written) -> tuple[Expectation, ...]:
+    def _expectations(self, case: Case, written: Written) -> tuple[Expectation, ...]:
         """Return what the suite expects of the case, then what the case itself does."""
         turns: list[Expectation] = []
         for number, turn in enumerate(case.turns, 1):
@@ -169,17 +169,17 @@ class CaseReader:
             text = "nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
             self.problems.append(written.problem(text))
         defaults = [
-            each if isinstance(each, Expectation) else self._filled(each, case, written) for each in self._defaults
+            each if isinstance(each, Expectation) else self._fill(each, case, written) for each in self._defaults
         ]
-        whole = [*(each for each in defaults if each), *turns, *self._own(written["expect"])]
+        whole = [*(each for each in defaults if each), *turns, *self._read_own(written["expect"])]
         if case.task and not any(isinstance(each.grader, Reward) for each in whole):
             whole.insert(0, Expectation("reward", Reward()))
         if case.user and not any(isinstance(each.grader, GoalReached) for each in whole):
             whole.insert(0, Expectation("goal_reached", GoalReached()))
         return tuple(whole)
 
-    def _own(self, written: Written) -> tuple[Expectation, ...]:
-        """The same objects for all cases that expect the same, of which there may be thousands."""
+    def _read_own(self, written: Written) -> tuple[Expectation, ...]:
+        """Return what a case itself expects: the same objects for all cases that expect the same."""
         try:
             key = json.dumps(written.value)
         except TypeError:  # it has Python objects
@@ -192,7 +192,7 @@ class CaseReader:
         return expected
 
     def _read_defaults(self, written: Written) -> list[Expectation | Written]:
-        """The suite's own expectations; those with templates as they are written, to be filled in for each case."""
+        """Return the suite's own expectations; those with templates as they are written, to be filled in later."""
         if not isinstance(written.value, list | tuple):
             return list(read_expect(written, self.problems, self.folder))
         defaults: list[Expectation | Written] = []
@@ -203,11 +203,11 @@ class CaseReader:
                 defaults.append(expectation)
         return defaults
 
-    def _filled(self, template: Written, case: Case, written: Written) -> Expectation | None:
+    def _fill(self, template: Written, case: Case, written: Written) -> Expectation | None:
         problems: list[Problem] = []
         expectation = None
         try:
-            value = _fill(template.value, {"input": case.input, **case.vars}, self._templates)
+            value = _fill_texts(template.value, {"input": case.input, **case.vars}, self._templates)
             expectation = read_expectation(template.having(value), problems, self.folder)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             problems.append(template.problem(str(error)))
@@ -225,9 +225,9 @@ def _has_template(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_template, value))
 
 
-def _fill(value: Any, values: dict[str, Any], templates: Templates) -> Any:
+def _fill_texts(value: Any, values: dict[str, Any], templates: Templates) -> Any:
     if isinstance(value, str):
         return templates.text(value, values) if _has_template(value) else value
     if isinstance(value, dict):
-        return {key: _fill(item, values, templates) for key, item in value.items()}
-    return [_fill(item, values, templates) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _fill_texts(item, values, templates) for key, item in value.items()}
+    return [_fill_texts(item, values, templates) for item in value] if isinstance(value, list | tuple) else value

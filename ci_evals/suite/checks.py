@@ -34,7 +34,7 @@ def gate_problems(
 
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
-    """All labels of each classification whose graders list them."""
+    """Return all labels of each classification whose graders list them."""
     expected = (unwrap(each.grader) for case in cases for each in case.expect)
     graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
@@ -127,7 +127,7 @@ def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
 def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
     """A setting of a case is one that some provider takes, and that none refuses."""
     changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
-    known = [(options, options.problems(folder)) for options in providers] if changing else []
+    unchanged = [(options, options.problems(folder)) for options in providers] if changing else []
     for case in changing:
         overrides = case.overrides
         for name in ("model", "params"):
@@ -136,10 +136,10 @@ def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions
                 kinds = ", ".join(sorted({each.kind for each in providers}))
                 text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
                 yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
-        for options, told in known:
+        for options, known_problems in unchanged:
             changed = apply_case_overrides(options, overrides)
             for message in changed.problems(folder) if changed is not options else ():
-                if message not in told:
+                if message not in known_problems:
                     text = f"{message} (with provider {options.name})"
                     yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
 

@@ -113,13 +113,13 @@ def _slip(entry: Any) -> str | None:
 
 
 def _brief(value: Any) -> str:
-    """A value as YAML would have it on one line, or dots for a long one."""
+    """Return a value as YAML would have it on one line, or dots for a long one."""
     text = value if isinstance(value, str) and value.isalpha() else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST_BRIEF else "…"
 
 
 def _grader_called(name: str) -> type[GraderOptions] | None:
-    """The grader of a name, negated or not."""
+    """Return the grader of a name, negated or not."""
     return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
 
 

@@ -37,7 +37,7 @@ _SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anyth
 
 
 def places_of(key: str, path: str, cls: type) -> list[str]:
-    """Places that may be meant, as they stand in a message: `'report.formats'`; none if nothing here is called so.
+    """Return places that may be meant, as a message shows them: `'report.formats'`; none if nothing is called so.
 
     Args:
         key: what was written.

@@ -80,11 +80,11 @@ class Written:
         return isinstance(self.value, Mapping) and key in self.value
 
     def items(self) -> Iterator["Written"]:
-        """The items of a list."""
+        """Yield the items of a list."""
         return (self[index] for index in range(len(self.value)))
 
     def having(self, value: Any) -> "Written":
-        """Another value in the same place."""
+        """Return another value in the same place."""
         return Written(value, self.lines, self.file, self.path)
 
     def problem(self, message: str) -> Problem:
@@ -95,7 +95,7 @@ MAX_KNOWN = 50
 
 
 def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
-    """`unknown key 'promts', did you mean 'prompts'?`, or the list of what is known.
+    """Return `unknown key 'promts', did you mean 'prompts'?`, or the list of what is known.
 
     Args:
         noun: what it is.
@@ -156,7 +156,7 @@ def check(
 
 
 def try_check(kind: type[T], written: Written) -> T | None:
-    """Check a value whose problems are told elsewhere; None if it has any."""
+    """Check a value whose problems are reported elsewhere; None if it has any."""
     return check(kind, written, [])
 
 
@@ -187,7 +187,7 @@ def resolve_texts(value: Any) -> Any:
 
 
 def _locate(value: Any, loc: Loc) -> tuple[Loc, Any]:
-    """The part of an error's location that is in the value, without the tags of unions, and what is there."""
+    """Return the part of an error's location that is in the value, without tags of unions, and what is there."""
     path: list[int | str] = []
     for part in loc:
         if isinstance(value, Mapping) and part in value:
@@ -204,7 +204,7 @@ def _locate(value: Any, loc: Loc) -> tuple[Loc, Any]:
 
 
 def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDetails]) -> Iterator[Problem]:
-    """One problem for each place, and none for what holds a wrong part."""
+    """Yield one problem for each place, and none for what holds a wrong part."""
     by_place: dict[Loc, list[ErrorDetails]] = {}
     for error in sorted(errors, key=lambda each: each["type"] == "missing"):
         loc, _ = _locate(value, error["loc"])
@@ -235,7 +235,7 @@ def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> s
     if first["type"] in ("problem", "value_error", "assertion_error"):
         return first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     kinds = list(dict.fromkeys(_KINDS[error["type"]] for error in errors if error["type"] in _KINDS))
-    got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _shown(raw)
+    got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _describe(raw)
     if kinds == ["a mapping"] and (cls := class_at(kind, loc)):
         expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
     else:
@@ -257,8 +257,8 @@ def _bound(error: ErrorDetails) -> str:
     return str(error["msg"])
 
 
-def _shown(value: Any) -> str:
-    """A value as a person would name it in an error."""
+def _describe(value: Any) -> str:
+    """Return a value as a person would name it in an error."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -278,7 +278,7 @@ def _advice(expected: str, value: Any) -> str:
     if isinstance(value, Mapping | list | tuple):
         return ""
     if "text" in expected and not isinstance(value, str):
-        return f': put quotes round it, as in "{_shown(value)}"'
+        return f': put quotes round it, as in "{_describe(value)}"'
     if expected.endswith("<= 1") and isinstance(value, int | float) and 1 < value <= 100:
         return f": {value:g} % is written {value / 100:g}"
     return ""

@@ -72,18 +72,18 @@ def suite_schema() -> dict[str, Any]:
 
 
 def _define(cls: type, name: str, shared: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The definition of a type; those of the types that it is made of go to `shared`, with a prefix to their names."""
+    """Return the definition of a type; those of the types inside it go to `shared`, with a prefix to their names."""
     schema = TypeAdapter(cls).json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
     for inner, definition in schema.pop("$defs", {}).items():
-        shared[prefix + inner] = _tidied(definition, inner)
-    tidied = _tidied(schema, name)
+        shared[prefix + inner] = _tidy(definition, inner)
+    tidied = _tidy(schema, name)
     keys = keys_of(cls)
     tidied["properties"] = {key: value for key, value in tidied["properties"].items() if key in keys}
     return tidied
 
 
-def _tidied(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object's definition without titles, with clean descriptions, and with the spellings of its keys."""
+def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object's definition without titles, with clean descriptions, and with the spellings of its keys."""
     properties = {}
     for key, value in schema["properties"].items():
         kept = {part: item for part, item in value.items() if part != "title"}
@@ -124,7 +124,7 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:
-    """One grader by name, or its negation, with a value or with options."""
+    """Return the schema of one grader by name, or its negation, with a value or with options."""
     properties = {}
     for name, cls in GRADERS.items():
         reference = f"grader.{cls.__name__}"

@@ -49,7 +49,7 @@ class _TaskFile(Options):
 
 
 def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ...]:
-    """The tasks in a folder, each a case that is passed by a full reward.
+    """Find the tasks in a folder, each a case that is passed by a full reward.
 
     Args:
         folder: where to look.
@@ -74,7 +74,7 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
 
 
 def task_id(path: Path, pattern: str, root: Path) -> str:
-    """The task's folder as seen from the part of the pattern that is plain: of `tasks/**/task.toml` from `tasks`."""
+    """Return the task's folder as seen from the plain part of the pattern: of `tasks/**/task.toml`, from `tasks`."""
     fixed = []
     for part in PurePosixPath(pattern).parts[:-1]:
         if any(char in part for char in "*?["):
@@ -96,7 +96,7 @@ def read_task(path: Path, shown: str, name: str) -> Case:
         ConfigError: it is not valid, or its instruction or its verifier is missing.
     """
     folder = path.parent
-    file = _decoded(path, shown)
+    file = _decode(path, shown)
     missing = [name for name in ("instruction.md", "tests/test.sh") if not (folder / name).is_file()]
     if missing:
         raise ConfigError([Problem(shown, None, "", f"there is no {each} beside it") for each in missing])
@@ -124,7 +124,7 @@ def read_task(path: Path, shown: str, name: str) -> Case:
     )
 
 
-def _decoded(path: Path, shown: str) -> _TaskFile:
+def _decode(path: Path, shown: str) -> _TaskFile:
     text = read_text(path, shown)
     try:
         values = tomllib.loads(text)
@@ -148,7 +148,7 @@ _SECTIONS: Mapping[str, type | None] = {
 
 
 def _own(section: Any, kind: type | None) -> Any:
-    """A section without the keys of other tools; what is close to a key that is read stays, to be told."""
+    """Return a section without the keys of other tools; one close to a key that is read stays, to be reported."""
     if not isinstance(section, dict) or kind is None:
         return section
     return {
@@ -159,7 +159,7 @@ def _own(section: Any, kind: type | None) -> Any:
 
 
 def _lines(text: str) -> Lines:
-    """The line of each section and of each key in it, as far as they are written in the usual way."""
+    """Return the line of each section and of each key in it, as far as they are written in the usual way."""
     root = Lines(1)
     section = root
     for number, line in enumerate(text.splitlines(), 1):

@@ -35,7 +35,7 @@ class Lines:
     inside: "dict[str | int, Lines | int]" = field(default_factory=dict)
 
     def at(self, key: str | int) -> "Lines":
-        """The lines of one entry; those of the whole where the entry is not there."""
+        """Return the lines of one entry; those of the whole where the entry is not there."""
         found = self.inside.get(key, self.line)
         return found if isinstance(found, Lines) else Lines(found)
 

@@ -290,7 +290,7 @@ async def test_a_baseline_that_is_required_must_be_there(tmp_path: Path) -> None
     [
         (b"", "is no complete report of ci-evals (it is empty)"),
         (b'{"schema_version": 1, "suite": {"na', "is no complete report of ci-evals (damaged or cut off"),
-        (b'{"schema_version": 99, "suite": {"version": "9.1"}}', "is of schema version 99; this one reads up to 1"),
+        (b'{"schema_version": 99, "suite": {"version": "9.1"}}', "written by ci-evals 9.1; this one reads up to 1"),
     ],
 )
 async def test_a_baseline_that_cannot_be_read_ends_before_anything_is_paid(
@@ -319,7 +319,7 @@ async def test_new_removed_edited_and_renamed_cases_are_told_apart(tmp_path: Pat
     renamed = cell_in(tmp_path / "head", "case-two")
     assert renamed["comparison"]["renamed_from"] == "case-2"
     assert renamed["comparison"]["sentence"].startswith("case-two (was case-2): 10 of 10 on the baseline, 0 of 10 here")
-    assert renamed["history"] == [[0, 10, 10]], "what is known of it goes on"
+    assert [runs for _, *runs in renamed["history"]] == [[10, 10]], "what is known of it goes on"
     assert cell_in(tmp_path / "head", "case-1")["history"] == []
     assert [each["case"] for each in report_in(tmp_path / "head")["comparison"]["removed"]] == ["case-4"]
 
@@ -335,7 +335,8 @@ async def test_another_name_of_the_only_variant_is_compared_and_other_variants_a
         assert ended.code == 1
         [variant] = report_in(tmp_path / "head")["comparison"]["variants"]
         assert variant["sentence"].startswith("new (compared with old): pass rate 100 % on the baseline")
-        assert cell_in(tmp_path / "head", "case-1")["history"] == [[0, 10, 10]]
+        history = cell_in(tmp_path / "head", "case-1")["history"]
+        assert [runs for _, *runs in history] == [[10, 10]]
         others = [chat(server.url, name) for name in ("a", "b")]
         suite(tmp_path, server.url, cases_of(3), providers=others)
         await run(tmp_path)
@@ -385,7 +386,7 @@ async def test_what_was_held_before_must_not_be_lost(tmp_path: Path) -> None:
             await run(tmp_path, out="next")
             (tmp_path / "base").rename(tmp_path / f"older-{number}")
             (tmp_path / "next").rename(tmp_path / "base")
-        assert len(report_in(tmp_path / "base")["history"]["trend"]) == 2
+        assert len(report_in(tmp_path / "base")["trend"]) == 3
         server.broken = {f"q{n}" for n in range(6)}
         ended = await run(tmp_path)
     assert ended.code == 1

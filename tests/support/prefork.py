@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import IO, NamedTuple, NoReturn
 
 SUPPORTED = hasattr(os, "fork") and sys.platform != "darwin"  # macOS forbids a fork after the frameworks are loaded
 
@@ -19,21 +20,24 @@ Constants = Mapping[str, float]
 """Waiting times by their place, as in `{"ci_evals.github.comment.SETTLE_S": 0.1}`."""
 
 
-class Forked:
-    """A process that was forked; `wait` returns its exit code, negative if it was ended by a signal."""
+class Child(NamedTuple):
+    """A process that was forked. When it has ended, `STATUS_BYTES` arrive by the socket."""
 
-    def __init__(self, server: socket.socket) -> None:
-        self._server = server
-        self.pid = int.from_bytes(_exactly(server, 4), "big")
+    pid: int
+    socket: socket.socket
 
-    def wait(self) -> int:
-        with self._server:
-            return os.waitstatus_to_exitcode(int.from_bytes(_exactly(self._server, 4), "big"))
+
+STATUS_BYTES = 4
+
+
+def exit_code(status: bytes) -> int:
+    """Return the exit code of a child, negative if it was ended by a signal."""
+    return os.waitstatus_to_exitcode(int.from_bytes(status, "big"))
 
 
 def fork(
     folder: Path, arguments: Sequence[str], environ: Mapping[str, str], constants: Constants, out: int, err: int
-) -> Forked:
+) -> Child:
     """Start `python ARGUMENTS` with these descriptors as stdout and stderr; its stdin is empty.
 
     `-W`, `-m` and `-c` are the only options of Python that are known, and of its variables none is heeded.
@@ -46,7 +50,7 @@ def fork(
         server.sendall(len(data).to_bytes(4, "big"))
         socket.send_fds(server, [b"."], [nothing.fileno(), out, err])
         server.sendall(data)
-        return Forked(server)
+        return Child(int.from_bytes(_exactly(server, 4), "big"), server)
 
 
 def run(
@@ -54,11 +58,13 @@ def run(
 ) -> tuple[int, bytes, bytes]:
     """Run `python ARGUMENTS` to its end; returns its exit code (negative: the signal), stdout and stderr."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        code = fork(folder, arguments, environ, constants, out.fileno(), err.fileno()).wait()
+        child = fork(folder, arguments, environ, constants, out.fileno(), err.fileno())
+        with child.socket:
+            code = exit_code(_exactly(child.socket, STATUS_BYTES))
         return code, _written(out), _written(err)
 
 
-def _written(file: BinaryIO) -> bytes:
+def _written(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read()
 
@@ -113,9 +119,10 @@ def _serve(path: str) -> list[str]:
         if command:
             for fd in fds:
                 os.close(fd)
-            connection.sendall(command.to_bytes(4, "big"))
-            _, status = os.waitpid(command, 0)
-            connection.sendall(status.to_bytes(4, "big"))
+            with suppress(OSError):  # nobody may wait any more
+                connection.sendall(command.to_bytes(4, "big"))
+                _, status = os.waitpid(command, 0)
+                connection.sendall(status.to_bytes(STATUS_BYTES, "big"))
             os._exit(0)
         connection.close()
         _become(folder, environ, constants, fds)
@@ -147,7 +154,7 @@ def _warm_up() -> None:
     """Run a suite, so that what is built on first use (validators, templates) need not be built in each child."""
     import gc
     import threading
-    from contextlib import redirect_stderr, redirect_stdout, suppress
+    from contextlib import redirect_stderr, redirect_stdout
 
     from ci_evals.cli.main import group
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -55,13 +56,23 @@ def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class Forked:
-    """A process that `prefork` has made, with the face of asyncio's."""
+    """A process that `prefork` has made, with the face of asyncio's; it does not outlive the event loop."""
 
-    def __init__(self, made: prefork.Forked, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader | None) -> None:
+    def __init__(self, child: prefork.Child, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader | None) -> None:
         self.stdout = stdout
         self._stderr = stderr
-        self._pid = made.pid
-        self._ended = asyncio.ensure_future(asyncio.to_thread(made.wait))
+        self._pid = child.pid
+        self._ended = asyncio.create_task(self._wait(child.socket))
+
+    async def _wait(self, connection: socket.socket) -> int:
+        reader, writer = await asyncio.open_unix_connection(sock=connection)
+        try:
+            return prefork.exit_code(await reader.readexactly(prefork.STATUS_BYTES))
+        except asyncio.CancelledError:
+            os.kill(self._pid, signal.SIGKILL)
+            raise
+        finally:
+            writer.close()
 
     @property
     def returncode(self) -> int | None:
@@ -98,11 +109,11 @@ async def start(
         out, out_to = await _pipe()
         err, err_to = (None, os.dup(stderr.fileno())) if stderr else await _pipe()
         try:
-            made = prefork.fork(folder, (*COMMAND[1:], *arguments), environment(environ), {}, out_to, err_to)
+            child = prefork.fork(folder, (*COMMAND[1:], *arguments), environment(environ), {}, out_to, err_to)
         finally:
             os.close(out_to)
             os.close(err_to)
-        return Forked(made, out, err)
+        return Forked(child, out, err)
     return await asyncio.create_subprocess_exec(
         *command,
         *arguments,

@@ -62,9 +62,9 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(reposito
     await main_run(repository)
     second = await repository.push(RED, before=BASE)
     assert second.ended.out.count("compared with main at bbbbbbb (its base)") == 1
-    assert len(second.report["history"]["reports"]) == 1
+    assert len(second.report["comparison"]["baseline"]) == 1
     third = await repository.push(GREEN, before=RED)
-    assert len(third.report["history"]["reports"]) == 2
+    assert len(third.report["comparison"]["baseline"]) == 2
     assert "2 reports, up to 10 runs a case" in third.ended.out
 
 
@@ -81,7 +81,7 @@ async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(repository
     repository.suite()
     run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
     names = ("ci-evals-search", "ci-evals-support")
-    repository.constants = {}
+    repository.constants = {"ci_evals.github.comment.SETTLE_S": 1.0}
     jobs = await asyncio.gather(*(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names))
     assert [job.ended.code for job in jobs] == [0, 0]
     (comment,) = comments(fake)

@@ -1,4 +1,4 @@
-"""The comment on a pull request: its text, and posting it to a GitHub that remembers."""
+"""The comment on a pull request, posted to a GitHub that remembers."""
 
 import asyncio
 import random
@@ -8,29 +8,12 @@ import pytest
 from fakes.github import TOKEN, FakeGitHub, Fault, github
 from fakes.github_state import FORK, StoredRun, Token
 from fakes.virtual_time import VirtualTime
-from hypothesis import given
-from hypothesis import strategies as st
 from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
 
 from ci_evals.errors import GitHubError
 from ci_evals.github.api import GitHub, WorkflowRun, connect
-from ci_evals.github.comment import (
-    MAX_BYTES,
-    Contribution,
-    Outcome,
-    Section,
-    SectionId,
-    Stamp,
-    compose,
-    parse,
-    pull_requests_of,
-    put_section,
-    room_for,
-    with_section,
-)
-
-# The sticky comment, against a GitHub that remembers.
-
+from ci_evals.github.comment import Outcome, pull_requests_of, put_section
+from ci_evals.github.comment_body import MAX_BYTES, Contribution, parse
 
 ROUNDS = 20
 
@@ -327,12 +310,6 @@ async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(fake
     assert fake.calls[-1].at - last_write >= 3
 
 
-def test_a_preview_is_the_comment_with_one_section() -> None:
-    body = parse(says("Just looking.").preview())
-    assert body is not None
-    assert [section.text for section in body.sections] == ["Just looking."]
-
-
 async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[Outcome]:
     async def job(contribution: Contribution) -> Outcome:
         try:
@@ -389,133 +366,3 @@ async def test_a_run_whose_fork_was_deleted_belongs_to_no_pull_request(fake: Fak
     open_pull(fake, 7, HEAD, head_repository=None)
     run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
     assert await pulls_of(client, run) == []
-
-
-# The comment as text, whatever stands in it.
-
-
-STAMP = Stamp(100, 1, "a" * 40)
-MARKERS = (
-    "<!-- ci-evals:end -->",
-    "<!-- ci-evals:comment v1 scope= write=0 -->",
-    "<!-- ci-evals:section suite=x job= part= run=1 attempt=1 sha=ab write=ab -->",
-    "<!--ci-evals:end-->",
-    "<!-- CI-EVALS:end -->",
-    "-->",
-    "\r\n",
-    "\r",
-    "\n",
-    "\u2028",
-)
-
-hostile = st.lists(st.one_of(st.sampled_from(MARKERS), st.text(max_size=20)), max_size=8).map("".join)
-ids = st.builds(SectionId, hostile, st.text(max_size=10), st.text(max_size=10))
-stamps = st.builds(Stamp, st.integers(0, 10**15), st.integers(1, 9), st.text("0123456789abcdef", max_size=40))
-written = st.builds(Section, ids, stamps, hostile, st.text("0123456789abcdef", max_size=32))
-
-
-def plain(text: str) -> str:
-    """Text of which nothing needs to change."""
-    return text.encode("utf-8", "replace").decode()
-
-
-@given(hostile, st.lists(written, max_size=5, unique_by=lambda section: plain(repr(section.id))))
-def test_what_was_composed_is_read_back_whatever_it_says(scope: str, sections: list[Section]) -> None:
-    body = parse(compose(scope, "ab12", sections))
-    assert body is not None
-    assert (body.scope, body.write) == (plain(scope), "ab12")
-    encodable = {SectionId(*map(plain, each.id)): each for each in sections}
-    found = {each.id: each for each in body.sections}
-    assert found.keys() == encodable.keys()
-    for name, section in found.items():
-        assert section.stamp == encodable[name].stamp
-        assert section.write == encodable[name].write
-
-
-@given(st.lists(written, max_size=5))
-def test_composing_again_changes_nothing(sections: list[Section]) -> None:
-    once = compose("", "ab12", {section.id: section for section in sections}.values())
-    body = parse(once)
-    assert body is not None
-    assert compose(body.scope, body.write, body.sections) == once
-
-
-@given(hostile, hostile)
-def test_a_sections_text_never_passes_for_another_section(text: str, other: str) -> None:
-    forged = Section(SectionId("rivers"), STAMP, f"\n{MARKERS[0]}\n{MARKERS[2]}\n{text}\n{MARKERS[0]}\n")
-    body = parse(compose("", "ab12", [forged, Section(SectionId("lakes"), STAMP, other)]))
-    assert body is not None
-    assert [section.id.suite for section in body.sections] == ["lakes", "rivers"]
-
-
-@given(st.lists(st.tuples(st.integers(0, 80_000), st.integers(0, 2_000)), min_size=1, max_size=8))
-def test_no_comment_is_over_the_limit(lengths: list[tuple[int, int]]) -> None:
-    sections = [
-        Section(SectionId(f"suite {number}"), STAMP, "s" * short + "\n" + "é" * (length // 2))
-        for number, (length, short) in enumerate(lengths)
-    ]
-    body = compose("", "ab12", sections)
-    assert len(body.encode()) <= MAX_BYTES
-    parsed = parse(body)
-    assert parsed is not None
-    assert len(parsed.sections) == len(sections)
-
-
-@given(st.integers(1, 12), st.integers(0, 12))
-def test_sections_within_their_fair_share_keep_their_text(number: int, long: int) -> None:
-    """Each job asks for room when its turn comes, and takes all it gets; those that take little are left alone."""
-    sections: tuple[Section, ...] = ()
-    for index in range(number):
-        own = SectionId(f"suite {index:02}")
-        room = room_for(own, STAMP, sections)
-        text = "x" * room if index == long else "x" * 500
-        sections = with_section(sections, Section(own, STAMP, text, "0" * 32))
-        body = parse(compose("", "ab12", sections))
-        assert body is not None
-        sections = body.sections
-        assert next(each for each in sections if each.id == own).text == text
-    assert all(len(each.text) == 500 for index, each in enumerate(sections) if index != long)
-
-
-def test_what_a_whole_run_of_its_workflow_left_out_goes_with_the_next() -> None:
-    def at(run_id: int, suite: str, job: str = "evals", attempt: int = 1) -> Section:
-        return Section(SectionId(suite, job), Stamp(run_id, attempt, "a" * 40), "text")
-
-    first = (at(1, "gone"), at(1, "lakes"), at(1, "other", "nightly"))
-    second = with_section(first, at(2, "lakes"))
-    assert second == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes")), "its job may still be at work"
-    again = with_section(second, at(2, "lakes", attempt=2))
-    assert again == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes", attempt=2)), "the run is no newer one"
-    assert with_section(again, at(3, "lakes")) == (at(1, "other", "nightly"), at(3, "lakes"))
-
-
-def test_the_longest_are_reduced_to_their_headline() -> None:
-    sections = [
-        Section(SectionId("long"), STAMP, "short of long\n" + "l" * 60_000),
-        Section(SectionId("middle"), STAMP, "short of middle\n" + "m" * 10_000),
-        Section(SectionId("small"), STAMP, "small"),
-    ]
-    body = parse(compose("", "ab12", sections))
-    assert body is not None
-    assert [section.text for section in body.sections] == ["short of long", "short of middle\n" + "m" * 10_000, "small"]
-
-
-def test_line_ends_of_somebody_who_edited_in_a_browser_are_read() -> None:
-    body = compose("", "ab12", [Section(SectionId("lakes"), STAMP, "one\ntwo")])
-    parsed = parse(body.replace("\n", "\r\n"))
-    assert parsed is not None
-    assert parsed.sections[0].text == "one\ntwo"
-
-
-def test_a_section_that_was_cut_is_left_out() -> None:
-    body = compose("", "ab12", [Section(SectionId(name), STAMP, "text") for name in ("lakes", "rivers")])
-    parsed = parse(body.removesuffix("<!-- ci-evals:end -->"))
-    assert parsed is not None
-    assert [section.id.suite for section in parsed.sections] == ["lakes"]
-
-
-@given(hostile)
-def test_only_the_very_first_line_makes_a_comment_ours(text: str) -> None:
-    body = compose("", "ab12", [Section(SectionId("lakes"), STAMP, "text")])
-    assert parse(f"> {body}") is None
-    assert parse(f"x{text}\n{body}") is None

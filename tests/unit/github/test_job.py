@@ -32,7 +32,7 @@ from ci_evals.reports.summary import summarize
 def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -> None:
     stream = io.StringIO()
     log = Log(stream)
-    with log.stopped():
+    with log.stop_commands():
         log.obey("::error::ours\n")
     first, resumed, ours, second, end = stream.getvalue().splitlines()
     assert first == f"::stop-commands::{resumed.strip(':')}"
@@ -44,7 +44,7 @@ def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -
 def test_commands_are_resumed_after_a_crash() -> None:
     stream = io.StringIO()
     log = Log(stream)
-    with pytest.raises(RuntimeError), log.stopped():
+    with pytest.raises(RuntimeError), log.stop_commands():
         raise RuntimeError
     start, end = stream.getvalue().splitlines()
     assert start == f"::stop-commands::{end.strip(':')}"
@@ -52,7 +52,7 @@ def test_commands_are_resumed_after_a_crash() -> None:
 
 def test_the_title_of_a_group_is_one_line() -> None:
     stream = io.StringIO()
-    with Log(stream).folded("a\nb"):
+    with Log(stream).fold("a\nb"):
         pass
     assert stream.getvalue() == "::group::a b\n::endgroup::\n"
 

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from ci_evals.errors import UsageError
 from ci_evals.providers.mock import Mock, MockAnswer, MockToolCall
-from ci_evals.providers.mock_server import running, serve
+from ci_evals.providers.mock_server import run_server, serve
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def ask(session: ClientSession, url: str, body: Any) -> tuple[int, Any]:
 
 
 async def test_it_answers_in_the_documented_shape(session: ClientSession) -> None:
-    async with running(Mock(answers={"Hello!": "Hello to you, too."})) as url:
+    async with run_server(Mock(answers={"Hello!": "Hello to you, too."})) as url:
         status, reply = await ask(session, url, body_of())
     assert status == 200
     assert reply.pop("created") > 0
@@ -52,7 +52,7 @@ async def test_it_answers_in_the_documented_shape(session: ClientSession) -> Non
 
 async def test_tool_calls_come_as_json_text(session: ClientSession) -> None:
     options = Mock(answers={"Hello!": MockAnswer(tool_calls=(MockToolCall("book", {"to": "Paris"}),))})
-    async with running(options) as url:
+    async with run_server(options) as url:
         _, reply = await ask(session, url, body_of())
     (choice,) = reply["choices"]
     (call,) = choice["message"]["tool_calls"]
@@ -69,7 +69,7 @@ async def test_the_last_user_message_is_answered(session: ClientSession) -> None
         {"role": "tool", "content": "1", "tool_call_id": "x"},
         {"role": "user", "content": [{"type": "text", "text": "Two"}, {"type": "text", "text": "?"}]},
     ]
-    async with running(Mock()) as url:
+    async with run_server(Mock()) as url:
         _, reply = await ask(session, url, body_of(messages=messages))
     assert reply["choices"][0]["message"]["content"] == "Two?"
 
@@ -86,7 +86,7 @@ async def test_the_last_user_message_is_answered(session: ClientSession) -> None
     ],
 )
 async def test_a_wrong_request_is_told_what_is_wrong(session: ClientSession, body: Any, words: str) -> None:
-    async with running(Mock()) as url:
+    async with run_server(Mock()) as url:
         status, reply = await ask(session, url, body)
     assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
     assert words in reply["error"]["message"]
@@ -94,23 +94,23 @@ async def test_a_wrong_request_is_told_what_is_wrong(session: ClientSession, bod
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000])
 async def test_what_is_no_json_is_refused(session: ClientSession, raw: bytes) -> None:
-    async with running(Mock()) as url, session.post(f"{url}/chat/completions", data=raw) as response:
+    async with run_server(Mock()) as url, session.post(f"{url}/chat/completions", data=raw) as response:
         assert response.status == 400
 
 
 async def test_faults_become_statuses(session: ClientSession) -> None:
-    async with running(Mock(error_rate=1)) as url:
+    async with run_server(Mock(error_rate=1)) as url:
         status, reply = await ask(session, url, body_of())
     assert (status, reply["error"]["message"], reply["error"]["type"]) == (500, "mock error 500", "server_error")
     async with (
-        running(Mock(rate_limit_rate=1, retry_after_s=2)) as url,
+        run_server(Mock(rate_limit_rate=1, retry_after_s=2)) as url,
         session.post(f"{url}/chat/completions", json=body_of()) as response,
     ):
         assert (response.status, response.headers["Retry-After"]) == (429, "2")
 
 
 async def test_a_template_that_fails_is_a_refusal(session: ClientSession) -> None:
-    async with running(Mock(default="{{ city }}")) as url:
+    async with run_server(Mock(default="{{ city }}")) as url:
         status, reply = await ask(session, url, body_of())
     assert status == 400
     assert "'city' is undefined" in reply["error"]["message"]
@@ -118,7 +118,7 @@ async def test_a_template_that_fails_is_a_refusal(session: ClientSession) -> Non
 
 async def test_asking_again_draws_anew_and_a_new_server_draws_the_same(session: ClientSession) -> None:
     async def drawn() -> list[str]:
-        async with running(Mock(flakiness=0.5, wrong="dunno")) as url:
+        async with run_server(Mock(flakiness=0.5, wrong="dunno")) as url:
             replies = [await ask(session, url, body_of()) for _ in range(60)]
         return [reply["choices"][0]["message"]["content"] for _, reply in replies]
 
@@ -128,7 +128,7 @@ async def test_asking_again_draws_anew_and_a_new_server_draws_the_same(session: 
 
 
 async def test_many_at_once_are_answered(session: ClientSession) -> None:
-    async with running(Mock(latency_s=0.01)) as url, asyncio.TaskGroup() as group:
+    async with run_server(Mock(latency_s=0.01)) as url, asyncio.TaskGroup() as group:
         tasks = [group.create_task(ask(session, url, body_of(str(number)))) for number in range(50)]
         replies = [await task for task in tasks]
     outputs = Counter(reply["choices"][0]["message"]["content"] for _, reply in replies)
@@ -136,7 +136,7 @@ async def test_many_at_once_are_answered(session: ClientSession) -> None:
 
 
 async def test_models_are_listed_and_other_paths_say_where_to_go(session: ClientSession) -> None:
-    async with running(Mock()) as url:
+    async with run_server(Mock()) as url:
         async with session.get(f"{url}/models") as response:
             assert [model["id"] for model in (await response.json())["data"]] == ["mock"]
         async with session.post(f"{url.removesuffix('/v1')}/chat/completions", json=body_of()) as response:
@@ -145,10 +145,10 @@ async def test_models_are_listed_and_other_paths_say_where_to_go(session: Client
 
 
 async def test_a_port_that_is_taken_is_a_usage_error() -> None:
-    async with running(Mock()) as url:
+    async with run_server(Mock()) as url:
         port = int(url.rsplit(":", 1)[1].removesuffix("/v1"))
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*--port") as caught:
-            async with running(Mock(), port=port):
+            async with run_server(Mock(), port=port):
                 pass
         assert "attempting to bind" not in str(caught.value)
 

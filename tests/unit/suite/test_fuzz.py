@@ -118,6 +118,9 @@ def mutated(draw: st.DrawFn, valid: Any) -> Any:
     return value
 
 
+pytestmark = pytest.mark.hypothesis  # generated inside of the tests, where it is not seen
+
+
 def loads_or_is_refused(project: Project) -> bool:
     """Whether it loaded; anything but a suite or problems in their files comes through."""
     try:

@@ -200,6 +200,7 @@ CONFIGS = st.builds(
 )
 
 
+@pytest.mark.hypothesis
 def test_what_the_loader_accepts_the_schema_accepts_too(project: Project) -> None:
     seen = Counter[bool]()
 

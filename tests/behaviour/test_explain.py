@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from factories import STARTED_AT, baseline_of, grade_of, report_of
+from processes import ci_evals
+from suites import ONE_CASE, write_suite
 
 from ci_evals.cli.reports import Wanted, explain_cells
 from ci_evals.errors import StorageError, UsageError
@@ -175,3 +177,19 @@ def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
     assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, False, False]
     assert "Fisher's exact test for a drop, 2 of 10 against 6 of 6" in cell["test"]
+
+
+async def test_explain_finds_the_results_of_the_suite(tmp_path: Path) -> None:
+    write_suite(tmp_path, [ONE_CASE], report={"out": "elsewhere"})
+    assert (await ci_evals(tmp_path, "run")).code == 0
+    assert "run 1 passed" in (await ci_evals(tmp_path, "explain", "greeting")).out
+
+
+async def test_in_actions_an_answer_commands_nobody(tmp_path: Path) -> None:
+    evil = {"id": "evil", "input": "::error::owned\n##[error]owned", "expect": [{"is_json": True}]}
+    write_suite(tmp_path, [evil])
+    await ci_evals(tmp_path, "run")
+    for output in ("text", "markdown", "json"):
+        ended = await ci_evals(tmp_path, "explain", "evil", "--format", output, environ={"GITHUB_ACTIONS": "true"})
+        assert "owned" in ended.out
+        assert not any(line.lstrip().startswith("::") or "##[" in line for line in ended.out.splitlines())

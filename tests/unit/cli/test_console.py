@@ -1,4 +1,4 @@
-"""What is said at the end of a run."""
+"""The console: how wide an outcome is printed."""
 
 import sys
 
