@@ -32,7 +32,7 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
-from ci_evals.suite.load import Overrides
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 

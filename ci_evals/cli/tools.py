@@ -40,7 +40,8 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import Overrides, find_config, load_judge, load_mock
+from ci_evals.suite.load import find_config, load_judge, load_mock
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
 
 _STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
