@@ -222,7 +222,7 @@ class _Further(click.Argument):
 @options.posting
 @options.output
 @options.quiet
-def run_command(  # noqa: PLR0913, PLR0917  one for each option
+def run_command(
     further: tuple[Path, ...],
     config: Path | None,
     resume_from: tuple[Path, ...],
@@ -293,7 +293,7 @@ def run_command(  # noqa: PLR0913, PLR0917  one for each option
 @options.posting
 @options.output
 @options.quiet
-def merge_command(  # noqa: PLR0913  one for each option
+def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
     baseline: Wanted,

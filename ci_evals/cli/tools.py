@@ -259,7 +259,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
     is_flag=True,
     help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
 )
-def pairwise_command(  # noqa: PLR0913  one for each option
+def pairwise_command(
     *,
     a: str,
     b: str,
