@@ -23,7 +23,8 @@ from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, execute
 from ci_evals.suite import load
-from ci_evals.suite.load import UNLIMITED, Overrides, apply_overrides
+from ci_evals.suite.load import UNLIMITED
+from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite, Suite
 
 

@@ -166,7 +166,8 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
                     known.add_replay(invocation.replay)
             resumed = invocation.resume and invocation.journal.exists() and invocation.journal.stat().st_size > 0
             redactor = Redactor(suite.secrets)
-            journal = files.enter_context(closing(Journal(invocation.journal, redactor, resume=resumed)))
+            journal = Journal(invocation.journal, redactor, max_answer_bytes=suite.max_answer_bytes, resume=resumed)
+            files.enter_context(closing(journal))
             if resumed:
                 known.add_results(invocation.journal, is_own=True)
                 if (first := first_header(invocation.journal)) and first.suite.run_id:

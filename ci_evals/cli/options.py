@@ -12,7 +12,8 @@ from ci_evals.github.baseline import Wanted
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
-from ci_evals.suite.load import Overrides, find_config, load_suite
+from ci_evals.suite.load import find_config, load_suite
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +16,6 @@ from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, exit_code
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
-from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown, report_json, terminal
 from ci_evals.reports.explain import (
@@ -50,35 +47,21 @@ def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
     """
     saved = read_report(head)
-    report, _, gate, *_ = read_summary(head)
-    baseline = read_baseline(base, saved.suite.name, name, but=saved)
-    found: Comparison | NoComparison
-    if isinstance(baseline, Baseline):
-        found = compare(saved.head, baseline, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
-    else:
-        found = baseline
+    report, gate = saved.summary.report, saved.summary.gate
+    found: Comparison | NoComparison | Baseline = read_baseline(base, saved.suite.name, name, but=saved)
+    if isinstance(found, Baseline):
+        found = compare(saved.head, found, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The cells to explain: of a case, on every or one provider, with every or one prompt."""
-
-    case: str
-    provider: str | None = None
-    prompt: str | None = None
-
-    def chosen(self, key: CellKey) -> bool:
-        case, provider, prompt = key
-        return case == self.case and self.provider in (None, provider) and self.prompt in (None, prompt)
-
-
-def explain_cells(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list[Explanation]:
-    """Explain the chosen cells.
+def explain_cells(
+    head: Path, case: str, provider: str | None = None, prompt: str | None = None, *, base: Sequence[Path] = ()
+) -> list[Explanation]:
+    """Explain the cells of a case, on every or one provider, with every or one prompt.
 
     Args:
-        wanted: the cells.
         head: the report, or its folder.
+        case, provider, prompt: the cells.
         base: what to compare it with; without it, what the report itself has of its comparison.
 
     Raises:
@@ -86,24 +69,15 @@ def explain_cells(wanted: Wanted, head: Path, base: Sequence[Path] = ()) -> list
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
     summary = compare_reports(base, head) if base else read_summary(head)
+    chosen = {cell.cell: summary.report.plan.key(cell.cell) for cell in summary.report.cells}
+    for noun, name, part in (("case", case, 0), ("provider", provider, 1), ("prompt", prompt, 2)):
+        known = dict.fromkeys(name_of(key[part]) for key in chosen.values() if key[part] is not None)
+        chosen = {cell: key for cell, key in chosen.items() if name in (None, key[part])}
+        if not chosen:
+            raise UsageError(unknown(noun, str(name), known))
     source = summary.compared.baseline.source if summary.compared else None
     newest = read_summary(Path(source)).report if source else None
-    return explanations(summary, _cells(wanted, summary.report), newest)
-
-
-def _cells(wanted: Wanted, report: SuiteReport) -> list[int]:
-    keys = {cell.cell: report.plan.key(cell.cell) for cell in report.cells}
-    cells = [cell for cell, key in keys.items() if wanted.chosen(key)]
-    if cells:
-        return cells
-    of_case = [key for key in keys.values() if key[0] == wanted.case]
-    if not of_case:
-        raise UsageError(unknown("case", wanted.case, dict.fromkeys(name_of(key[0]) for key in keys.values())))
-    for noun, name, place in (("provider", wanted.provider, 1), ("prompt", wanted.prompt, 2)):
-        known = dict.fromkeys(str(key[place]) for key in of_case if key[place] is not None)
-        if name is not None and name not in known:
-            raise UsageError(unknown(noun, name, map(name_of, known)))
-    raise UsageError(f"{wanted.case!r} did not run on {wanted.provider!r} with the prompt {wanted.prompt!r}")
+    return explanations(summary, list(chosen), newest)
 
 
 report_path = click.Path(path_type=Path)
@@ -159,8 +133,9 @@ def explain(
     report: Path | None,
     config: Path | None,
     baseline: tuple[Path, ...],
+    provider: str | None,
+    prompt: str | None,
     output: ReportFormat,
-    **only: str | None,
 ) -> int:
     """Tell all that is known of one CASE.
 
@@ -173,7 +148,7 @@ def explain(
       ci-evals explain refund
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
-    found = explain_cells(Wanted(case, **only), report or _results(config), baseline)
+    found = explain_cells(report or _results(config), case, provider, prompt, base=baseline)
     render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
     Console.of_process(output).print(render(found))
     return 0

@@ -32,7 +32,7 @@ from ci_evals.reports.notes import notes
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
-from ci_evals.suite.load import Overrides
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -222,7 +222,7 @@ class _Further(click.Argument):
 @options.posting
 @options.output
 @options.quiet
-def run_command(  # noqa: PLR0913, PLR0917  one for each option
+def run_command(
     further: tuple[Path, ...],
     config: Path | None,
     resume_from: tuple[Path, ...],
@@ -293,7 +293,7 @@ def run_command(  # noqa: PLR0913, PLR0917  one for each option
 @options.posting
 @options.output
 @options.quiet
-def merge_command(  # noqa: PLR0913  one for each option
+def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
     baseline: Wanted,

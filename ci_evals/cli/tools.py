@@ -40,7 +40,8 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import Overrides, find_config, load_judge, load_mock
+from ci_evals.suite.load import find_config, load_judge, load_mock
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
 
 _STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
@@ -258,7 +259,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
     is_flag=True,
     help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
 )
-def pairwise_command(  # noqa: PLR0913  one for each option
+def pairwise_command(
     *,
     a: str,
     b: str,

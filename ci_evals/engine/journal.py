@@ -4,6 +4,7 @@ Each invocation writes a header line, then a line for each finished run. A line 
 before its run counts as finished, so that even SIGKILL loses no finished run; the disk is synced about once a second.
 """
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -18,12 +19,15 @@ from pydantic_core import PydanticSerializationError
 from ci_evals.errors import StorageError, first_problem
 from ci_evals.files import write_whole
 from ci_evals.model.report import SuiteInfo
+from ci_evals.model.response import Response
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 
 JOURNAL = "results.jsonl"
 SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
+FILES = "files"
+"""The folder beside the journal for files that answers come with, and for answers that are too long."""
 
 _OPENING = b'{"journal":'
 _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
@@ -97,6 +101,24 @@ def decode(line: bytes) -> Result:
     return _RESULT.validate_json(line)
 
 
+def read_whole(response: Response, folder: Path) -> Response:
+    """Return a response with its whole output again; `folder` has the journal.
+
+    Raises:
+        StorageError: the file is not there.
+    """
+    if response.whole is None and not response.turns:
+        return response
+    turns = tuple(replace(turn, response=read_whole(turn.response, folder)) for turn in response.turns)
+    if response.whole is None:
+        return replace(response, turns=turns)
+    try:
+        output = (folder / response.whole).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{folder / response.whole}: the rest of a long answer cannot be read: {error}") from error
+    return replace(response, output=output, whole=None, turns=turns)
+
+
 def encode(result: Result) -> bytes:
     """Return the line of a result. Raises `PydanticSerializationError` if it holds what JSON cannot say."""
     return _RESULT.dump_json(result, exclude_defaults=True, fallback=repr)
@@ -147,6 +169,7 @@ class Journal:
     Args:
         path: the file.
         redactor: takes secrets out of every line.
+        max_answer_bytes: of an output; see `shorten`.
         resume: append to the journal that is there. Otherwise, it is renamed to `….previous.jsonl`. Either way, values
             that have become secret since it was written are taken out of it.
 
@@ -154,11 +177,14 @@ class Journal:
         StorageError: the file cannot be written, is not a journal, or another process is writing to it.
     """
 
-    def __init__(self, path: Path, redactor: Redactor, *, resume: bool = False) -> None:
+    def __init__(
+        self, path: Path, redactor: Redactor, *, max_answer_bytes: int = 1_000_000, resume: bool = False
+    ) -> None:
         self.path = path
         self.torn = False
         """True if a crash had torn the last line, which was cut off."""
         self._redactor = redactor
+        self._max_answer_bytes = max_answer_bytes
         self._unsynced = False
         self._fd = -1
         self._lock = filelock.FileLock(path.with_name(f".{path.name}.lock"), blocking=False, thread_local=False)
@@ -224,6 +250,33 @@ class Journal:
             result = self._redactor.clean(result)
             line = encode(result)
         return result, self._append(line)
+
+    def is_too_long(self, response: Response) -> bool:
+        """Return True if an output of the response, or of one of its turns, is longer than `max_answer_bytes`."""
+        outputs = (response.output, *(turn.response.output for turn in response.turns))
+        longest = max(len(output) for output in outputs)
+        return longest > self._max_answer_bytes // 4 and any(
+            len(output.encode(errors="replace")) > self._max_answer_bytes for output in outputs
+        )
+
+    def shorten(self, response: Response) -> Response:
+        """Keep outputs that are too long in files beside the journal, and return the response with their beginnings.
+
+        May be called from another thread.
+
+        Raises:
+            StorageError: a file cannot be written.
+        """
+        turns = tuple(replace(turn, response=self.shorten(turn.response)) for turn in response.turns)
+        output = response.output.encode(errors="replace")
+        if len(output) <= self._max_answer_bytes:
+            return replace(response, turns=turns)
+        cleaned = self._redactor.clean_text(output.decode()).encode()
+        whole = f"{FILES}/{hashlib.sha256(cleaned).hexdigest()}.txt"
+        write_whole(self.path.parent / whole, [cleaned])
+        start = cleaned[: self._max_answer_bytes].decode(errors="ignore")
+        note = f"[the first {self._max_answer_bytes:,} of {len(cleaned):,} bytes; all of them are in {whole}]"
+        return replace(response, output=f"{start}\n{note}", turns=turns, whole=whole)
 
     def _append(self, line: bytes) -> int:
         offset, data, written = self._end, line + b"\n", 0

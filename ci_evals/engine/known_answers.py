@@ -11,13 +11,14 @@ In order of precedence, a run has
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ci_evals.engine.journal import JOURNAL, Journal, decode, is_torn, read_results
+from ci_evals.engine.journal import JOURNAL, Journal, decode, is_torn, read_results, read_whole
 from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError, first_problem
@@ -42,6 +43,17 @@ class _Place(NamedTuple):
     def read(self) -> Result:
         self.file.seek(self.offset)
         return decode(self.file.readline())
+
+    def read_answer(self) -> Result:
+        """Read a result whose answer is to be judged again.
+
+        Raises:
+            StorageError: the rest of a long answer is missing.
+        """
+        result = self.read()
+        if result.response is None:
+            return result
+        return replace(result, response=read_whole(result.response, Path(self.file.name).parent))
 
 
 class KnownAnswers:
@@ -182,14 +194,18 @@ class KnownAnswers:
         return bool(self._recordings) or self._replayed is not None or self._traces is not None
 
     def answer(self, cell: PreparedCell, run: int) -> Result | None:
-        """Return a run's answer, as a result to be judged anew; an errored one where the case's recording has none."""
+        """Return a run's answer, as a result to be judged anew; an errored one where the case's recording has none.
+
+        Raises:
+            StorageError: the rest of a long answer is missing.
+        """
         if self._traces is not None:
             traces = self._traces.get(cell.case.id, ())
             return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
         if cell.case.cassette is not None:
             return self._recorded(cell, run, cell.case.cassette.path)
         place = (self._replayed or {}).get((cell.asked, run))
-        return place.read() if place else None
+        return place.read_answer() if place else None
 
     @property
     def absence(self) -> RunError:
@@ -214,7 +230,7 @@ class KnownAnswers:
         runs = same or next((runs for (case, *_), runs in recording.items() if case == cell.case.id), None)
         if runs:
             numbers = sorted(runs)
-            return runs[numbers[(run - 1) % len(numbers)]].read()
+            return runs[numbers[(run - 1) % len(numbers)]].read_answer()
         text = f"the recording {path.name} has no answer to this case: record it, or take it out"
         return _result(cell, run, "errored", 0.0, error=RunError("not_recorded", text))
 

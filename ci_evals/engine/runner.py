@@ -18,7 +18,7 @@ from ci_evals.engine.known_answers import KnownAnswers
 from ci_evals.engine.queues import Cells, PreparedCell, Queue
 from ci_evals.engine.setup import OpenSuite
 from ci_evals.engine.stages import keep_files, without_data
-from ci_evals.errors import ProviderError
+from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import Answer, Request, SimulatedUser
 from ci_evals.model.plan import RunPlan, execution_order
 from ci_evals.model.report import RunRecord
@@ -225,8 +225,14 @@ class Run:
         while self.stopped is None and (index := next(indexes, None)) is not None:
             cell = self._cells.of_index(index)
             run = cell.run_of(index)
-            if (known := self._known.answer(cell, run)) is not None:
-                outcome = await grade_again(known, cell, self._judges)
+            try:
+                known = self._known.answer(cell, run)
+            except StorageError as error:
+                outcome = RunOutcome("errored", error=RunError("not_recorded", str(error)))
+                self._record(index, self._result(cell, run, _Ending(outcome, time.time(), 0.0, 1)))
+                continue
+            if known is not None:
+                outcome = await self._shorten(await grade_again(known, cell, self._judges))
                 ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
                 self._record(index, replace(self._result(cell, run, ending), recorded=True))
             elif not self._queues:
@@ -270,7 +276,12 @@ class Run:
         outcome = await grade_answer(Answer(request, response, latency_s, cost_usd), self._judges)
         if response.files:
             outcome = replace(outcome, response=without_data(response))
-        return _Ending(outcome, started_at, latency_s, attempts)
+        return _Ending(await self._shorten(outcome), started_at, latency_s, attempts)
+
+    async def _shorten(self, outcome: RunOutcome) -> RunOutcome:
+        if outcome.response is None or not self._journal.is_too_long(outcome.response):
+            return outcome
+        return replace(outcome, response=await asyncio.to_thread(self._journal.shorten, outcome.response))
 
     async def _speak(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
         if self._users is None:

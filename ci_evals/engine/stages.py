@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from ci_evals.engine.journal import FILES
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import write_whole
 from ci_evals.model.case import Request
@@ -25,7 +26,6 @@ from ci_evals.user_code import find_module
 Ask = Callable[[Request], Awaitable[Response]]
 Price = Callable[[Response], float | None]
 
-_FILES = "files"
 _CACHE = "cache"
 _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}
 
@@ -50,7 +50,7 @@ def keep_file(content: Content, folder: Path | None) -> Content:
         return replace(content, sha256=sha256, size=len(content.data))
     media_type = content.media_type
     suffix = _SUFFIXES.get(media_type) or guess_extension(media_type.partition(";")[0].strip()) or ".bin"
-    name = f"{_FILES}/{sha256}{suffix}"
+    name = f"{FILES}/{sha256}{suffix}"
     path = folder / name
     if not path.exists():
         try:

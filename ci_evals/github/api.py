@@ -102,7 +102,7 @@ def _wait_s(state: RetryCallState) -> float:
     return first_s * 2.0 ** (state.attempt_number - 1)
 
 
-def check(host: str | None, status: int, headers: Mapping[str, str], body: bytes) -> None:
+def _raise_retryable(host: str | None, status: int, headers: Mapping[str, str], body: bytes) -> None:
     """Raise `GitHubError` of the kinds `rate_limited` and `unreachable`, after which the same request may succeed."""
     text = body[:4000].decode("utf-8", "replace")
     if status in (403, 429) and "resource not accessible" not in text.lower():
@@ -150,7 +150,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         with _lost(target):
             async with self._session.request(method, target, headers=sent, data=body or None) as response:
                 content = await response.read()
-        check(target.host, response.status, response.headers, content)
+        _raise_retryable(target.host, response.status, response.headers, content)
         return response.status, response.headers, content
 
     async def location(self, url: str) -> URL:
@@ -159,7 +159,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         with _lost(URL(url)):
             async with self._session.get(url, headers=headers, allow_redirects=False) as response:
                 content = await response.read()
-        check(response.url.host, response.status, response.headers, content)
+        _raise_retryable(response.url.host, response.status, response.headers, content)
         if response.status != 302 or "Location" not in response.headers:
             decipher_response(response.status, response.headers, content)
             raise GitHubError("unexpected", f"GitHub answered {response.status} where a redirect was expected")
@@ -265,7 +265,7 @@ class GitHub:
             file.truncate()
             with _lost(url):
                 async with self._session.get(url, timeout=_DOWNLOAD_TIMEOUT) as response:
-                    check(url.host, response.status, response.headers, b"")
+                    _raise_retryable(url.host, response.status, response.headers, b"")
                     if response.status != 200:
                         raise GitHubError("missing", f"{url.host} answered {response.status} to a download")
                     async for chunk in response.content.iter_any():

@@ -100,6 +100,9 @@ class Response:
 
     Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
     are those of all turns. `files` is what the answer was made of beside text.
+
+    `whole` is the path, in the results folder, of an output that is too long for journals and reports: `output` has its
+    beginning then, and a last line that says so.
     """
 
     output: str = ""
@@ -112,6 +115,7 @@ class Response:
     reward: float | None = None
     turns: "tuple[Turn, ...]" = ()
     files: tuple[Content, ...] = ()
+    whole: str | None = None
 
     @property
     def steps_taken(self) -> "tuple[Step, ...] | None":

@@ -19,6 +19,7 @@ from jinja2 import TemplateSyntaxError
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.format import one_line
 from ci_evals.model.case import Request, Task
+from ci_evals.model.fields import OneOrMore
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources, overrides_of
@@ -47,6 +48,7 @@ class TaskAgent(ProgramOptions):
     kind: ClassVar[str] = "task"
     works_on_tasks: ClassVar[bool] = True
 
+    command: str | OneOrMore[str]
     sandbox: str = "auto"
 
     @property

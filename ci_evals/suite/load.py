@@ -1,14 +1,13 @@
 """From a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.model.case import Case
-from ci_evals.model.rules import Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
@@ -16,84 +15,13 @@ from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader, with_ids
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.keys import keys_of
+from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
 from ci_evals.suite.prompts import prompt_problems, read_prompts
 from ci_evals.suite.providers import ProviderReader, stage_options
 from ci_evals.suite.sweeps import Sweeps
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides:
-    """Values of the command line or the environment that win over the file's; None leaves these."""
-
-    runs: int | None = None
-    max_runs: int | None = None
-    confirm_runs: int | None = None
-    max_concurrency: int | None = None
-    timeout_s: float | None = None
-    retries: int | None = None
-    seed: int | None = None
-    out: Path | None = None
-    providers: tuple[str, ...] | None = None
-    label: str | None = None
-    tags: tuple[str, ...] | None = None
-    cases: tuple[str, ...] | None = None
-
-
-_SELECTING = ("providers", "tags", "cases")
-
-
-def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
-    """Return a suite with some values replaced and only what is selected of it, without the bars for anything else.
-
-    Raises:
-        UsageError: a provider, a tag or the id of a case is named that the suite does not have.
-    """
-    values = {name: value for name, value in asdict(overrides).items() if value is not None and name not in _SELECTING}
-    providers, cases = _providers(suite.providers, overrides), _cases(suite.cases, overrides)
-    gate = suite.gate and _without_bars_of_absent(suite.gate, providers, cases)
-    if overrides.out is not None:
-        values["report"] = replace(suite.report, out=values.pop("out").as_posix())
-    return replace(suite, **values, providers=providers, cases=cases, gate=gate)
-
-
-def _providers(known: tuple[ProviderOptions, ...], overrides: Overrides) -> tuple[ProviderOptions, ...]:
-    if overrides.providers is None:
-        return known
-    _check("provider", overrides.providers, [str(each.name) for each in known])
-    return tuple(each for each in known if each.name in overrides.providers)
-
-
-def _cases(known: Sequence[Case], overrides: Overrides) -> Sequence[Case]:
-    if overrides.tags is not None:
-        _check("tag", overrides.tags, sorted({tag for case in known for tag in case.tags}))
-        tags = frozenset(overrides.tags)
-        known = tuple(case for case in known if not tags.isdisjoint(case.tags))
-    if overrides.cases is not None:
-        _check("case", overrides.cases, {case.id: case for case in known})
-        ids = frozenset(overrides.cases)
-        known = tuple(case for case in known if case.id in ids)
-    return known
-
-
-def _check(noun: str, names: Iterable[str], known: Collection[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UsageError(unknown(noun, name, known))
-
-
-def _without_bars_of_absent(gate: Gate, providers: Sequence[ProviderOptions], cases: Sequence[Case]) -> Gate:
-    if not gate.providers and not gate.tags:
-        return gate
-    names, tags = {each.name for each in providers}, {tag for case in cases for tag in case.tags}
-    return replace(
-        gate,
-        providers={name: bar for name, bar in gate.providers.items() if name in names},
-        tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
-    )
-
 
 UNLIMITED = 2**31 - 1  # calls at once
 

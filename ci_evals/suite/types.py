@@ -123,6 +123,9 @@ class Suite(Options):
     max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
+    max_answer_bytes: Annotated[
+        Positive, Field(description="Longer answers are judged whole, and kept in a file beside the journal.")
+    ] = 1_000_000
     seed: Annotated[Int, Field(description="Seed of the order in which cells run.")] = 0
     providers: Annotated[Any, Field(description="What answers.")]
     judges: Annotated[Any, Field(description="Models that only graders ask; they are no columns of the matrix.")] = ()

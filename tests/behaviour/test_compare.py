@@ -12,7 +12,7 @@ from factories import STARTED_AT, Outcome, baseline_of, report_of
 from processes import ci_evals
 from suites import ONE_CASE, write_suite
 
-from ci_evals.cli.reports import Wanted, compare_reports, explain_cells
+from ci_evals.cli.reports import compare_reports, explain_cells
 from ci_evals.errors import StorageError
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import exit_code
@@ -186,7 +186,7 @@ def test_a_report_with_one_wrong_value_is_refused_or_compared(tmp_path: Path) ->
             try:
                 summary = compare_reports(*given)
                 terminal.render(summary, width=80, color=False)
-                explain_cells(Wanted("b"), given[1], given[0])
+                explain_cells(given[1], "b", base=given[0])
             except StorageError:
                 refused += 1
             except Exception as error:

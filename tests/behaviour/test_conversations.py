@@ -16,7 +16,8 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Usage
 from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
-from ci_evals.suite.load import Overrides, load_suite
+from ci_evals.suite.load import load_suite
+from ci_evals.suite.overrides import Overrides
 
 TURNS = {"id": "talk", "turns": [{"user": "one", "expect": [{"equals": "one"}]}, {"user": "two"}]}
 PRICE = {"input_per_mtok": 1_000_000.0, "output_per_mtok": 0.0}  # $1 for each token asked, of which the server counts 7

@@ -10,7 +10,7 @@ from factories import STARTED_AT, baseline_of, grade_of, report_of
 from processes import ci_evals
 from suites import ONE_CASE, write_suite
 
-from ci_evals.cli.reports import Wanted, explain_cells
+from ci_evals.cli.reports import explain_cells
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.wording import step_sentence
@@ -50,15 +50,15 @@ def bases(tmp_path: Path, history: list[SuiteReport]) -> list[Path]:
 
 
 def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
-    found = explain_cells(Wanted("refund"), head, bases)
+    found = explain_cells(head, "refund", base=bases)
     assert callable(golden)
     golden("explain.txt", render_text(found))
     golden("explain.md", render_markdown(found))
 
 
 def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases: list[Path]) -> None:
-    (alone,) = explain_cells(Wanted("refund"), head)
-    (anew,) = explain_cells(Wanted("refund"), head, bases)
+    (alone,) = explain_cells(head, "refund")
+    (anew,) = explain_cells(head, "refund", base=bases)
     assert alone.sentence == anew.sentence.replace("the baseline", "main")
     assert (alone.p, alone.adjusted_p, alone.head, alone.base) == (anew.p, anew.adjusted_p, anew.head, anew.base)
     assert [entry.pooled for entry in alone.base_reports] == [True, True, False, False]
@@ -72,19 +72,19 @@ def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: P
         return replace(result, grades=(quick, grade_of(passed=False, reason="is wrong")))
 
     head = saved(tmp_path / "report.json", report_of({"refund": "FF"}, edit=edit))
-    text = render_text(explain_cells(Wanted("refund"), head))
+    text = render_text(explain_cells(head, "refund"))
     assert "runs 1 and 2 failed alike" in text
     assert re.findall(r" +[✓✗] (.*)", text) == ["latency", "contains: is wrong"]
 
 
 def test_confirm_runs_come_last_and_are_marked(head: Path) -> None:
-    (found,) = explain_cells(Wanted("refund"), head)
+    (found,) = explain_cells(head, "refund")
     assert [run.run for run in found.runs] == list(range(1, 11))
     assert [run.confirming for run in found.runs] == [False] * 3 + [True] * 7
 
 
 def test_it_says_where_pooling_stopped_and_why(head: Path, bases: list[Path]) -> None:
-    (found,) = explain_cells(Wanted("refund"), head, bases)
+    (found,) = explain_cells(head, "refund", base=bases)
     assert [entry.pooled for entry in found.base_reports] == [True, True, False, False]
     sentences = [entry.sentence for entry in found.base_reports]
     assert sentences[:2] == ["3 of 3, pooled"] * 2
@@ -130,13 +130,13 @@ def test_the_steps_are_those_of_the_pool(evidence: list[tuple[int, int]]) -> Non
 def test_what_is_no_report_is_said(content: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "report.json").write_bytes(content)
     with pytest.raises(StorageError, match=words):
-        explain_cells(Wanted("a"), tmp_path)
+        explain_cells(tmp_path, "a")
 
 
 def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None:
     path = saved(tmp_path / "report.json", report_of({"a": ["PP", "PF"]}, variants=TWO))
-    assert [each.provider for each in explain_cells(Wanted("a"), path)] == ["gpt", "haiku"]
-    (chosen,) = explain_cells(Wanted("a", "haiku", "short"), path)
+    assert [each.provider for each in explain_cells(path, "a")] == ["gpt", "haiku"]
+    (chosen,) = explain_cells(path, "a", "haiku", "short")
     assert chosen.sentence == "1 of 2 here"
     assert chosen.compared_with == "not compared with a baseline: name one with --baseline"
 
@@ -144,35 +144,35 @@ def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None
 def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:
     case, provider = "\u05e9\u05dc\u05d5\u05dd 1", "\u05d0\u05d1"
     path = saved(tmp_path / "report.json", report_of({case: "P"}, variants=[Variant(provider)]))
-    heading = render_text(explain_cells(Wanted(case), path)).split("\n")[0]
+    heading = render_text(explain_cells(path, case)).split("\n")[0]
     assert heading == f"\u200e{case}\u200e on \u200e{provider}\u200e  evals.yaml:10"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("cells", "words"),
     [
-        (Wanted("refnd"), "unknown case 'refnd', did you mean 'refund'?"),
-        (Wanted("xyz"), "unknown case 'xyz', known: refund"),
-        (Wanted("refund", "gtp"), "unknown provider 'gtp', did you mean 'gpt'?"),
-        (Wanted("refund", "gpt", "long"), "unknown prompt 'long', known: short"),
+        (("refnd",), "unknown case 'refnd', did you mean 'refund'?"),
+        (("xyz",), "unknown case 'xyz', known: refund"),
+        (("refund", "gtp"), "unknown provider 'gtp', did you mean 'gpt'?"),
+        (("refund", "gpt", "long"), "unknown prompt 'long', known: short"),
     ],
 )
-def test_what_is_misspelt_is_told_with_a_suggestion(wanted: Wanted, words: str, tmp_path: Path) -> None:
+def test_what_is_misspelt_is_told_with_a_suggestion(cells: tuple[str, ...], words: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "report.json", report_of({"refund": "PP"}, variants=TWO))
     with pytest.raises(UsageError, match=re.escape(words)):
-        explain_cells(wanted, path)
+        explain_cells(path, *cells)
 
 
 def test_a_renamed_case_is_shown_with_its_base_under_the_old_name(tmp_path: Path) -> None:
     base = report_of({"old": "PPPPPPPPPP"}, started_at=STARTED_AT - 60)
     path = saved(tmp_path / "head.json", report_of({"new": "PPP"}, asks={"new": "old"}), base)
-    (found,) = explain_cells(Wanted("new"), path, [saved(tmp_path / "base.json", base)])
+    (found,) = explain_cells(path, "new", base=[saved(tmp_path / "base.json", base)])
     assert len(found.base_runs) == 10
     assert "new (was old)" in found.sentence
 
 
 def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
-    (cell,) = json.loads(render_json(explain_cells(Wanted("refund"), head, bases)))["cells"]
+    (cell,) = json.loads(render_json(explain_cells(head, "refund", base=bases)))["cells"]
     assert cell["kind"] == "regressed"
     assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, False, False]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.load import Overrides, load_suite
+from ci_evals.suite.load import load_suite
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 CASE = {"id": "capital", "input": "Capital of France?", "expect": [{"contains": "Paris"}]}
