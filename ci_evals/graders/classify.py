@@ -1,6 +1,5 @@
 """`classify`: the answer names the right label; the labels of all runs make the suite's metrics."""
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
+from pydantic_core import from_json
 
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions
@@ -67,7 +67,7 @@ class Classify(GraderOptions):
     def _named(self, output: str, data: Any) -> str | None:
         """Find the label as the answer has it."""
         if self.path is not None:
-            return next((str(value) for value in _found(self.path, data) if isinstance(value, str | int | float)), None)
+            return next((str(value) for value in _find(self.path, data) if isinstance(value, str | int | float)), None)
         if self.pattern is not None:
             match = search(self.pattern, output)
             return (match[1] if match.re.groups else match[0]) if match else None
@@ -88,7 +88,7 @@ class Classify(GraderOptions):
         return NONE if self.labels or not named.strip() else named.strip()[:_LONGEST_LABEL]
 
     def _scores(self, data: Any, predicted: str) -> Iterator[tuple[str, float]]:
-        for value in _found(self.scores or "", data)[:1]:
+        for value in _find(self.scores or "", data)[:1]:
             if isinstance(value, Mapping):
                 yield from (
                     (self._spelled(str(label)), float(score)) for label, score in value.items() if _is_number(score)
@@ -111,13 +111,10 @@ def _is_number(value: Any) -> bool:
 
 def _data(output: str) -> Any:
     try:
-        return json.loads(strip_fence(output))
-    except (ValueError, RecursionError):
+        return from_json(strip_fence(output), allow_inf_nan=False)
+    except ValueError:
         return None
 
 
-def _found(path: str, data: Any) -> list[Any]:
-    try:
-        return find_all(path, data) if data is not None else []
-    except RecursionError:
-        return []
+def _find(path: str, data: Any) -> list[Any]:
+    return find_all(path, data) if data is not None else []

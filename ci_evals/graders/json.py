@@ -1,13 +1,11 @@
 """Graders of an answer that is JSON: `is_json`, `json_schema` and `json_path`; and how JSON data is compared."""
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from json import JSONDecodeError, JSONDecoder
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 
 import jsonpath
 from jsonpath import CompoundJSONPath, JSONPath
@@ -16,6 +14,7 @@ from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no annotations
+from pydantic_core import from_json
 from referencing import Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
@@ -104,20 +103,14 @@ class JsonPath(GraderOptions):
 
 
 def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
-    """Read a text as JSON and judge the data; text that is not JSON, or too deep or large to judge, fails."""
+    """Read a text as JSON and judge the data; text that is not JSON fails."""
     body = strip_fence(text)
     try:
-        data = _DECODER.decode(body)
-    except JSONDecodeError as error:
-        return failed(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}: got {quote(body)}")
+        data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         return failed(f"is not JSON: {one_line(str(error))}: got {quote(body)}")
-    except RecursionError:
-        return failed(f"is not JSON that can be judged: it is nested too deeply: got {quote(body)}")
     try:
         return judge(data)
-    except RecursionError:
-        return failed(f"is not JSON that can be judged: it is nested too deeply: got {quote(body)}")
     except OverflowError:
         return failed(f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}")
 
@@ -130,20 +123,6 @@ def strip_fence(text: str) -> str:
         if newline and language.strip().lower() in ("", "json"):
             return body[: -len(_FENCE)].strip()
     return text
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"the number {one_line(digits, 40)} is too large")
-    return number
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON value")
-
-
-_DECODER = JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 
 
 def schema_problems(schema: Mapping[str, Any]) -> list[str]:

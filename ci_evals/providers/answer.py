@@ -1,7 +1,6 @@
 """Converts what the team's own code returns into a `Response`."""
 
 import dataclasses
-import json
 import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from ci_evals.errors import first_problem
 from ci_evals.model.response import Content, Response, Step, StepKind, ToolCall, Turn, Usage
@@ -51,6 +50,17 @@ def as_response(value: object) -> Response:
     if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
         return _from_fields(value)
     return Response(_text(value, "the answer"))
+
+
+def read_arguments(text: str) -> Mapping[str, Any] | str:
+    """Decode the arguments that a model wrote for a tool if they are a JSON object, else return their text as it is."""
+    if not text.strip():
+        return {}
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return text
+    return value if isinstance(value, dict) else text
 
 
 def clean_text(text: str) -> str:
@@ -186,21 +196,15 @@ def _tool_call(call: object, what: str) -> ToolCall:
 
 def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
     """Convert arguments into plain JSON data, so that graders see now what the journal returns later."""
-    if value is None or value == "":
+    if value is None:
         return {}
-    if isinstance(value, str):
-        try:
-            parsed = json.loads(value)
-        except (ValueError, RecursionError):
-            return clean_text(value)
-        if not isinstance(parsed, dict):
-            return clean_text(value)
-        value = parsed
+    if isinstance(value, str) and isinstance(value := read_arguments(clean_text(value)), str):
+        return value
     if not isinstance(value, Mapping):
         raise TypeError(f"{what} must be a mapping or its JSON text, got {_shorten(value)}")
     try:
-        return dict(json.loads(encode_json(value)))
-    except (TypeError, ValueError, RecursionError) as error:
+        return dict(from_json(encode_json(value)))
+    except (TypeError, ValueError) as error:
         raise TypeError(f"{what} cannot be written as JSON: {error}") from None
 
 

