@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent
 
 
 @cache
-def make_sandbox(*, lists_may_grow: bool = False, keep_last_newline: bool = False) -> SandboxedEnvironment:
+def template_sandbox(*, lists_may_grow: bool = False, keep_last_newline: bool = False) -> SandboxedEnvironment:
     """Return an environment that reaches nothing but its values, in which a name without a value is an error.
 
     Nothing is escaped: what is made is no HTML.

@@ -19,7 +19,7 @@ from ci_evals.model.response import Response, Step, ToolCall
 from ci_evals.providers.answer import as_steps, encode_json, read_arguments
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
-from ci_evals.templating import make_sandbox
+from ci_evals.templating import template_sandbox
 
 _Render = Callable[[Mapping[str, Any]], Any]
 
@@ -234,7 +234,7 @@ def _string_renderer(source: str) -> _Render:
 
 
 def _environment() -> SandboxedEnvironment:
-    return make_sandbox(keep_last_newline=True)
+    return template_sandbox(keep_last_newline=True)
 
 
 def _template_problems(value: Any) -> list[str]:

@@ -19,7 +19,7 @@ from ci_evals.model.fields import Int, Many, NonNegative, Options, Share
 from ci_evals.model.response import Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-from ci_evals.templating import make_sandbox
+from ci_evals.templating import template_sandbox
 
 MODEL = "mock"
 
@@ -86,7 +86,7 @@ class Mock(ProviderOptions):
             except (TypeError, ValueError) as error:
                 found.append(f"answers[{one_line(name, 80)!r}]: {error}")
         try:
-            make_sandbox().from_string(self.default or "")
+            template_sandbox().from_string(self.default or "")
         except TemplateError as error:
             found.append(f"default is no valid template: {one_line(str(error))}")
         if self.error_rate + self.rate_limit_rate > 1:
@@ -103,7 +103,7 @@ class MockProvider:
     def __init__(self, options: Mock) -> None:
         self._options = options
         self._answers = {name: _scripted(answer) for name, answer in options.answers.items()}
-        sandbox = make_sandbox(keep_last_newline=True)
+        sandbox = template_sandbox(keep_last_newline=True)
         self._default = None if options.default is None else sandbox.from_string(options.default)
         self._faults: Counter[bytes] = Counter()
 

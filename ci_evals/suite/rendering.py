@@ -9,7 +9,7 @@ from jinja2 import Template
 
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message
-from ci_evals.templating import make_sandbox
+from ci_evals.templating import template_sandbox
 
 
 class Rendered(NamedTuple):
@@ -51,7 +51,7 @@ class Templates:
             jinja2.TemplateSyntaxError: it is not valid.
         """
         if (template := self._compiled.get(source)) is None:
-            template = self._compiled[source] = make_sandbox(lists_may_grow=True).from_string(source)
+            template = self._compiled[source] = template_sandbox(lists_may_grow=True).from_string(source)
         return template
 
 

@@ -8,14 +8,14 @@ from jinja2.exceptions import SecurityError
 
 from ci_evals import templating as templates
 from ci_evals.reports.markdown import finalize
-from ci_evals.templating import make_sandbox
+from ci_evals.templating import template_sandbox
 
 GROWING = "{% set seen = [] %}{% set _ = seen.append(1) %}{{ seen }}"
 
 
 @pytest.mark.parametrize("lists_may_grow", [True, False])
 def test_a_template_reaches_nothing_but_its_values(lists_may_grow: bool) -> None:
-    environment = make_sandbox(lists_may_grow=lists_may_grow)
+    environment = template_sandbox(lists_may_grow=lists_may_grow)
     with pytest.raises(SecurityError):
         environment.from_string("{{ text.__class__.__mro__[1].__subclasses__() }}").render(text="")
     with pytest.raises(jinja2.UndefinedError):
@@ -23,18 +23,18 @@ def test_a_template_reaches_nothing_but_its_values(lists_may_grow: bool) -> None
 
 
 def test_nothing_is_escaped() -> None:
-    assert make_sandbox().from_string("{{ text }}").render(text="<b> & 'c'") == "<b> & 'c'"
+    assert template_sandbox().from_string("{{ text }}").render(text="<b> & 'c'") == "<b> & 'c'"
 
 
 def test_lists_grow_only_where_they_may() -> None:
-    assert make_sandbox(lists_may_grow=True).from_string(GROWING).render() == "[1]"
+    assert template_sandbox(lists_may_grow=True).from_string(GROWING).render() == "[1]"
     with pytest.raises(SecurityError):
-        make_sandbox().from_string(GROWING).render()
+        template_sandbox().from_string(GROWING).render()
 
 
 def test_the_last_line_feed_stays_only_where_it_is_wanted() -> None:
-    assert make_sandbox().from_string("a\n").render() == "a"
-    assert make_sandbox(keep_last_newline=True).from_string("a\n").render() == "a\n"
+    assert template_sandbox().from_string("a\n").render() == "a"
+    assert template_sandbox(keep_last_newline=True).from_string("a\n").render() == "a\n"
 
 
 def test_a_checkout_has_its_templates_at_the_top() -> None:
