@@ -245,7 +245,7 @@ class _Loader:
             self.problems.append(self.written["judges"].problem(text))
         if not self.providers.knows_names or (self.written["judges"].value and not self.judges.knows_names):
             return judges
-        asked = checks.asking_graders(cases)
+        asked = checks.model_graders(cases)
         selected = {provider.name for provider in (*providers, *judges)}
         named = {grader.provider for grader, _ in asked}
         idle = [
