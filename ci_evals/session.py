@@ -138,7 +138,6 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
     Raises:
         ConfigError: a provider or grader cannot be opened; nothing was called, and no file was touched.
         StorageError: a journal cannot be read or written.
-        UsageError: a source is of another suite.
     """
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
     invocation = replace(  # code under test may make the process go elsewhere

@@ -46,20 +46,32 @@ def to_wanted(_context: click.Context, _option: click.Parameter, value: tuple[st
     return tuple(Path(each) for each in value)
 
 
-config = setting(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path),
-    help="The suite; default: evals.yaml here or in .github/.",
-)
-suite = setting(
-    "--suite",
-    "-c",
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="The suite; default: evals.yaml here or in .github/.",
-)
+PATH = click.Path(path_type=Path)
+
+
+def _config(*names: str) -> Decorator:
+    return setting(*names, type=PATH, help="The suite; default: evals.yaml here or in .github/.")
+
+
+def _format(*choices: str, envvar: str | None = None) -> Decorator:
+    return click.option(
+        "--format",
+        "output",
+        type=click.Choice(choices),
+        default=choices[0],
+        envvar=envvar,
+        allow_from_autoenv=False,
+        show_default=True,
+        show_envvar=True,
+        help="What is printed on stdout.",
+    )
+
+
+config = _config("-c", "--config")
+suite = _config("--suite", "-c", "--config", "config")
+output = _format("table", "json", envvar="CI_EVALS_FORMAT")
+table_format = _format("table", "markdown", "json", envvar="CI_EVALS_FORMAT")
+report_format = _format("text", "markdown", "json")
 providers = setting(
     "--providers",
     callback=to_names,
@@ -83,7 +95,7 @@ baseline = setting(
 baseline_reports = setting(
     "--baseline",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="Compare with this report.json, or a folder with one or more; may be repeated.",
 )
@@ -96,25 +108,8 @@ tags = setting(
 out = setting(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder for results; default: the suite's, else ci-evals-results.",
-)
-output = setting(
-    "--format",
-    "output",
-    envvar="CI_EVALS_FORMAT",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="What is printed on stdout.",
-)
-report_format = option(
-    "--format",
-    "output",
-    type=click.Choice(["text", "markdown", "json"]),
-    default="text",
-    show_default=True,
-    help="What is printed on stdout.",
 )
 quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 

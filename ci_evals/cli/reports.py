@@ -80,11 +80,8 @@ def explain_cells(
     return explanations(summary, list(chosen), newest)
 
 
-report_path = click.Path(path_type=Path)
-
-
 @options.command("compare")
-@click.argument("reports", nargs=-1, required=True, type=report_path, metavar="BASE... HEAD")
+@click.argument("reports", nargs=-1, required=True, type=options.PATH, metavar="BASE... HEAD")
 @options.report_format
 def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """Compare a report with those of its base, offline.
@@ -119,7 +116,7 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
 @click.argument("case")
 @options.option(
     "--report",
-    type=report_path,
+    type=options.PATH,
     metavar="PATH",
     help="A report.json or a results folder; default: the suite's folder for results, else ci-evals-results.",
 )
@@ -155,7 +152,7 @@ def explain(
 
 
 @options.command()
-@click.argument("results", type=click.Path(path_type=Path), required=False, metavar="[RESULTS_DIR]")
+@click.argument("results", type=options.PATH, required=False, metavar="[RESULTS_DIR]")
 @options.setting(
     "--from-run",
     type=click.IntRange(min=1),

@@ -174,7 +174,7 @@ class _Further(click.Argument):
 
 
 @options.command("run")
-@click.argument("further", cls=_Further, nargs=-1, type=click.Path(path_type=Path))
+@click.argument("further", cls=_Further, nargs=-1, type=options.PATH)
 @options.config
 @options.overriding
 @options.setting(
@@ -185,7 +185,7 @@ class _Further(click.Argument):
 @options.option(
     "--resume-from",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PATH...",
     help="Take over the results of other journals, or of the folders they are in.",
 )
@@ -197,13 +197,13 @@ class _Further(click.Argument):
 )
 @options.setting(
     "--balance-by",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PATH",
     help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
 )
 @options.setting(
     "--replay",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PATH",
     help="Answer from this journal what was asked before, and call providers for the rest.",
 )
@@ -214,7 +214,7 @@ class _Further(click.Argument):
 )
 @options.setting(
     "--record",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PATH",
     help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
 )

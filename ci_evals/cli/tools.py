@@ -92,12 +92,12 @@ def init(folder: Path, *, force: bool) -> None:
 
 
 @options.command()
-@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[CONFIG]")
+@click.argument("file", required=False, type=options.PATH, metavar="[CONFIG]")
 @options.config
 @options.option(
     "--history",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PATH",
     help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be repeated.",
 )
@@ -237,7 +237,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
 @options.config
 @options.option(
     "--report",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     default="ci-evals-results",
     show_default=True,
     help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
@@ -245,15 +245,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
 @options.option("--judge", metavar="PROVIDER", help="The judge or provider of the suite that prefers.")
 @options.option("--rubric", metavar="TEXT", help="What the judge goes by; default: correct, helpful, to the point.")
 @options.option("--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge.")
-@options.setting(
-    "--format",
-    "output",
-    envvar="CI_EVALS_FORMAT",
-    type=click.Choice(["table", "markdown", "json"]),
-    default="table",
-    show_default=True,
-    help="What is printed on stdout.",
-)
+@options.table_format
 @options.option(
     "--fail-if-worse",
     is_flag=True,
