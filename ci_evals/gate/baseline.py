@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ci_evals.format import name_of
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
-from ci_evals.model.plan import CellKey, VariantKey
+from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
@@ -179,6 +179,10 @@ class TrendVariant:
     latency_p50_s: float | None
     latency_p95_s: float | None
 
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
@@ -215,9 +219,9 @@ class Baseline:
         return name_of(self.name)
 
     @cached_property
-    def variants(self) -> tuple[VariantKey, ...]:
+    def variants(self) -> tuple[Variant, ...]:
         """Its variants, in the order of the cells."""
-        return tuple(dict.fromkeys((provider, prompt) for _, provider, prompt in self.cells))
+        return tuple(dict.fromkeys(Variant(provider, prompt) for _, provider, prompt in self.cells))
 
 
 def join(reports: Sequence[Baseline]) -> Baseline:
@@ -278,6 +282,10 @@ class HeadCell(NamedTuple):
     confirmed: bool = False
     critical: bool = False
     per_run: PerRun = UNMEASURED
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(*self.key[1:])
 
 
 def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = False) -> list[HeadCell]:

@@ -11,7 +11,7 @@ from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, He
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
-from ci_evals.model.plan import CellKey, VariantKey
+from ci_evals.model.plan import CellKey
 from ci_evals.stats.exact_tests import (
     Table,
     benjamini_hochberg,
@@ -60,9 +60,13 @@ class CellComparison:
     def key(self) -> CellKey:
         return self.case, self.provider, self.prompt
 
-    def base_key(self, variants: Mapping[VariantKey, VariantKey]) -> CellKey:
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+    def base_key(self, variants: Mapping[Variant, Variant]) -> CellKey:
         """Return the cell's name in the baseline, where `variants` maps each variant to the one it is compared with."""
-        return (self.renamed_from or self.case, *variants.get(self.key[1:], self.key[1:]))
+        return _key(self.renamed_from or self.case, variants.get(self.variant, self.variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +91,17 @@ class VariantComparison:
     differences: Differences
 
     @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+    @property
+    def base_variant(self) -> Variant:
+        return Variant(self.base_provider, self.base_prompt)
+
+    @property
     def renamed(self) -> bool:
         """Return True if it was compared with a variant of another name."""
-        return (self.provider, self.prompt) != (self.base_provider, self.base_prompt)
+        return self.variant != self.base_variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,21 +128,20 @@ class Comparison:
         return {cell.key: cell for cell in self.cells}
 
     @cached_property
-    def base_variants(self) -> Mapping[VariantKey, VariantKey]:
+    def base_variants(self) -> Mapping[Variant, Variant]:
         """Each variant's counterpart in the baseline, where it has one."""
-        head = [(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"]
+        head = [cell.variant for cell in self.cells if cell.kind != "removed"]
         return match_variants(head, self.baseline.variants)
 
-    def base_variant(self, variant: Variant) -> VariantKey:
+    def base_variant(self, variant: Variant) -> Variant:
         """Return a variant's name in the baseline."""
-        key = variant.provider, variant.prompt
-        return self.base_variants.get(key, key)
+        return self.base_variants.get(variant, variant)
 
     def base_key(self, key: CellKey) -> CellKey:
         """Return a cell's name in the baseline."""
         if found := self.by_key.get(key):
             return found.base_key(self.base_variants)
-        return (key[0], *self.base_variants.get(key[1:], key[1:]))
+        return _key(key[0], self.base_variant(Variant(*key[1:])))
 
     def base_of(self, key: CellKey) -> BaseCell | None:
         """Return a cell's counterpart in the baseline, whatever its case or its variant was called there."""
@@ -138,7 +149,7 @@ class Comparison:
 
     @cached_property
     def several_variants(self) -> bool:
-        return len({(cell.provider, cell.prompt) for cell in self.cells if cell.kind != "removed"}) > 1
+        return len({cell.variant for cell in self.cells if cell.kind != "removed"}) > 1
 
     @property
     def compared(self) -> int:
@@ -177,7 +188,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
             planned runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
     """
-    variants = match_variants((cell.key[1:] for cell in head), base.variants)
+    variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
@@ -192,7 +203,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
 
 def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
     """Return the cells that must be run again before they may be named."""
-    variants = match_variants((cell.key[1:] for cell in head), base.variants)
+    variants = match_variants((cell.variant for cell in head), base.variants)
     matched, _ = _match_cells(head, base, variants)
     return frozenset(cell.head.key for cell in matched if cell.suspicious)
 
@@ -202,7 +213,7 @@ def commonest(numbers: Iterable[int]) -> int:
     return min(Counter(numbers).items(), key=lambda each: (-each[1], each[0]), default=(0, 0))[0]
 
 
-def match_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Mapping[VariantKey, VariantKey]:
+def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:
     """Map each variant to the one of the base that it is compared with.
 
     That is the one of the same name. Where only one is left on either side, these two are compared: a model or prompt
@@ -214,6 +225,10 @@ def match_variants(head: Iterable[VariantKey], base: Iterable[VariantKey]) -> Ma
     if len(left) == len(gone) == 1:
         matched[left[0]] = gone[0]
     return matched
+
+
+def _key(case: str, variant: Variant) -> CellKey:
+    return case, variant.provider, variant.prompt
 
 
 class Fall(NamedTuple):
@@ -273,10 +288,10 @@ class _MatchedCell:
 
 
 def _match_cells(
-    head: Sequence[HeadCell], base: Baseline, variants: Mapping[VariantKey, VariantKey]
+    head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[_MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
-    mine = {(cell.key[0], *variants.get(cell.key[1:], cell.key[1:])): cell for cell in head}
+    mine = {_key(cell.key[0], variants.get(cell.variant, cell.variant)): cell for cell in head}
     old_names = _old_names(mine, base)
     matched: list[_MatchedCell] = []
     rest: list[CellComparison] = []
@@ -308,13 +323,13 @@ def _untested_cell(kind: CellKind, key: CellKey, head: HeadCell | None = None, b
 
 def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
     """Find the cells whose case has another name in the base: same question, same grading, other id."""
-    gone: dict[tuple[str, VariantKey], list[str]] = defaultdict(list)
+    gone: dict[tuple[str, Variant], list[str]] = defaultdict(list)
     for key, cell in base.cells.items():
         if key not in mine:
-            gone[cell.fingerprint, key[1:]].append(key[0])
+            gone[cell.fingerprint, Variant(*key[1:])].append(key[0])
     names = {}
     for key, mine_cell in mine.items():
-        if key not in base.cells and (candidates := gone.get((mine_cell.fingerprint, key[1:]))):
+        if key not in base.cells and (candidates := gone.get((mine_cell.fingerprint, Variant(*key[1:])))):
             names[key] = candidates.pop(0)
     return names
 
@@ -367,13 +382,13 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: fl
 def _compare_variants(
     matched: Sequence[_MatchedCell],
     cells: Sequence[CellComparison],
-    variants: Mapping[VariantKey, VariantKey],
+    variants: Mapping[Variant, Variant],
     alpha: float,
 ) -> tuple[VariantComparison, ...]:
     """Test every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
-    by_variant: dict[VariantKey, list[tuple[_MatchedCell, CellComparison]]] = defaultdict(list)
+    by_variant: dict[Variant, list[tuple[_MatchedCell, CellComparison]]] = defaultdict(list)
     for cell, comparison in zip(matched, cells, strict=True):
-        by_variant[cell.head.key[1:]].append((cell, comparison))
+        by_variant[cell.head.variant].append((cell, comparison))
     falls, falls_of_rest = [], []
     for chosen in by_variant.values():
         runs = [(cell.head.planned, cell.base.history) for cell, _ in chosen]
@@ -384,10 +399,10 @@ def _compare_variants(
     adjusted_rest = holm([found.p for found in falls_of_rest])
     return tuple(
         VariantComparison(
-            provider=variant[0],
-            prompt=variant[1],
-            base_provider=variants[variant][0],
-            base_prompt=variants[variant][1],
+            provider=variant.provider,
+            prompt=variant.prompt,
+            base_provider=variants[variant].provider,
+            base_prompt=variants[variant].prompt,
             cells=len(chosen),
             head_rate=fmean(passed / graded for passed, graded, _, _ in found.tables),
             base_rate=fmean(passed / graded for _, _, passed, graded in found.tables),

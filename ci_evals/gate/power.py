@@ -7,7 +7,7 @@ from math import ceil
 from ci_evals.format import number_of
 from ci_evals.gate.baseline import POOLED_RUNS, Baseline
 from ci_evals.gate.compare import Comparison
-from ci_evals.model.plan import VariantKey
+from ci_evals.model.case import Variant
 from ci_evals.stats.power import Plan, comparison_runs_needed, detectable_drop, planned_drop, planned_gate_drop
 
 ASSUMED_RATE = 0.9
@@ -109,12 +109,12 @@ def detectable_sentence(comparison: Comparison) -> str | None:
 
     Of several variants it speaks of the one that shows least. Confirm runs take no part.
     """
-    tables: dict[VariantKey, list[tuple[int, int, int, int]]] = defaultdict(list)
+    tables: dict[Variant, list[tuple[int, int, int, int]]] = defaultdict(list)
     if not (runs := comparison.usual_runs):
         return None
     for cell in comparison.cells:
         if cell.p is not None:
-            tables[cell.provider, cell.prompt].append((0, runs, *cell.base))
+            tables[cell.variant].append((0, runs, *cell.base))
     drops = [(len(chosen), detectable_drop(chosen, 1 - comparison.alpha)) for chosen in tables.values()]
     cases, drop = max(drops, key=lambda each: 1.0 if each[1] is None else each[1])
     return size_sentence(cases, runs, drop)

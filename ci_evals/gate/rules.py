@@ -17,7 +17,6 @@ from ci_evals.gate.wording import (
     regressions_sentence,
     variant_sentence,
 )
-from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
@@ -79,7 +78,7 @@ def drop_of_same_variant(comparison: Comparison | NoComparison | None, rule: Rul
     if not isinstance(comparison, Comparison) or rule.rule not in ("critical", "regressions"):
         return None
     named = next(cell for cell in comparison.of("regressed") if cell.critical == (rule.rule == "critical"))
-    found = (each for each in comparison.variants if (each.provider, each.prompt) == named.key[1:])
+    found = (each for each in comparison.variants if each.variant == named.variant)
     return next((variant_sentence(comparison, each) for each in found), None)
 
 
@@ -94,15 +93,12 @@ def broken_ratchets(report: SuiteReport, rules: Gate, comparison: Comparison) ->
     same_cases = [point for point in comparison.baseline.trend if point.cases == report.cases_fingerprint]
     for variant in report.plan.variants:
         found, base = fresh_rate(report, variant), comparison.base_variant(variant)
-        held = [
-            next((each for each in point.variants if (each.provider, each.prompt) == base), None)
-            for point in same_cases
-        ]
+        held = [next((each for each in point.variants if each.variant == base), None) for point in same_cases]
         best = best_stable_rate(held, rules.confidence)
         if found is None or best is None or (upper := found.bounds(rules.confidence).upper) >= best:
             continue
-        of = f"{name_of(str(variant))}: " if comparison.several_variants else ""
-        who = "it" if base == (variant.provider, variant.prompt) else name_of(str(Variant(*base)))
+        of = f"{name_of(variant)}: " if comparison.several_variants else ""
+        who = "it" if base == variant else name_of(base)
         rate, sure = percent(float(found.rate), best), percent(rules.confidence)
         at_most = f"({sure} sure: at most {percent(upper, best)})"
         yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that {who} has held before"

@@ -10,7 +10,6 @@ from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import PoolStep, Tally
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
@@ -27,7 +26,7 @@ def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
 
 def cell_name(comparison: Comparison, cell: CellComparison) -> str:
     """Return the case, with its variant if there are several, and its former name if it has one."""
-    of = f" on {name_of(str(Variant(cell.provider, cell.prompt)))}" if comparison.several_variants else ""
+    of = f" on {name_of(cell.variant)}" if comparison.several_variants else ""
     was = f" (was {name_of(cell.renamed_from)})" if cell.renamed_from else ""
     return f"{name_of(cell.case)}{of}{was}"
 
@@ -107,9 +106,9 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
     """Return the start of a sentence: the variant if there are several, and its counterpart if that is another."""
-    name = name_of(str(Variant(variant.provider, variant.prompt)))
+    name = name_of(variant.variant)
     if variant.renamed:
-        return f"{name} (compared with {name_of(str(Variant(variant.base_provider, variant.base_prompt)))}): "
+        return f"{name} (compared with {name_of(variant.base_variant)}): "
     return f"{name}: " if comparison.several_variants else ""
 
 
@@ -194,7 +193,7 @@ def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
         return comparison.reason
     base = comparison.baseline
     if base.variants and not comparison.base_variants:
-        theirs = ", ".join(name_of(str(Variant(*variant))) for variant in base.variants)
+        theirs = ", ".join(name_of(variant) for variant in base.variants)
         return f"nothing to compare: {base.called} has other providers or prompts ({theirs})"
     return f"nothing to compare: no case that is the same here and on {base.called} was graded on both"
 
@@ -314,7 +313,7 @@ def error_rate_sentence(report: SuiteReport, share: float, allowed: float) -> st
     totals = report.totals
     errored = [each for each in report.plan.variants if report.counts(report.cells_of(each)).errored]
     of = "all on" if totals.errored > 1 else "on"
-    where = f", {of} {name_of(str(errored[0]))}" if len(errored) == 1 < len(report.plan.variants) else ""
+    where = f", {of} {name_of(errored[0])}" if len(errored) == 1 < len(report.plan.variants) else ""
     found = f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored"
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
     return f"{found} ({percent(share, allowed)}{where}), {limit}{_commonest(_errors(report, 'errored'))}"

@@ -15,9 +15,6 @@ from ci_evals.model.fingerprint import digest
 CellKey = tuple[str, str, str | None]
 """Case id, provider and prompt: the name of a cell, the same in every report."""
 
-VariantKey = tuple[str, str | None]
-"""Provider and prompt: the name of a variant."""
-
 
 @dataclass(frozen=True)
 class RunPlan:

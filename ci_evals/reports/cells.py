@@ -180,21 +180,21 @@ def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
     compared, that is said elsewhere.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
-    here = {cell.key[1:] for cell in comparison.cells if cell.kind != "removed"}
-    common = {cell.key[1:] for cell in comparison.cells if cell.kind not in ("new", "removed")}
-    compared = {cell.key[1:] for cell in comparison.cells if cell.p is not None}
+    here = {cell.variant for cell in comparison.cells if cell.kind != "removed"}
+    common = {cell.variant for cell in comparison.cells if cell.kind not in ("new", "removed")}
+    compared = {cell.variant for cell in comparison.cells if cell.p is not None}
     cases = {cell.case for cell in comparison.cells if cell.p is not None}
     words = (*_CHANGED, *_NOT_COMPARED) if compared else _CHANGED
     found: dict[str, dict[tuple[str, ...], None]] = {word: {} for word in words}
     for cell in comparison.cells:
-        variant = now.get(cell.key[1:], cell.key[1:]) if cell.kind == "removed" else cell.key[1:]
+        variant = now.get(cell.variant, cell.variant) if cell.kind == "removed" else cell.variant
         if variant not in common and (cell.kind == "new" or variant not in here):
-            found[f"{cell.kind} variant"][(str(Variant(*variant)),)] = None
+            found[f"{cell.kind} variant"][(str(variant),)] = None
         elif cell.kind == "not compared" and compared and variant not in compared:
-            found["not compared variant"][(str(Variant(*variant)),)] = None
+            found["not compared variant"][(str(variant),)] = None
         elif cell.kind in found:
             apart = cell.kind == "not compared" and cell.case in cases
-            found[cell.kind][(f"{cell.case} on {Variant(*variant)}" if apart else cell.case,)] = None
+            found[cell.kind][(f"{cell.case} on {variant}" if apart else cell.case,)] = None
         if cell.renamed_from is not None:
             found["renamed"][cell.renamed_from, cell.case] = None
     return [MatrixChange(word, tuple(names)) for word, names in found.items() if names]

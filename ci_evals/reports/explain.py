@@ -50,6 +50,11 @@ class RunEntry:
     error: RunError | None
     output: str | None
 
+    @property
+    def reason(self) -> str | None:
+        """The reason why there was nothing to grade."""
+        return None if self.error is None else self.error.message or self.error.kind
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseEntry:
@@ -83,6 +88,19 @@ class Explanation:
     base_reports: tuple[BaseEntry, ...] = ()
     runs: tuple[RunEntry, ...]
     base_runs: tuple[RunEntry, ...] = ()
+
+    @property
+    def variant(self) -> str:
+        return str(Variant(self.provider, self.prompt))
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    @property
+    def facts(self) -> list[str]:
+        """Sentences on the cell, its test and its baseline."""
+        return [text for text in (self.sentence, self.test, self.compared_with) if text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,27 +211,23 @@ def render_text(found: Sequence[Explanation]) -> str:
 
 
 def _lines(cell: Explanation) -> Iterator[str]:
-    case, variant, place = (name_of(each, _LINE_CHARACTERS) for each in (cell.case, _variant(cell), _place(cell)))
+    case, variant, place = (name_of(each, _LINE_CHARACTERS) for each in (cell.case, cell.variant, cell.place))
     yield f"{case} on {variant}  {place}".rstrip()
-    yield _short(cell.sentence)
-    yield from map(_short, filter(None, (cell.test, cell.compared_with)))
-    yield from _runs_as_lines("Runs here", cell.runs)
-    if cell.base_reports:
-        yield from ("", "On the base, report by report")
-        yield from (f"  {_short(_base_line(entry, cell))}" for entry in cell.base_reports)
-    if cell.base_runs:
-        yield from _runs_as_lines("Runs of the newest of them", cell.base_runs)
+    yield from map(_short, cell.facts)
+    for section in _sections(cell):
+        yield from ("", section.title)
+        yield from (f"  {_short(line)}" for line in section.lines)
+        for runs in section.groups:
+            yield f"{_MARKS[runs[0].status]} {_runs_line(runs)}"
+            yield from (f"    {_short(line)}" for line in _reasons(runs))
+            if runs[0].output is not None:
+                yield f"    answer: {_short(runs[0].output) or '(empty)'}"
+        if section.left_out:
+            yield section.left_out
 
 
-def _runs_as_lines(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
-    yield from ("", f"{title} ({len(runs):,})")
-    for alike in _alike(runs):
-        run = alike[0]
-        yield f"{_MARKS[run.status]} {_runs_line(alike)}"
-        yield from (f"    {_short(line)}" for line in _reasons(alike))
-        if run.output is not None:
-            yield f"    answer: {_short(run.output) or '(empty)'}"
-    yield from _left_out(runs)
+def _short(text: str) -> str:
+    return one_line(text, _LINE_CHARACTERS)
 
 
 def render_markdown(found: Sequence[Explanation]) -> str:
@@ -222,61 +236,66 @@ def render_markdown(found: Sequence[Explanation]) -> str:
 
 
 def _paragraphs(cell: Explanation) -> Iterator[str]:
-    yield f"### {code(cell.case)} on {code(_variant(cell))}"
-    texts = (plain(text) for text in (cell.sentence, cell.test, cell.compared_with) if text)
-    yield from (f"\n{text}" for text in ([code(_place(cell))] if _place(cell) else []))
-    yield from (f"\n{text}" for text in texts)
-    yield from _runs_as_paragraphs("Runs here", cell.runs)
+    yield f"### {code(cell.case)} on {code(cell.variant)}"
+    if cell.place:
+        yield f"\n{code(cell.place)}"
+    yield from (f"\n{plain(fact)}" for fact in cell.facts)
+    for section in _sections(cell):
+        yield f"\n**{section.title}**\n"
+        yield from (f"- {plain(line)}" for line in section.lines)
+        for runs in section.groups:
+            yield f"<details>\n<summary>{_MARKS[runs[0].status]} {plain(_runs_line(runs))}</summary>\n"
+            yield from (f"- {code(line)}" for line in _reasons(runs))
+            yield f"\n{fence(runs[0].output or '(nothing)')}\n\n</details>"
+        if section.left_out:
+            yield f"\n{section.left_out}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A titled part of an explanation: lines, or groups of runs that ended alike."""
+
+    title: str
+    lines: Sequence[str] = ()
+    groups: Sequence[Sequence[RunEntry]] = ()
+    left_out: str = ""
+
+
+def _sections(cell: Explanation) -> Iterator[_Section]:
+    yield _section_of_runs("Runs here", cell.runs)
     if cell.base_reports:
-        yield "\n**On the base, report by report**\n"
-        yield from (f"- {plain(_base_line(entry, cell))}" for entry in cell.base_reports)
+        yield _Section("On the base, report by report", [_base_line(entry, cell) for entry in cell.base_reports])
     if cell.base_runs:
-        yield from _runs_as_paragraphs("Runs of the newest of them", cell.base_runs)
+        yield _section_of_runs("Runs of the newest of them", cell.base_runs)
 
 
-def _runs_as_paragraphs(title: str, runs: Sequence[RunEntry]) -> Iterator[str]:
-    yield f"\n**{title} ({len(runs):,})**\n"
-    for alike in _alike(runs):
-        run = alike[0]
-        yield f"<details>\n<summary>{_MARKS[run.status]} {plain(_runs_line(alike))}</summary>\n"
-        yield from (f"- {code(line)}" for line in _reasons(alike))
-        yield f"\n{fence(run.output or '(nothing)')}\n\n</details>"
-    yield from (f"\n{plain(line)}" for line in _left_out(runs))
-
-
-def _left_out(runs: Sequence[RunEntry]) -> Iterator[str]:
-    if len(runs) > _MAX_RUNS:
-        yield f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json"
-
-
-def _alike(runs: Sequence[RunEntry]) -> list[list[RunEntry]]:
+def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
     """Group the first runs: those of a group differ in nothing but number, time and cost."""
-    return group_alike(
+    groups = group_alike(
         runs[:_MAX_RUNS],
-        lambda run: (run.confirming, run.status, run.recorded, run.output, _error(run), grades_key(run.grades)),
+        lambda run: (run.confirming, run.status, run.recorded, run.output, run.reason, grades_key(run.grades)),
     )
+    more = f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json" if len(runs) > _MAX_RUNS else ""
+    return _Section(f"{title} ({len(runs):,})", groups=groups, left_out=more)
 
 
-def _runs_line(alike: Sequence[RunEntry]) -> str:
+def _runs_line(runs: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
-    run = alike[0]
-    parts = [runs_text([each.run for each in alike], run.status)]
-    costs = span((each.cost_usd for each in alike if each.cost_usd is not None), usd)
-    parts += filter(None, [span((each.latency_s for each in alike), seconds), costs])
-    parts += ["confirm run" if len(alike) == 1 else "confirm runs"] if run.confirming else []
-    parts += ["recorded, so no new evidence"] if run.recorded else []
-    return ", ".join(parts)
+    parts = [
+        runs_text([run.run for run in runs], runs[0].status),
+        span((run.latency_s for run in runs), seconds),
+        span((run.cost_usd for run in runs if run.cost_usd is not None), usd),
+        ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",
+        "recorded, so no new evidence" if runs[0].recorded else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
-def _error(run: RunEntry) -> str | None:
-    return None if run.error is None else run.error.message or run.error.kind
-
-
-def _reasons(alike: Sequence[RunEntry]) -> Iterator[str]:
+def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
     """Yield the reasons that runs share for ending as they did."""
-    if error := _error(alike[0]):
-        yield error
-    for grade in common_grades(run.grades for run in alike):
+    if runs[0].reason:
+        yield runs[0].reason
+    for grade in common_grades(run.grades for run in runs):
         mark = _MARKS["passed" if grade.passed else "failed"]
         yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
 
@@ -286,15 +305,3 @@ def _base_line(entry: BaseEntry, cell: Explanation) -> str:
     name = (entry.report.revision or entry.report.id)[:_REVISION_CHARACTERS]
     age = cell.started_at - entry.report.started_at
     return f"{name}{f', {duration(age)} older' if age >= 1 else ''}: {entry.sentence}"
-
-
-def _variant(cell: Explanation) -> str:
-    return str(Variant(cell.provider, cell.prompt))
-
-
-def _place(cell: Explanation) -> str:
-    return f"{cell.file}:{cell.line}" if cell.line else cell.file
-
-
-def _short(text: str) -> str:
-    return one_line(text, _LINE_CHARACTERS)

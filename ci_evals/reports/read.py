@@ -393,7 +393,7 @@ def _base_cells(
     document: ReportDocument, entry: ComparisonEntry, cells: Iterable[CellComparison]
 ) -> Mapping[CellKey, BaseCell]:
     """The baseline's cells, as far as the report tells: their names, and the runs that it carries or has pooled."""
-    base = {(each.provider, each.prompt): (each.base_provider, each.base_prompt) for each in entry.variants}
+    base = {each.variant: each.base_variant for each in entry.variants}
     carrying = {cell.key: cell for cell in document.cells if cell.history}
 
     def base_cell(cell: CellComparison) -> BaseCell:

@@ -109,10 +109,10 @@ def render_comparison(comparison: Comparison) -> str:
     order = (*changed, *(kind for kind in KINDS if kind not in changed))
     rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
     for variant in comparison.variants:
-        name = _short_name(Variant(variant.provider, variant.prompt))
+        name = _short_name(variant.variant)
         rows += _variant_rows(variant, f"{name}: " if comparison.several_variants else "")
     for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
-        on = f" on {_short_name(Variant(cell.provider, cell.prompt))}" if comparison.several_variants else ""
+        on = f" on {_short_name(cell.variant)}" if comparison.several_variants else ""
         base, here = (tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
         rows.append((f"{_short_name(cell.case)}{on}", base, here, cell.kind, "" if cell.p is None else f"{cell.p:.2g}"))
     return draw(iter([columns(rows)]), width=UNBOUNDED).rstrip("\n")

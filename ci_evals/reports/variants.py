@@ -10,7 +10,6 @@ from ci_evals.gate.bars import figures_of, table_of, tasks_of
 from ci_evals.gate.baseline import TrendPoint
 from ci_evals.gate.wording import rate_change, ratio_change
 from ci_evals.model.case import Variant
-from ci_evals.model.plan import VariantKey
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
 from ci_evals.reports.summary import Summary
@@ -181,11 +180,11 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
     if (comparison := summary.compared) is None:
         return {}
     changes = {
-        Variant(found.provider, found.prompt): VariantChange(
+        found.variant: VariantChange(
             pass_rate=rate_change(comparison, found),
             cost=ratio_change(found.differences.cost),
             latency=ratio_change(found.differences.latency),
-            compared_with=Variant(found.base_provider, found.base_prompt) if found.renamed else None,
+            compared_with=found.base_variant if found.renamed else None,
         )
         for found in comparison.variants
     }
@@ -207,7 +206,7 @@ class Trend:
         return self.lowest if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
 
 
-def trend_of(points: Sequence[TrendPoint], variant: VariantKey, here: float | None) -> Trend | None:
+def trend_of(points: Sequence[TrendPoint], variant: Variant, here: float | None) -> Trend | None:
     """Return the trend of one variant; None with fewer than two earlier reports.
 
     Args:
@@ -219,7 +218,7 @@ def trend_of(points: Sequence[TrendPoint], variant: VariantKey, here: float | No
         each.pass_rate
         for point in reversed(points[:_TREND_REPORTS])
         for each in point.variants
-        if (each.provider, each.prompt) == variant and each.pass_rate is not None
+        if each.variant == variant and each.pass_rate is not None
     ]
     if len(rates) < 2:
         return None

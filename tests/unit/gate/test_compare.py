@@ -11,7 +11,6 @@ from sides import base_of, compared, head_of, key_of
 from ci_evals.gate.baseline import Evidence, History, Tally
 from ci_evals.gate.compare import fall, match_variants, suspects
 from ci_evals.model.case import Variant
-from ci_evals.model.plan import VariantKey
 from ci_evals.stats.exact_tests import stratified_lower
 from ci_evals.stats.power import NEWEST_ALONE
 
@@ -136,7 +135,7 @@ def test_every_cell_gets_one_kind_and_red_needs_a_lower_rate(
 # Which cell is compared with which.
 
 
-A, B, C, D = ("a", None), ("b", None), ("c", None), ("a", "short")
+A, B, C, D = Variant("a"), Variant("b"), Variant("c"), Variant("a", "short")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ A, B, C, D = ("a", None), ("b", None), ("c", None), ("a", "short")
     ],
 )
 def test_variants_are_matched_by_name_and_a_single_one_left_on_both_sides_by_that(
-    head: list[VariantKey], base: list[VariantKey], matched: dict[VariantKey, VariantKey]
+    head: list[Variant], base: list[Variant], matched: dict[Variant, Variant]
 ) -> None:
     assert match_variants(head, base) == matched
 
@@ -217,7 +216,7 @@ def test_a_cell_is_found_by_whatever_the_baseline_calls_its_case_and_its_variant
     comparison = compared(head, base)
     assert comparison.base_key(key_of("a/new", "new")) == key_of("a/old", "old")
     assert comparison.base_of(key_of("a/new", "new")) is base.cells[key_of("a/old", "old")]
-    assert comparison.base_variant(Variant("new")) == ("old", None)
+    assert comparison.base_variant(Variant("new")) == Variant("old")
     assert comparison.base_key(key_of("elsewhere", "new")) == key_of("elsewhere", "old")
     assert comparison.base_of(key_of("elsewhere", "new")) is None
 
