@@ -70,7 +70,7 @@ class AlwaysTrue(GraderOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class AskingOptions(GraderOptions):
+class ModelGrader(GraderOptions):
     """A grader that asks a model.
 
     Args:

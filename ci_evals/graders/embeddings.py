@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from ci_evals.errors import GradingError
 from ci_evals.format import quote
-from ci_evals.graders.base import AskingOptions, failed, passed, reaches
+from ci_evals.graders.base import ModelGrader, failed, passed, reaches
 from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import NonEmpty, Share
 
@@ -16,7 +16,7 @@ _VECTORS = TypeAdapter(tuple[list[float], list[float]])
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingSimilar(AskingOptions):
+class EmbeddingSimilar(ModelGrader):
     """The embeddings of the answer and of `value` point in much the same direction.
 
     Args:

@@ -16,7 +16,7 @@ from pydantic import Strict
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import AskingOptions, reaches
+from ci_evals.graders.base import ModelGrader, reaches
 from ci_evals.graders.json import strip_fence
 from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import NonEmpty, Share
@@ -84,7 +84,7 @@ RUBRICS: Mapping[str, Rubric] = {
 
 
 @dataclass(frozen=True, slots=True)
-class LlmJudge(AskingOptions):
+class LlmJudge(ModelGrader):
     """A model judges the answer.
 
     Args:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
 
-from ci_evals.graders.base import AskingOptions, GraderOptions, reaches
+from ci_evals.graders.base import GraderOptions, ModelGrader, reaches
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
 from ci_evals.model.result import Grade
 from ci_evals.user_code import call_in_thread
@@ -30,7 +30,7 @@ async def grade(expectation: Expectation, answer: Answer, models: Models | None 
 
 
 async def _find(grader: Grader, answer: Answer, models: Models | None) -> Finding:
-    if models is not None and isinstance(grader, AskingOptions | TurnGrader):
+    if models is not None and isinstance(grader, ModelGrader | TurnGrader):
         return await grader.grade_with(answer, models)
     if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
         return cast("Finding", await call_in_thread(partial(grader.grade, answer)))
@@ -89,10 +89,10 @@ def unwrap(grader: Grader) -> Grader:
     return grader.grader if isinstance(grader, TurnGrader) else grader
 
 
-def model_grader(grader: Grader) -> AskingOptions | None:
+def model_grader(grader: Grader) -> ModelGrader | None:
     """Return the grader that judges if it asks a model, else None."""
     inner = unwrap(grader)
-    return inner if isinstance(inner, AskingOptions) else None
+    return inner if isinstance(inner, ModelGrader) else None
 
 
 def asks_a_model(expectation: Expectation) -> bool:

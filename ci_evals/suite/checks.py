@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci_evals.errors import Place, Problem
-from ci_evals.graders.base import AskingOptions
+from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import model_grader, unwrap
 from ci_evals.model.case import NO_OVERRIDES, Case
@@ -158,9 +158,9 @@ def stage_problems(
             yield Problem(*places[name], f"{text}; or name a function, as in speech:synthesize")
 
 
-def asking_graders(cases: Iterable[Case]) -> list[tuple[AskingOptions, Place]]:
+def model_graders(cases: Iterable[Case]) -> list[tuple[ModelGrader, Place]]:
     """Return a grader for each way of naming a model, with the place of the first one."""
-    found: dict[tuple[str | None, bool], tuple[AskingOptions, Place]] = {}
+    found: dict[tuple[str | None, bool], tuple[ModelGrader, Place]] = {}
     for case in cases:
         for expectation in case.expect:
             if (grader := model_grader(expectation.grader)) is not None:
@@ -170,7 +170,7 @@ def asking_graders(cases: Iterable[Case]) -> list[tuple[AskingOptions, Place]]:
 
 
 def judge_problem(
-    grader: AskingOptions, judges: Sequence[ProviderOptions], models: Sequence[ProviderOptions]
+    grader: ModelGrader, judges: Sequence[ProviderOptions], models: Sequence[ProviderOptions]
 ) -> str | None:
     """Say why a grader has no model to ask; None if it has one.
 

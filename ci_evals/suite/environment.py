@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -29,24 +30,23 @@ def read_dotenv(folder: Path) -> Mapping[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Fills in references; `named` collects the variables that were used, with their values.
+    """Fills in references to variables.
 
     Args:
         environ: where names are looked up; an empty value counts as not set, as in `${NAME:-default}` of the shell.
         problems: gets each variable that is not set and has no default.
         offline: leave references to such variables as they are: nothing will be called.
         verbatim: leave every text as it is: Python code has the environment at hand.
+        named: gets the variables that were used, with their values.
     """
 
-    def __init__(
-        self, environ: Mapping[str, str], problems: list[Problem], *, offline: bool = False, verbatim: bool = False
-    ) -> None:
-        self.environ = environ
-        self.problems = problems
-        self.offline = offline
-        self.verbatim = verbatim
-        self.named: dict[str, str] = {}
+    environ: Mapping[str, str]
+    problems: list[Problem]
+    offline: bool = False
+    verbatim: bool = False
+    named: dict[str, str] = field(default_factory=dict)
 
     def fill(self, written: Written) -> Written:
         """Replace references in every text inside a value; `$${` stands for a literal `${`."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ci_evals.errors import Place, Problem
 from ci_evals.graders import GRADERS
-from ci_evals.graders.base import AskingOptions, GraderOptions
+from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.model.case import Expectation
 from ci_evals.suite.keys import keys_of
@@ -65,7 +65,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     problems += map(options.problem, found)
     negated = name.startswith(NEGATION) and name not in GRADERS
     place = options.place if grader.needs_more else None
-    if isinstance(grader, AskingOptions) and grader.provider is not None:
+    if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
     return Expectation(name, grader.for_negation() if negated else grader, negated, grader.weight, place)
 

@@ -1,4 +1,4 @@
-"""From a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
+"""Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +26,8 @@ from ci_evals.suite.yaml import Lines, parse, read_text
 UNLIMITED = 2**31 - 1  # calls at once
 
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
+
+_READ_APART = ("providers", "judges", "prompts", "cases", "expect")  # entry by entry
 
 
 def find_config(folder: Path) -> Path:
@@ -60,7 +62,7 @@ def load_suite(
         environ: the environment; a `.env` file beside the config adds to it.
         overrides: values that win over the file's.
         offline: nothing will be called, so keys and variables may be missing.
-        judging: but judges will be, so theirs may not.
+        judging: judges will be called all the same, so theirs may not.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
@@ -95,6 +97,38 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 
 
+def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
+    """Return the first `mock` provider of a config; the rest of the file need not be complete.
+
+    Raises:
+        ConfigError: there is none, or it is wrong.
+    """
+    return _Loader(*_read(path), path.resolve().parent, environ).mock()
+
+
+def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
+    """Return a suite, and the judge or else the provider of that name, with its key; other providers need none.
+
+    Raises:
+        ConfigError: with every problem of the file.
+        UsageError: there is no such model, or it answers with embeddings.
+    """
+    known = load_suite(path, environ, offline=True)
+    judges = [str(options.name) for options in known.judges]
+    names = [*judges, *(str(options.name) for options in known.providers)]
+    if name not in names:
+        raise UsageError(unknown("judge", name, names))
+    if name in judges:
+        suite = load_suite(path, environ, offline=True, judging=True)
+        found = next(options for options in suite.judges if options.name == name)
+    else:
+        suite = load_suite(path, environ, Overrides(providers=(name,)))
+        found = suite.providers[0]
+    if found.embeds:
+        raise UsageError(f"{name} answers with embeddings: name a model that answers with text")
+    return suite, found
+
+
 def _listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
@@ -107,15 +141,6 @@ def _listed_cases(suite: Suite) -> Any:
         text = f"{cases!r:.100} is a text: expected a list of cases, or Path(…) of a dataset"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
     return cases if isinstance(cases, Mapping) else with_ids(cases, (suite.file, suite.line))
-
-
-def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
-    """Return the first `mock` provider of a config; the rest of the file need not be complete.
-
-    Raises:
-        ConfigError: there is none, or it is wrong.
-    """
-    return _Loader(*_read(path), path.resolve().parent, environ).mock()
 
 
 def _read(path: Path) -> tuple[Written, list[Problem]]:
@@ -137,7 +162,7 @@ class _Loader:
         folder: where relative paths start.
         environ: the environment; `.env` in the folder adds to it.
         offline: nothing will be called, so keys and variables may be missing.
-        judging: but judges will be, so theirs may not.
+        judging: judges will be called all the same, so theirs may not.
         verbatim: `${NAME}` is text.
     """
 
@@ -157,9 +182,8 @@ class _Loader:
         environ = {**self.dotenv, **environ}
         self.interpolation = Interpolation(environ, problems, offline=offline, verbatim=verbatim)
         self.providers = ProviderReader(folder, problems, self.interpolation)
-        asking = Interpolation(environ, problems, offline=offline and not judging, verbatim=verbatim)
-        asking.named = self.interpolation.named
-        self.judges = ProviderReader(folder, problems, asking)
+        for_judges = replace(self.interpolation, offline=offline and not judging)
+        self.judges = ProviderReader(folder, problems, for_judges)
 
     def load(self, overrides: Overrides) -> CheckedSuite:
         written, problems = self.written, self.problems
@@ -221,7 +245,7 @@ class _Loader:
             self.problems.append(self.written["judges"].problem(text))
         if not self.providers.knows_names or (self.written["judges"].value and not self.judges.knows_names):
             return judges
-        asked = checks.asking_graders(cases)
+        asked = checks.model_graders(cases)
         selected = {provider.name for provider in (*providers, *judges)}
         named = {grader.provider for grader, _ in asked}
         idle = [
@@ -236,9 +260,6 @@ class _Loader:
         return models
 
 
-_READ_APART = ("providers", "judges", "prompts", "cases", "expect")
-
-
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
     """Yield values that reports show anyway: taking them out would make the reports unreadable."""
     for provider in providers:
@@ -250,26 +271,3 @@ def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
 def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
     files = list(dict.fromkeys(problem.file for problem in problems))
     return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
-
-
-def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
-    """Return a suite, and the judge or else the provider of that name, with its key; other providers need none.
-
-    Raises:
-        ConfigError: with every problem of the file.
-        UsageError: there is no such model, or it answers with embeddings.
-    """
-    known = load_suite(path, environ, offline=True)
-    judges = [str(options.name) for options in known.judges]
-    names = [*judges, *(str(options.name) for options in known.providers)]
-    if name not in names:
-        raise UsageError(unknown("judge", name, names))
-    if name in judges:
-        suite = load_suite(path, environ, offline=True, judging=True)
-        found = next(options for options in suite.judges if options.name == name)
-    else:
-        suite = load_suite(path, environ, Overrides(providers=(name,)))
-        found = suite.providers[0]
-    if found.embeds:
-        raise UsageError(f"{name} answers with embeddings: name a model that answers with text")
-    return suite, found

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ci_evals.format import visible
 from ci_evals.graders import GRADERS
-from ci_evals.graders.base import AskingOptions, GraderOptions
+from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import PythonGrader
 from ci_evals.graders.json import JsonPath, JsonSchema
 from ci_evals.graders.scoring import LONG_ANSWER, grade, passes, score_of
@@ -62,7 +62,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "reward": {"value": 0.5},
     "goal_reached": {},
 }
-ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, AskingOptions)}
+ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader)}
 
 KEYWORDS = [
     "$schema",
