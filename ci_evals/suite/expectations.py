@@ -71,7 +71,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
-    if is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
+    if _is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
         return check(cls, written, problems)
     found: list[Problem] = []
     grader = check(cls, written.having({cls.short: written.value}), found)
@@ -80,7 +80,7 @@ def _read_options(cls: type[GraderOptions], written: Written, problems: list[Pro
     return grader
 
 
-def is_long_form(cls: type[GraderOptions], options: Any) -> bool:
+def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
     """Return True if a mapping has the grader's options rather than being its value (`json_schema: {type: object}`)."""
     if not isinstance(options, Mapping) or not options:
         return False
@@ -106,7 +106,7 @@ def _slip(entry: Any) -> str | None:
         stranger, known = min(strangers), (*keys_of(cls), *GRADERS)
         return f"beside `{name}`: {unknown('key', stranger, known if _is_close(stranger, known) else keys_of(cls))}"
     value = entry[name]
-    right = {**(value if is_long_form(cls, value) else {cls.short: value}), **beside}
+    right = {**(value if _is_long_form(cls, value) else {cls.short: value}), **beside}
     inside = ", ".join(f"{key}: {_brief(item)}" for key, item in right.items())
     verb = "stands" if len(beside) == 1 else "stand"
     return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
