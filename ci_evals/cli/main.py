@@ -15,7 +15,7 @@ from ci_evals.cli.run import merge_command, run_command
 from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
 from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
-from ci_evals.format import without_commands
+from ci_evals.format import number_of, without_commands
 from ci_evals.github.context import in_actions
 from ci_evals.github.job import command, write_outputs
 from ci_evals.redaction import Redactor, secret_values
@@ -25,7 +25,7 @@ from ci_evals.suite.environment import read_dotenv
 MAX_PROBLEMS_SHOWN = 50
 
 _DECIDING = ("run", "merge", "grade")
-_MAX_PROBLEMS_ANNOTATED = 10
+_MAX_ANNOTATED = 10
 _MOST_ANNOTATED = 4000  # characters
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
@@ -50,59 +50,49 @@ def _dotenv_folders() -> list[Path]:
     return [folder.absolute() for folder in dict.fromkeys([Path(), Path(".github"), *named])]
 
 
-def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:  # noqa: PLR0911  one per kind of error
+def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:
     """The one place where errors become exit codes; what is in a `.env` file of the folders is not printed."""
     try:
         return int(command() or 0)
-    except click.ClickException as error:
-        error.show()
-        _tell_actions(error.format_message(), folders)
-        return 2
     except (KeyboardInterrupt, click.Abort):
         return 130
     except BrokenPipeError:  # as a shell has it of whom SIGPIPE ended
         return 141
+    except click.ClickException as error:
+        error.show()
+        code, text, annotation = 2, "", error.format_message()
     except ConfigError as error:
-        _print_problems(error, folders)
-        return 2
+        code, text, annotation = 2, _list_problems(error, MAX_PROBLEMS_SHOWN), _list_problems(error, _MAX_ANNOTATED)
     except CiEvalsError as error:
-        _tell(f"error: {error}", folders)
-        _tell_actions(str(error), folders)
-        return 3 if isinstance(error, StorageError) else 2
+        code, text, annotation = 3 if isinstance(error, StorageError) else 2, f"error: {error}", str(error)
     except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
         if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in os.environ:
             raise  # the way in which click ends after completing a command line for a shell
 
+        code, annotation = 3, f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
         text = f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
-        _tell(text, folders)
-        _tell_actions(f"{type(raised).__name__}: a bug in ci-evals; the log has the details", folders)
-        return 3
+    _tell(text, annotation, folders)
+    return code
 
 
-def _print_problems(error: ConfigError, folders: Iterable[Path]) -> None:
-    count = len(error.problems)
-    lines = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
-    if count > MAX_PROBLEMS_SHOWN:
-        lines.append(f"… and {count - MAX_PROBLEMS_SHOWN} more")
-    total = f"{count} problem{'s' * (count != 1)}, nothing was run."
-    _tell("\n".join([*lines, "", total]), folders)
-    _tell_actions("\n".join([*lines[:_MAX_PROBLEMS_ANNOTATED], total]), folders)
+def _list_problems(error: ConfigError, limit: int) -> str:
+    problems = error.problems
+    lines = [*map(str, problems[:limit])]
+    if len(problems) > limit:
+        lines.append(f"… and {len(problems) - limit} more")
+    return "\n".join([*lines, "", f"{number_of(len(problems), 'problem')}, nothing was run."])
 
 
-def _tell(text: str, folders: Iterable[Path]) -> None:
-    text = _without_secrets(text, folders)
-    if in_actions(os.environ):
-        text = without_commands(text)  # an error may quote a dataset or an answer
-    say(sys.stderr, text + "\n")
-
-
-def _tell_actions(text: str, folders: Iterable[Path]) -> None:
-    """In a job of GitHub Actions, show an error on the workflow run's page, and hand on that there is no verdict."""
-    if not in_actions(os.environ):
+def _tell(text: str, annotation: str, folders: Iterable[Path]) -> None:
+    """Print an error. In a job of GitHub Actions, show it on the run's page, too, and set the output `verdict`."""
+    in_job = in_actions(os.environ)
+    if text:
+        shown = _without_secrets(f"{text}\n", folders)
+        say(sys.stderr, without_commands(shown) if in_job else shown)  # an error may quote a dataset or an answer
+    if not in_job:
         return
-
-    shown = _without_secrets(text, folders)[:_MOST_ANNOTATED]
-    say(sys.stderr, command("error", shown, title="ci-evals"))
+    annotation = _without_secrets(annotation, folders)[:_MOST_ANNOTATED]
+    say(sys.stderr, command("error", annotation, title="ci-evals"))
     path = os.environ.get("GITHUB_OUTPUT")
     if path and sys.argv[1:2] and sys.argv[1] in _DECIDING:
         with suppress(CiEvalsError):  # the exit code says it, too
@@ -111,16 +101,12 @@ def _tell_actions(text: str, folders: Iterable[Path]) -> None:
 
 def _without_secrets(text: str, folders: Iterable[Path]) -> str:
     """Redact every variable whose name sounds secret: an error may quote it, and no suite says which are."""
-    named = {name: value for name, value in os.environ.items() if _is_secret(name)}
+    named = {name: value for name, value in os.environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
     dotenv: dict[str, str] = {}
     for folder in folders:
         with suppress(CiEvalsError, OSError, ValueError):
             dotenv |= read_dotenv(folder)
     return Redactor(secret_values(named, dotenv, ())).clean_text(text)
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name.upper() for word in _SECRET_NAMES)
 
 
 _COMMANDS: dict[str, click.Command] = {
