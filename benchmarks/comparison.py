@@ -6,9 +6,10 @@ import sys
 import time
 from functools import cache
 
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, PerRun, ReportRef, Tally
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, PerRun, ReportRef
 from ci_evals.gate.compare import compare
 from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Tally
 from ci_evals.stats.differences import ScoreSums
 
 REPORTS, RUNS = 10, 3

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, Tally
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
 from ci_evals.gate.compare import Comparison, compare, suspects
 from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Tally
 from ci_evals.stats.distributions import beta_quantile
 
 CORRELATION = 0.5

@@ -9,10 +9,9 @@ from typing import Literal, NamedTuple
 from zlib import crc32
 
 from ci_evals.format import exact
-from ci_evals.gate.baseline import Tally
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import BY_LABEL, WHOLE, Gate, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc

@@ -13,7 +13,7 @@ from ci_evals.format import name_of
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.exact_tests import fisher_two_sided
@@ -24,17 +24,6 @@ POOLED_RUNS = 30
 TREND_POINTS = 50
 DISAGREEMENT = 0.2
 """Newer and older runs with a two-sided p at or below this are taken for different behaviour."""
-
-
-class Tally(NamedTuple):
-    """The graded runs of one cell."""
-
-    passed: int
-    graded: int
-
-    @property
-    def rate(self) -> float:
-        return self.passed / self.graded
 
 
 NO_RUNS = Tally(0, 0)
@@ -305,13 +294,13 @@ def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = Fals
         case = report.plan.case(cell)
         confirming, complete = NO_RUNS, False
         if confirmation is not None and confirmation.plan.runs(cell):
-            confirming = Tally(*confirmation.fresh(cell))
+            confirming = confirmation.fresh(cell)
             complete = not confirmation.by_cell[cell].missing
         cells.append(
             HeadCell(
                 key=report.plan.key(cell),
                 fingerprint=report.fingerprints[report.plan.row(cell)],
-                planned=Tally(*report.fresh(cell)),
+                planned=report.fresh(cell),
                 confirming=confirming,
                 confirmed=complete and bool(confirming.graded),
                 critical=case.critical or not critical_tags.isdisjoint(case.tags),

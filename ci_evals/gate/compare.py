@@ -7,11 +7,12 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, HeadCell, History, Tally
+from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, HeadCell, History
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import (
     Table,
     benjamini_hochberg,

@@ -7,7 +7,6 @@ from typing import Literal
 
 from ci_evals.format import exact, number_of
 from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, judge_scopes, worst_first
-from ci_evals.gate.baseline import Tally
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
@@ -22,7 +21,7 @@ from ci_evals.gate.wording import (
     stopped_clause,
 )
 from ci_evals.model.plan import RunPlan
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
 
@@ -137,7 +136,7 @@ def _over_looks(report: SuiteReport, rules: Gate) -> Gate:
 
 def _tallies(report: SuiteReport) -> list[Tally]:
     """The graded runs of every cell."""
-    return [Tally(counts.passed, counts.graded) for counts in report.by_cell]
+    return [counts.tally for counts in report.by_cell]
 
 
 def _worst_if_rest(report: SuiteReport, plan: RunPlan, rules: Gate, *, passes: bool) -> ScopeVerdict:

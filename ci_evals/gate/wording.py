@@ -7,10 +7,10 @@ from typing import Literal
 
 from ci_evals.format import duration, name_of, number_of, once_in, percent
 from ci_evals.gate.bars import ScopeVerdict
-from ci_evals.gate.baseline import PoolStep, Tally
+from ci_evals.gate.baseline import PoolStep
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
 

@@ -140,6 +140,17 @@ def move_records(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -
     }
 
 
+class Tally(NamedTuple):
+    """The graded runs of one cell."""
+
+    passed: int
+    graded: int
+
+    @property
+    def rate(self) -> float:
+        return self.passed / self.graded
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The number of runs by status. `planned` includes runs that never happened."""
@@ -152,6 +163,10 @@ class Counts:
     @property
     def graded(self) -> int:
         return self.passed + self.failed
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.passed, self.graded)
 
     @property
     def missing(self) -> int:
@@ -322,10 +337,9 @@ class SuiteReport:
         """The counts of some cells together."""
         return sum((self.by_cell[cell] for cell in cells), _NO_COUNTS)
 
-    def fresh(self, cell: int) -> tuple[int, int]:
-        """Passed and graded runs of a cell, without those whose answer is recorded."""
-        counts = _counts([record for record in self.records_of((cell,)) if not record.recorded], planned=0)
-        return counts.passed, counts.graded
+    def fresh(self, cell: int) -> Tally:
+        """The graded runs of a cell, without those whose answer is recorded."""
+        return _counts([record for record in self.records_of((cell,)) if not record.recorded], planned=0).tally
 
     @cached_property
     def totals(self) -> Counts:

@@ -15,12 +15,12 @@ from ci_evals.format import (
     usd,
     without_commands,
 )
-from ci_evals.gate.baseline import ReportRef, Tally
+from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.compare import CellKind, Comparison, NoComparison
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tally_text, test_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.reports.cells import answer_text, common_grades, grades_key, group_alike, runs_text
 from ci_evals.reports.markdown import code, fence, plain
@@ -128,7 +128,7 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
 
     def explain_cell(cell: int) -> Explanation:
         case, (_, provider, prompt) = report.plan.case(cell), report.plan.key(cell)
-        planned = Tally(*report.fresh(cell))
+        planned = report.fresh(cell)
         explained = Explanation(
             case=case.id,
             provider=provider,

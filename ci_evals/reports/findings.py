@@ -231,7 +231,7 @@ def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     if summary.compared:
         yield _matrix_group(matrix_changes(summary.compared))
     flaky = _cell_group(summary, "flaky", "Flaky, but within the bar", "flaky case", found.flaky)
-    flips = suite_flip_rate((counts.passed, counts.graded) for counts in report.by_cell)
+    flips = suite_flip_rate(counts.tally for counts in report.by_cell)
     remark = f"running again would change {percent(round(flips, 3))} of the verdicts" if flips else ""
     yield replace(flaky, folded=summary.compared is not None, remark=remark)
     yield _over_budget_runs(summary)

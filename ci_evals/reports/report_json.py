@@ -14,7 +14,6 @@ from ci_evals.gate.baseline import (
     Evidence,
     PerRun,
     ReportRef,
-    Tally,
     TrendPoint,
     evidence_to_keep,
     head_cells,
@@ -24,7 +23,7 @@ from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, N
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
 from ci_evals.model.fields import Share
-from ci_evals.model.report import Looks, Resumption, SuiteInfo
+from ci_evals.model.report import Looks, Resumption, SuiteInfo, Tally
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import (

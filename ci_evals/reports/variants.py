@@ -118,14 +118,14 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
         """Return the mean over graded cells of a chance that follows from `k` runs of each."""
         if k is None:
             return None
-        found = [chance(counts.passed, counts.graded, k) for counts in by_cell if counts.graded]
+        found = [chance(*counts.tally, k) for counts in by_cell if counts.graded]
         known = [each for each in found if each is not None]
         return fmean(known) if known else None
 
     def of(variant: Variant) -> VariantReport:
         cells = report.cells_of(variant)
         by_cell, records = [report.by_cell[cell] for cell in cells], report.records_of(cells)
-        rate = pass_rate((counts.passed, counts.graded) for counts in by_cell)
+        rate = pass_rate(counts.tally for counts in by_cell)
         bounds = rate.bounds(confidence) if rate else None
         return VariantReport(
             provider=variant.provider,

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, Tally
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
 from ci_evals.gate.compare import Comparison, compare
 from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Tally
 
 Counts = tuple[int, int]
 

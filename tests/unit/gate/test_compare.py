@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sides import base_of, compared, head_of, key_of
 
-from ci_evals.gate.baseline import Evidence, History, Tally
+from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.compare import fall, match_variants, suspects
 from ci_evals.model.case import Variant
+from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import stratified_lower
 from ci_evals.stats.power import NEWEST_ALONE
 
