@@ -145,7 +145,11 @@ def explain(
       ci-evals explain refund
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
-    found = explain_cells(report or _results(config), case, provider, prompt, base=baseline)
+    usual = Path(RESULTS)
+    if report is None:
+        by_default = config is None and usual.is_dir()
+        report = usual if by_default else options.load_named_suite(config, offline=True).out
+    found = explain_cells(report, case, provider, prompt, base=baseline)
     render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
     Console.of_process(output).print(render(found))
     return 0
@@ -205,11 +209,3 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
     if posted.warning:
         console.warn(posted.warning)
     return int(posted.warning is not None)
-
-
-def _results(config: Path | None) -> Path:
-    """Return the folder of the suite's results."""
-    usual = Path("ci-evals-results")
-    if config is None and usual.is_dir():
-        return usual
-    return options.load_named_suite(config, offline=True).out

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,11 @@ T = TypeVar("T")
 OUTCOME = "evals"
 """The user property that carries a test's outcome from the process that ran it to the summary."""
 
+_WIDTH = 100
+_LINE_CHARACTERS = 1000
+_SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
+_KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
+
 
 def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine in another thread and return or raise what it does; Ctrl-C ends it."""
@@ -52,12 +57,6 @@ def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
                 for loop, task in started:
                     loop.call_soon_threadsafe(task.cancel)
             raise
-
-
-_WIDTH = 100
-_LINE_CHARACTERS = 1000
-_SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
-_KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,43 +80,56 @@ def evaluate_marked(item: pytest.Item, target: Any) -> Evaluation:
     marker = item.get_closest_marker("evals")
     if marker is None:
         pytest.fail("evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)", pytrace=False)
+    settings = dict(marker.kwargs)
     try:
-        report = _evaluate(item, marker, target)
+        _check(marker.args, settings)
+        runs, max_concurrency = settings.pop("runs", None), settings.pop("max_concurrency", None)
+        suite = _suite(item, settings, target)
+        report = evaluate_in_thread(item, suite, runs=runs, max_concurrency=max_concurrency)
     except CiEvalsError as error:
         problem = str(error)
     else:
-        return judge(report, item)
+        verdict = report.verdict
+        figures, _, _ = report.summary().partition("\n")
+        line = f"{STATUS_WORDS[verdict.status]}  {verdict.reason}"
+        shown = terminal.render(report.judged, width=_WIDTH, color=False)
+        text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{shown}"
+        return Evaluation(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
     pytest.fail(problem, pytrace=False)  # outside of the handler, so that no traceback comes with it
 
 
-def _evaluate(item: pytest.Item, marker: pytest.Mark, target: Any) -> Report:
-    settings = dict(marker.kwargs)
-    _check(marker.args, settings)
-    option = item.config.getoption
-    runs = settings.pop("runs", None)
-    most = settings.pop("max_concurrency", None)
-    return run_in_thread(
+def evaluate_in_thread(
+    item: pytest.Item | pytest.Collector,
+    suite: Suite,
+    *,
+    runs: int | None = None,
+    max_concurrency: int | None = None,
+    cases: Sequence[str] | None = None,
+) -> Report:
+    """Evaluate a suite, with the options of pytest's command line for what is None, and leave its reports in a folder.
+
+    Args:
+        item: whose reports these are.
+        suite: what to run.
+        runs: the runs of every case.
+        max_concurrency: the calls under way at once.
+        cases: the ids of the cases to run; None runs all.
+    """
+    option, out = item.config.getoption, _folder_of(item)
+    report = run_in_thread(
         partial(
             evaluate,
-            _suite(item, settings, target),
+            suite,
+            cases=cases,
             runs=option("--evals-runs") if runs is None else runs,
-            max_concurrency=option("--evals-max-concurrency") if most is None else most,
-            out=folder_of(item),
+            max_concurrency=option("--evals-max-concurrency") if max_concurrency is None else max_concurrency,
+            out=out,
             baseline=baseline_path(item.config),
         )
     )
-
-
-def judge(report: Report, item: pytest.Item) -> Evaluation:
-    """Judge a report in the words of the command line."""
-    summary = report.judged
-    write_page(report, folder_of(item))
-    verdict = report.verdict
-    text = terminal.render(summary, width=_WIDTH, color=False)
-    figures, _, _ = report.summary().partition("\n")
-    line = f"{STATUS_WORDS[verdict.status]}  {verdict.reason}"
-    text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{text}"
-    return Evaluation(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
+    if out is not None:
+        write_reports(report.judged, out, ("html",))
+    return report
 
 
 def baseline_path(config: pytest.Config) -> Path | None:
@@ -127,13 +139,7 @@ def baseline_path(config: pytest.Config) -> Path | None:
     return path if path and path.exists() else None
 
 
-def write_page(report: Report, out: Path | None) -> None:
-    """Add `report.html` to what an evaluation left in its folder."""
-    if out is not None:
-        write_reports(report.judged, out, ("html",))
-
-
-def folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
+def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
     """Return the folder for the reports of a test, which has the same name in every session."""
     folder: Path | None = item.config.getoption("--evals-report")
     if folder is None:

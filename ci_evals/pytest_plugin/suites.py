@@ -1,13 +1,12 @@
 """Suite files as tests: one for each case."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ci_evals.api import evaluate, load_suite
+from ci_evals.api import load_suite
 from ci_evals.errors import CiEvalsError
 from ci_evals.format import one_line
 from ci_evals.gate.compare import Comparison
@@ -15,14 +14,7 @@ from ci_evals.gate.wording import cell_sentence
 from ci_evals.library import Report
 from ci_evals.model.result import Status
 from ci_evals.model.rules import Gate
-from ci_evals.pytest_plugin.marked import (
-    OUTCOME,
-    baseline_path,
-    changes_of,
-    folder_of,
-    run_in_thread,
-    write_page,
-)
+from ci_evals.pytest_plugin.marked import OUTCOME, changes_of, evaluate_in_thread
 from ci_evals.reports.cells import JudgedCell, answer_text, judged_cells, place_of, reason_lines, results_of
 from ci_evals.suite.load import load_suite as read_suite
 from ci_evals.suite.types import CheckedSuite
@@ -51,21 +43,9 @@ class SuiteFile(pytest.File):
         if together and self.report is not None:
             return self.report
         chosen = [each for each in self.session.items if each.parent is self] if together else [item]
-        option = self.config.getoption
         self.suite = self.suite or load_suite(self.path)
-        out = folder_of(self if together else item)
-        self.report = run_in_thread(
-            partial(
-                evaluate,
-                self.suite,
-                cases=[each.name for each in chosen],
-                runs=option("--evals-runs"),
-                max_concurrency=option("--evals-max-concurrency"),
-                out=out,
-                baseline=baseline_path(self.config),
-            )
-        )
-        write_page(self.report, out)
+        owner = self if together else item
+        self.report = evaluate_in_thread(owner, self.suite, cases=[each.name for each in chosen])
         return self.report
 
 
