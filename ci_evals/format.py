@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 from itertools import count, groupby
 from math import floor, log10
@@ -170,6 +171,11 @@ def shorten(text: str, limit: int) -> str:
     if len(text) <= limit:
         return visible(text)
     return f"{visible(text[:limit])}… ({len(text) - limit:,} more characters)"
+
+
+def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that is meant by a misspelt one; None if none is at least `cutoff` alike."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
 def one_line(text: str, limit: int = 200) -> str:

@@ -1,7 +1,6 @@
 """Finds the team's own functions, `module:function` in the suite's folder, and calls them in threads."""
 
 import asyncio
-import difflib
 import importlib.util
 import inspect
 import os
@@ -19,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.format import one_line
+from ci_evals.format import closest, one_line
 
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 """The start of the file names of ci-evals itself."""
@@ -194,8 +193,8 @@ def _find_in(name: str, folder: Path) -> None:
 
 
 def _hint(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+    close = closest(name, known)
+    return f", did you mean {close!r}?" if close else ""
 
 
 def target_parts(target: str) -> tuple[str, str] | None:

@@ -1,6 +1,5 @@
 """`judge`: a model grades the answer by a rubric. Its request, its reply, and orders that an answer gives to it."""
 
-import difflib
 import json
 import re
 import unicodedata
@@ -15,7 +14,7 @@ from annotated_types import Ge, Le, MinLen
 from pydantic import Strict
 
 from ci_evals.errors import GradingError
-from ci_evals.format import one_line, quote
+from ci_evals.format import closest, one_line, quote
 from ci_evals.graders.base import ModelGrader, reaches
 from ci_evals.graders.json import strip_fence
 from ci_evals.model.case import Answer, Finding, Models, Request
@@ -115,10 +114,9 @@ class LlmJudge(ModelGrader):
         if self.rubric in RUBRICS:
             lacking = (option for option in RUBRICS[self.rubric].needs if getattr(self, option) is None)
             found.extend(f"the rubric `{self.rubric}` needs `{option}`" for option in lacking)
-        elif len(self.rubric.split()) == 1:  # a misspelt name: own rubrics are sentences
-            close = difflib.get_close_matches(self.rubric.strip().lower(), RUBRICS, n=1, cutoff=0.7)
-            hint = "Else say it in a sentence"
-            found.extend(f"unknown rubric {quote(self.rubric)}, did you mean {quote(each)}? {hint}" for each in close)
+        elif len(self.rubric.split()) == 1 and (close := closest(self.rubric.strip().lower(), RUBRICS, 0.7)):
+            hint = f"did you mean {quote(close)}? Else say it in a sentence"  # as own rubrics are
+            found.append(f"unknown rubric {quote(self.rubric)}, {hint}")
         if len({reaches(score, self.threshold) for score in self.scores.values()}) == 1:
             found.append(
                 f"no verdict would change anything: all scores are on one side of the threshold {self.threshold:g}"

@@ -64,7 +64,7 @@ class SavedReport:
     @property
     def confirm_runs(self) -> int:
         """The number of further runs that its suspects were given."""
-        return self.document.comparison.confirm_runs if self.document.comparison else 0
+        return self.document.compared.confirm_runs if self.document.compared else 0
 
     @property
     def head(self) -> list[HeadCell]:
@@ -85,7 +85,7 @@ class SavedReport:
     @property
     def baseline(self) -> Baseline:
         """Itself and the reports before it, as a side to compare with."""
-        document, comparison = self.document, self.document.comparison
+        document, comparison = self.document, self.document.compared
         own = ReportRef(document.id, document.started_at, document.suite.revision)
         earlier = (ref for ref in comparison.baseline if ref.id != own.id) if comparison else ()
         return Baseline(
@@ -274,12 +274,10 @@ def _check(document: ReportDocument) -> None:
 
 def _check_references(document: ReportDocument) -> None:
     """Refuse parts that name others which are not there."""
-    comparison = document.comparison
+    comparison = document.compared
     known = {ref.id for ref in comparison.baseline} if comparison else set()
     if unknown := {evidence.report for cell in document.cells for evidence in cell.history} - known:
         raise ValueError(f"its history has a report that it was not compared with: {min(unknown)!r}")
-    if comparison and comparison.missing is None and not (comparison.baseline and comparison.alpha):
-        raise ValueError("its comparison is with no report")
 
     cells = {cell.key for cell in document.cells}
     variants = {(variant.provider, variant.prompt) for variant in document.variants}
@@ -366,17 +364,14 @@ def _plan(document: ReportDocument) -> RunPlan:
 
 
 def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
-    entry = document.comparison
-    if entry is None:
-        return None
-    if entry.missing is not None or entry.alpha is None:
-        return NoComparison(entry.missing or "no baseline")
+    if not isinstance(entry := document.comparison, ComparisonEntry):
+        return entry
     cells = (*(cell.comparison for cell in document.cells if cell.comparison), *entry.removed)
     tested = [cell for cell in document.cells if cell.comparison and cell.comparison.p is not None]
     return Comparison(
         baseline=Baseline(
             suite=document.suite.name,
-            name=entry.name or "the baseline",
+            name=entry.name,
             reports=entry.baseline,
             cells=_base_cells(document, entry, cells),
             trend=tuple(point for point in document.trend if point.report.id != document.id),

@@ -84,20 +84,19 @@ class VariantComparisonEntry(VariantComparison):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonEntry:
-    """The report beside its baseline, or in `missing` why there is none. `removed` are cells that only the base has.
+    """The report beside its baseline, but for the cells of the report. `removed` are cells that only the base has.
 
-    `name` is what sentences call the baseline.
+    `name` is what sentences call the baseline, whose reports are `baseline`, newest first.
     """
 
-    missing: str | None
-    sentence: str | None = None
-    name: str | None = None
-    baseline: tuple[ReportRef, ...] = ()
-    confirm_runs: int = 0
-    alpha: Annotated[float, Field(gt=0, lt=0.5)] | None = None
+    sentence: str
+    name: str
+    baseline: Annotated[tuple[ReportRef, ...], Field(min_length=1)]
+    confirm_runs: int
+    alpha: Annotated[float, Field(gt=0, lt=0.5)]
     counts: Mapping[CellKind, int]
-    variants: tuple[VariantComparisonEntry, ...] = ()
-    removed: tuple[CellComparisonEntry, ...] = ()
+    variants: tuple[VariantComparisonEntry, ...]
+    removed: tuple[CellComparisonEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +186,7 @@ class ComparisonDocument:
     suite: SuiteInfo
     started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
     verdict: Verdict
-    comparison: ComparisonEntry | None
+    comparison: ComparisonEntry | NoComparison | None
     cells: tuple[CellComparisonEntry, ...]
 
 
@@ -202,7 +201,7 @@ class _RunDocument:
     interrupted: str | None
     resumption: Resumption | None
     verdict: Verdict
-    comparison: ComparisonEntry | None
+    comparison: ComparisonEntry | NoComparison | None
     totals: TotalsEntry
     variants: tuple[VariantReport, ...]
 
@@ -247,6 +246,11 @@ class ReportDocument(_RunDocument):
     trend: tuple[TrendPoint, ...]
     cells: tuple[SavedCellEntry, ...]
     results: tuple[Result, ...]
+
+    @property
+    def compared(self) -> ComparisonEntry | None:
+        """The comparison, where there is one."""
+        return self.comparison if isinstance(self.comparison, ComparisonEntry) else None
 
 
 # Writing.
@@ -418,15 +422,10 @@ def _cell_comparison(comparison: Comparison, cell: CellComparison, before: str |
     return CellComparisonEntry(**_values(cell) | more)
 
 
-def _comparison(summary: Summary) -> ComparisonEntry | None:
-    """Return the comparison but for the cells of the report; None if nobody asked for one."""
-    comparison = summary.comparison
-    if comparison is None:
-        return None
-    if isinstance(comparison, NoComparison):
-        return ComparisonEntry(missing=comparison.reason, counts={})
+def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
+    if not isinstance(comparison := summary.comparison, Comparison):
+        return comparison
     return ComparisonEntry(
-        missing=None,
         sentence=baseline_sentence(comparison, summary.report.started_at),
         name=comparison.baseline.name,
         baseline=comparison.baseline.reports,

@@ -17,7 +17,7 @@ from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, try_check, unknown
 from ci_evals.suite.providers import ProviderReader
-from ci_evals.suite.types import Suite
+from ci_evals.suite.types import CheckedSuite, Suite
 
 
 def gate_problems(
@@ -100,6 +100,21 @@ def _asked_by(
             for provider in providers:
                 if "model" in keys_of(type(provider)):
                     yield apply_case_overrides(provider, case.overrides), case.overrides.model
+
+
+MAX_PLANNED_RUNS = 10_000_000
+"""More would take weeks, and more memory than a CI job has."""
+
+
+def size_problem(suite: CheckedSuite, runs: Written) -> Problem | None:
+    """A plan that no job can carry out is a slip of the keyboard."""
+    most = max(suite.runs, suite.max_runs or 0)
+    planned = sum(case.runs or most for case in suite.cases) * len(suite.columns)
+    if planned <= MAX_PLANNED_RUNS:
+        return None
+    cells = len(suite.cases) * len(suite.columns)
+    text = f"{planned:,} runs are planned, and {MAX_PLANNED_RUNS:,} fit: at most {MAX_PLANNED_RUNS // cells:,} per cell"
+    return runs.problem(text)
 
 
 def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem]:

@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import Place, Problem
+from ci_evals.format import closest
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
@@ -53,7 +54,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     cls = _grader_called(name)
     if cls is None:
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
-        problems.append(written.problem(unknown("grader", name, known if _is_close(name, known) else GRADERS)))
+        problems.append(written.problem(unknown("grader", name, known if closest(name, known) else GRADERS)))
         return None
     options = written[name]
     grader = _read_options(cls, options, problems)
@@ -71,7 +72,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
-    if is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
+    if _is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
         return check(cls, written, problems)
     found: list[Problem] = []
     grader = check(cls, written.having({cls.short: written.value}), found)
@@ -80,7 +81,7 @@ def _read_options(cls: type[GraderOptions], written: Written, problems: list[Pro
     return grader
 
 
-def is_long_form(cls: type[GraderOptions], options: Any) -> bool:
+def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
     """Return True if a mapping has the grader's options rather than being its value (`json_schema: {type: object}`)."""
     if not isinstance(options, Mapping) or not options:
         return False
@@ -104,9 +105,9 @@ def _slip(entry: Any) -> str | None:
     beside = {key: value for key, value in entry.items() if key != name}
     if strangers := beside.keys() - set(keys_of(cls)):
         stranger, known = min(strangers), (*keys_of(cls), *GRADERS)
-        return f"beside `{name}`: {unknown('key', stranger, known if _is_close(stranger, known) else keys_of(cls))}"
+        return f"beside `{name}`: {unknown('key', stranger, known if closest(stranger, known) else keys_of(cls))}"
     value = entry[name]
-    right = {**(value if is_long_form(cls, value) else {cls.short: value}), **beside}
+    right = {**(value if _is_long_form(cls, value) else {cls.short: value}), **beside}
     inside = ", ".join(f"{key}: {_brief(item)}" for key, item in right.items())
     verb = "stands" if len(beside) == 1 else "stand"
     return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
@@ -126,10 +127,6 @@ def _grader_called(name: str) -> type[GraderOptions] | None:
 def _takes_mapping(cls: type[GraderOptions]) -> bool:
     """Return True if the value that the short form sets may itself be a mapping."""
     return try_check(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None
-
-
-def _is_close(name: str, known: Iterable[str]) -> bool:
-    return "did you mean" in unknown("grader", name, known)
 
 
 # Graders that are written in Python.

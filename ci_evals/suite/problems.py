@@ -1,7 +1,6 @@
 """Checks what is written against the types of options, and says of every problem where it is and what to try."""
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
+from ci_evals.format import closest
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
 from ci_evals.suite.yaml import Lines
@@ -104,7 +104,8 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
         places: where it may stand instead, under the very same name.
     """
     known = tuple(known)
-    meant = list(places) or [repr(close) for close in difflib.get_close_matches(name, known, n=1)]
+    close = closest(name, known)
+    meant = list(places) or ([repr(close)] if close else [])
     names = sorted(known)
     shown = ", ".join(names[:MAX_KNOWN]) + (", …" if len(names) > MAX_KNOWN else "")
     hint = f"did you mean {' or '.join(meant)}?" if meant else f"known: {shown or 'none'}"

@@ -31,13 +31,8 @@ _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
 
 
 def suite_schema_text() -> str:
-    """Return the schema of a suite as indented JSON."""
-    return schema_text(suite_schema())
-
-
-def schema_text(schema: dict[str, Any]) -> str:
-    """Return a schema as indented JSON with a final newline."""
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    """Return the schema of a suite as indented JSON with a final newline."""
+    return json.dumps(suite_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def suite_schema() -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Task folders into cases: `task.toml`, `instruction.md`, `tests/test.sh`, perhaps `environment/Dockerfile`."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pydantic import Strict
 from pydantic_core import to_jsonable_python
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import closest
 from ci_evals.model.case import Case, Task
 from ci_evals.model.fields import Above0, Many, Options, Seconds
 from ci_evals.suite.keys import keys_of
@@ -151,11 +151,7 @@ def _own(section: Any, kind: type | None) -> Any:
     """Return a section without the keys of other tools; one close to a key that is read stays, to be reported."""
     if not isinstance(section, dict) or kind is None:
         return section
-    return {
-        key: value
-        for key, value in section.items()
-        if difflib.get_close_matches(key, keys_of(kind), n=1, cutoff=_CLOSE)
-    }
+    return {key: value for key, value in section.items() if closest(key, keys_of(kind), _CLOSE)}
 
 
 def _lines(text: str) -> Lines:
