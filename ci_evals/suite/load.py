@@ -225,7 +225,10 @@ class _Loader:
             "places": {**self.judges.places, **self.providers.places},
         }
         suite = CheckedSuite(**{each.name: getattr(settings, each.name) for each in fields(settings)} | found)
-        return apply_overrides(suite, replace(overrides, providers=None))  # which are selected, by names of sweeps too
+        suite = apply_overrides(suite, replace(overrides, providers=None))  # these are selected, names of sweeps too
+        if too_many := checks.size_problem(suite, written["runs"]):
+            raise ConfigError([too_many])
+        return suite
 
     def mock(self) -> Mock:
         entries = self.written["providers"]

@@ -1,6 +1,8 @@
 import pytest
 from projects import CASE, Project
 
+from ci_evals.errors import ConfigError
+
 TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
 
 OPENAI = {"type": "openai", "model": "m", "base_url": "http://localhost"}
@@ -17,6 +19,15 @@ def test_a_bar_for_a_tag_or_provider_that_does_not_exist_is_told(project: Projec
         "evals.yaml:5: gate.tags: unknown tag 'critcal', did you mean 'critical'?",
         "evals.yaml:9: gate.providers: unknown provider 'c', known: a, b",
     ]
+
+
+def test_a_plan_that_no_job_can_carry_out_is_refused(project: Project) -> None:
+    project.suite(providers=TWO, runs=10**15)
+    text = "2,000,000,000,000,000 runs are planned, and 10,000,000 fit: at most 5,000,000 per cell"
+    assert project.problems() == [f"evals.yaml:1: runs: {text}"]
+    project.suite(providers=TWO)
+    with pytest.raises(ConfigError, match="at most 5,000,000 per cell"):
+        project.load(runs=5_000_001)
 
 
 def test_tags_of_cases_that_could_not_be_read_are_not_called_unknown(project: Project) -> None:
