@@ -114,7 +114,7 @@ def _sentence(baseline: Baseline | NoComparison, place: str = "") -> str:
     newest = baseline.reports[0]
     at = f" at {newest.revision[:7]}" if newest.revision else ""
     age = duration(max(0.0, datetime.now(UTC).timestamp() - newest.started_at))
-    runs = max((cell.history.pool.graded for cell in baseline.cells.values()), default=0)
+    runs = max((cell.history.tally.graded for cell in baseline.cells.values()), default=0)
     evidence = f"{number_of(len(baseline.reports), 'report')}, up to {number_of(runs, 'run')} a case"
     return f"compared with {baseline.called}{at}{place and f' ({place})'}, {age} old: {evidence}"
 
