@@ -17,6 +17,7 @@ from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
 from ci_evals.reports.cells import input_text
+from ci_evals.reports.notes import outcome
 from ci_evals.reports.read import as_saved, baseline_of, read_baseline, read_report, read_summary
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import Standing, rank, variant_reports
@@ -75,7 +76,7 @@ class Report(SuiteReport):
     def summary(self) -> str:
         """Return a line for everything, and one for each case and variant with its input."""
         several = len(self.plan.variants) > 1
-        lines = [super().summary()]
+        lines = [outcome(self)]
         for cell in self.cells:
             asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
             of = f" on {cell.variant}" if several else ""

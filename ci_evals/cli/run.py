@@ -28,7 +28,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.reports.files import FORMATS, write_reports
-from ci_evals.reports.notes import notes
+from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
@@ -83,7 +83,7 @@ def carry_out(
             if invocation.shard:
                 name = f"shard {invocation.shard} of {suite.name}"
                 found = [f"{label.lower()}: {text}" for label, text in notes(report)]
-                console.remark(*found, f"{name}: {report.summary()}; `ci-evals merge` decides")
+                console.remark(*found, f"{name}: {outcome(report)}; `ci-evals merge` decides")
                 return running.exit_code or (3 if report.interrupted else 0)
 
             summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from hashlib import blake2b
-from math import fsum, isclose
+from math import fsum
 from sys import intern
 from typing import Literal, NamedTuple
 
-from ci_evals.format import percent
 from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.result import Judging, Result, Status
@@ -461,25 +460,6 @@ class SuiteReport:
         reports = (self, self.confirmation) if self.confirmation else (self,)
         runs = sum(record.lacks_price for report in reports for record in report.records.values())
         return Unpriced(runs, self.judging.unpriced)
-
-    def summary(self) -> str:
-        """Return one line for a person: `102 of 110 runs passed (92.7 %), 8 failed`.
-
-        Where runs are missing from the rate, or it is not the share of these runs, it says so:
-        `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
-        """
-        totals, rate = self.totals, self.pass_rate
-        share, complete = totals.pass_rate, totals.graded == totals.planned
-        if share is None or rate is None:
-            parts = ["no run was graded"]
-        else:
-            runs = f"{'' if complete else 'graded '}{'run' if totals.graded == 1 else 'runs'}"
-            text = f"{totals.passed:,} of {totals.graded:,} {runs} passed"
-            mean = "mean over cases" if len(self.plan.variants) == 1 else "mean over cases and variants"
-            plain = complete and isclose(rate, share)
-            parts = [f"{text} ({percent(share)})" if plain else f"{text}, pass rate {percent(rate)} ({mean})"]
-        rest = {"failed": totals.failed, "errored": totals.errored, "not run": totals.missing}
-        return ", ".join(parts + [f"{number:,} {word}" for word, number in rest.items() if number])
 
 
 def _counts(records: Iterable[RunRecord], planned: int) -> Counts:

@@ -26,7 +26,7 @@ from ci_evals.reports.cells import (
     place_of,
     reason_lines,
 )
-from ci_evals.reports.notes import Note, basis, comparison_notes, notes
+from ci_evals.reports.notes import Note, basis, comparison_notes, notes, outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     Standing,
@@ -196,7 +196,7 @@ def findings(summary: Summary) -> Findings:
     ]
     return Findings(
         summary=summary,
-        outcome=f"{report.summary()} in {seconds(report.duration_s)}",
+        outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
         notes=(*notes(report), *comparison_notes(summary)),
         variants=variants,

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from itertools import islice
+from math import isclose
 from typing import NamedTuple
 
-from ci_evals.format import name_of, number_of, usd
+from ci_evals.format import name_of, number_of, percent, usd
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.wording import baseline_sentence
@@ -24,6 +25,25 @@ class Note(NamedTuple):
     def brief(self) -> bool:
         """Return True if it belongs even where there is little room."""
         return self.label in ("Interrupted", "Resumed", "Recorded")
+
+
+def outcome(report: SuiteReport) -> str:
+    """`102 of 110 runs passed (92.7 %), 8 failed`.
+
+    Where runs are missing from the rate, or it is not the share of these runs, it says so:
+    `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
+    """
+    totals, rate = report.totals, report.pass_rate
+    share, complete = totals.pass_rate, totals.graded == totals.planned
+    if share is None or rate is None:
+        parts = ["no run was graded"]
+    else:
+        text = f"{totals.passed:,} of {number_of(totals.graded, 'run' if complete else 'graded run')} passed"
+        mean = "mean over cases" if len(report.plan.variants) == 1 else "mean over cases and variants"
+        plain = complete and isclose(rate, share)
+        parts = [f"{text} ({percent(share)})" if plain else f"{text}, pass rate {percent(rate)} ({mean})"]
+    rest = {"failed": totals.failed, "errored": totals.errored, "not run": totals.missing}
+    return ", ".join(parts + [f"{number:,} {word}" for word, number in rest.items() if number])
 
 
 def notes(report: SuiteReport) -> Iterator[Note]:

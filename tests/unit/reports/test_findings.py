@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from factories import STARTED_AT, baseline_of, grade_of, report_of
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
@@ -18,7 +18,7 @@ from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import matrix_changes
 from ci_evals.reports.findings import Findings, findings
-from ci_evals.reports.notes import Note
+from ci_evals.reports.notes import Note, outcome
 from ci_evals.reports.summary import Summary, summarize
 
 TITLE = re.compile(r"^(?:### |<summary>)(?:\W )?(\w[^<>]*?) \(\d+\)", re.MULTILINE)
@@ -188,3 +188,46 @@ def test_an_interruption_is_said_with_what_it_left_undone() -> None:
     way_on = "what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
     assert Note("Interrupted", f"SIGTERM; {way_on}") in found.notes
     assert "2 not run" in found.outcome
+
+
+# One line for a person.
+
+TWO = (Variant("a"), Variant("b"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "line"),
+    [
+        pytest.param(many((20, "PPPPP"), (2, "PFFFF")), "102 of 110 runs passed (92.7 %), 8 failed", id="all graded"),
+        pytest.param(
+            {"a": "PPEEEEE", "b": "FFEEEEE"},
+            "2 of 4 graded runs passed, pass rate 50 % (mean over cases), 2 failed, 10 errored",
+            id="errored runs are not among those that passed",
+        ),
+        pytest.param(
+            {"a": "PP..", "b": "FF"},
+            "2 of 4 graded runs passed, pass rate 50 % (mean over cases), 2 failed, 2 not run",
+            id="nor are those that never ran",
+        ),
+        pytest.param(
+            {"a": "P", "b": "PFFF"},
+            "2 of 5 runs passed, pass rate 62.5 % (mean over cases), 3 failed",
+            id="cases with more runs count no more",
+        ),
+        pytest.param({"a": "P"}, "1 of 1 run passed (100 %)", id="one run"),
+        pytest.param({"a": "F"}, "0 of 1 run passed (0 %), 1 failed", id="one failed run"),
+        pytest.param({"a": "PE"}, "1 of 1 graded run passed, pass rate 100 % (mean over cases), 1 errored", id="one"),
+        pytest.param({"a": "EE."}, "no run was graded, 2 errored, 1 not run", id="nothing was graded"),
+        pytest.param({"a": (9_999, 10_000)}, "9,999 of 10,000 runs passed (99.99 %), 1 failed", id="not quite 100 %"),
+        pytest.param({"a": (1, 10_000)}, "1 of 10,000 runs passed (0.01 %), 9,999 failed", id="not quite 0 %"),
+    ],
+)
+def test_the_headline_says_what_its_rate_is_of(cells: dict[str, Any], line: str) -> None:
+    assert outcome(report_of(cells)) == line
+
+
+def test_with_several_variants_the_mean_is_over_these_too() -> None:
+    report = report_of({"a": ["PP", "PE"], "b": ["PF", "FF"]}, variants=TWO)
+    assert outcome(report) == (
+        "4 of 7 graded runs passed, pass rate 62.5 % (mean over cases and variants), 3 failed, 1 errored"
+    )
