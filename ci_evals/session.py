@@ -177,7 +177,7 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
                 known.add_results(path)
             known.torn = [shown_paths[path] for path in known.torn]
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
-            session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued=continued)
+            session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
             return await session.carry_out(plan, records, stop or Stop())
 
 
@@ -195,6 +195,7 @@ class _Part(NamedTuple):
         return self.plan.total - len(self.records)
 
 
+@dataclass
 class _Session:
     """Carries out an invocation and reports what came of it.
 
@@ -208,53 +209,43 @@ class _Session:
         continued: the journals of earlier invocations.
     """
 
-    _run: Run
-    _planned: _Part
+    invocation: Invocation
+    opened: OpenSuite
+    journal: Journal
+    known: KnownAnswers
+    redactor: Redactor
+    watcher: Watcher
+    continued: Sequence[Path]
 
-    def __init__(  # noqa: PLR0913  a session is where these meet
-        self,
-        invocation: Invocation,
-        opened: OpenSuite,
-        journal: Journal,
-        known: KnownAnswers,
-        redactor: Redactor,
-        watcher: Watcher,
-        *,
-        continued: Sequence[Path],
-    ) -> None:
-        self._invocation = invocation
-        self._opened = opened
-        self._journal = journal
-        self._known = known
-        self._redactor = redactor
-        self._watcher = watcher
-        self._continues = bool(continued)
-        self._confirmation: _Part | None = None
-        self._looks: Looks | None = None
-        self._settled: Literal["pass", "borderline", "fail"] | None = None
-        self._any_run_ended = False
-        self._start = time.perf_counter()
-        now = time.time()
-        self._started_at = min((each.started_at for each in filter(None, map(first_header, continued))), default=now)
-        journal.start(Header(suite=invocation.describe(), started_at=now))
+    _run: Run = field(init=False)
+    _planned: _Part = field(init=False)
+    _confirmation: _Part | None = None
+    _looks: Looks | None = None
+    _settled: Literal["pass", "borderline", "fail"] | None = None
+    _any_run_ended: bool = False
+    _started_at: float = 0.0
+    _start: float = 0.0
 
     async def carry_out(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
         """Run what is planned and has no result, then whatever needs confirmation; returns the report."""
-        invocation = self._invocation
+        invocation, now = self.invocation, time.time()
+        earlier = filter(None, map(first_header, self.continued))
+        self._started_at, self._start = min((each.started_at for each in earlier), default=now), time.perf_counter()
+        self.journal.start(Header(suite=invocation.describe(), started_at=now))
         self._planned = self._take_over(plan, records)
         self._run = stop.run = Run(
             invocation.suite,
             plan,
             records,
-            self._journal,
+            self.journal,
             self._planned.cells,
-            self._opened,
+            self.opened,
             on_result=self._note_result,
-            known=self._known,
+            known=self.known,
             files=invocation.files,
         )
         try:
-            async with self._watcher.watching(self._run) if invocation.run_missing else nullcontext():
+            async with self.watcher.watching(self._run) if invocation.run_missing else nullcontext():
                 await self._run_rounds()
                 if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
                     await self._confirm_suspects(invocation.baseline)
@@ -267,16 +258,16 @@ class _Session:
 
     def _note_result(self, result: Result) -> None:
         self._any_run_ended = True
-        self._watcher.note_result(result)
+        self.watcher.note_result(result)
 
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
         """Fill a plan with the results that exist."""
-        cells = Cells(self._invocation.suite, plan)
-        return _Part(plan, records, cells, self._known.take_over(plan, records, cells, self._journal, self._redactor))
+        cells = Cells(self.invocation.suite, plan)
+        return _Part(plan, records, cells, self.known.take_over(plan, records, cells, self.journal, self.redactor))
 
     async def _run_rounds(self) -> None:
         """Run round after round while the verdict is open."""
-        rounds, gate = self._invocation.rounds, self._invocation.suite.gate
+        rounds, gate = self.invocation.rounds, self.invocation.suite.gate
         for number, runs in enumerate(rounds, 1):
             if number > 1:
                 self._extend(runs)
@@ -288,11 +279,11 @@ class _Session:
             if is_certain(self._report(), gate):
                 return
             going_on = f"the verdict is open after {number_of(runs, 'round')}: going on to {rounds[number]}"
-            self._watcher.note_decision(going_on)
+            self.watcher.note_decision(going_on)
 
     def _extend(self, runs: int) -> None:
         """Plan `runs` runs of every cell instead of fewer."""
-        old, plan = self._planned, self._invocation.plan(runs)
+        old, plan = self._planned, self.invocation.plan(runs)
         part = self._take_over(plan, move_records(old.records, old.plan, plan))
         was, found = old.resumption, part.resumption
         resumption = replace(
@@ -306,7 +297,7 @@ class _Session:
 
     async def _run_planned(self, *, is_last: bool) -> None:
         """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
-        invocation, run, (plan, records, cells, _) = self._invocation, self._run, self._planned
+        invocation, run, (plan, records, cells, _) = self.invocation, self._run, self._planned
         if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
             await run.finish()
             return
@@ -329,7 +320,7 @@ class _Session:
 
         They are sought among all cells of the suite: a shard has the same suspects as an unsharded run.
         """
-        suite, plan, report = self._invocation.suite, self._planned.plan, self._report()
+        suite, plan, report = self.invocation.suite, self._planned.plan, self._report()
         keys = suspects(head_cells(report, suite.gate, unplanned=True), baseline) if suite.confirm_runs else ()
         shown = report.plan  # without secrets in its names, as in the baseline
         cells = [cell for cell in range(len(shown)) if shown.runs(cell) and shown.key(cell) in keys]
@@ -340,13 +331,13 @@ class _Session:
         names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
         named = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
         count = number_of(len(cells), "suspect")
-        if part.missing and self._invocation.run_missing:
+        if part.missing and self.invocation.run_missing:
             more = number_of(suite.confirm_runs, "more run")
-            self._watcher.note_decision(f"confirming {count} with {more} each: {named}")
+            self.watcher.note_decision(f"confirming {count} with {more} each: {named}")
         elif part.missing:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or have them run with --run-missing"
-            self._watcher.note_decision(f"{lack}; {remedy}")
+            self.watcher.note_decision(f"{lack}; {remedy}")
         self._run.go_on(part.plan, part.records, part.cells, f"confirming {count}")
         await self._run.finish()
 
@@ -358,14 +349,14 @@ class _Session:
     def _report_of(
         self, part: _Part, interrupted: str | None = None, confirmation: SuiteReport | None = None
     ) -> SuiteReport:
-        invocation, records = self._invocation, part.records
+        invocation, records = self.invocation, part.records
         # A merge is reported as one run, unless a line of a journal was lost.
-        takes_over = self._continues and (not invocation.merge or part.resumption.torn)
+        takes_over = self.continued and (not invocation.merge or part.resumption.torn)
         duration_s = time.perf_counter() - self._start
-        if not self._any_run_ended and self._known.ended_at:  # the same journals always make the same report
-            duration_s = max(0.0, round(self._known.ended_at - self._started_at, 3))
+        if not self._any_run_ended and self.known.ended_at:  # the same journals always make the same report
+            duration_s = max(0.0, round(self.known.ended_at - self._started_at, 3))
         return SuiteReport(
-            self._redactor.clean(invocation.describe()),
+            self.redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,
             read=lambda slots: map(decode, read_lines(invocation.journal, (records[slot].offset for slot in slots))),
@@ -382,7 +373,7 @@ class _Session:
     @cached_property
     def _shown_cases(self) -> Sequence[Case]:
         """The cases without secrets: they may contain what the suite elsewhere takes from a variable."""
-        return [self._redactor.clean(case) for case in self._invocation.suite.cases]
+        return [self.redactor.clean(case) for case in self.invocation.suite.cases]
 
 
 def known_durations(path: Path) -> Mapping[CellKey, float]:

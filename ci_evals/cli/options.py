@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ci_evals.github.baseline import Wanted
+from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
@@ -33,7 +33,7 @@ def to_names(_context: click.Context, _option: click.Parameter, value: str | Non
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
 
 
-def to_wanted(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> Wanted:
+def to_baseline(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> BaselineChoice:
     """`auto`, `none`, or paths; where none is given, what is usual here."""
     value = tuple(filter(None, value))
     if not value:
@@ -86,7 +86,7 @@ runs = setting(
 baseline = setting(
     "--baseline",
     multiple=True,
-    callback=to_wanted,
+    callback=to_baseline,
     type=click.Path(),
     metavar="auto|none|PATH",
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"

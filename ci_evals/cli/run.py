@@ -21,7 +21,7 @@ from ci_evals.engine.journal import JOURNAL, first_header
 from ci_evals.engine.runner import Run
 from ci_evals.errors import ConfigError
 from ci_evals.gate.verdict import exit_code
-from ci_evals.github.baseline import ArtifactNames, Wanted
+from ci_evals.github.baseline import ArtifactNames, BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions, read_context
 from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
@@ -41,7 +41,7 @@ def carry_out(
     console: Console,
     posting: Posting,
     artifacts: ArtifactNames,
-    wanted: Wanted = "none",
+    baseline: BaselineChoice = "none",
     *,
     needs_recording: bool = False,
 ) -> int:
@@ -52,15 +52,15 @@ def carry_out(
         console: where people read.
         posting: what becomes of the verdict outside of the results folder.
         artifacts: where GitHub has the results of earlier runs.
-        wanted: the baseline.
+        baseline: what to compare with.
         needs_recording: nothing can be called: answer from `invocation.replay`, else from the base branch's journal.
     """
     suite, out = invocation.suite, invocation.suite.out.absolute()  # code under test may change the folder
     job = github.job.start(suite, console.environ, posting, console.log)
     with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
-        previous = github.baseline.find(wanted, suite, job.context if job else None, artifacts, Path(scratch))
-        if job or wanted == "auto":
-            (job or console).say(previous.said)
+        previous = github.baseline.find(baseline, suite, job.context if job else None, artifacts, Path(scratch))
+        if job or baseline == "auto":
+            (job or console).say(previous.notes)
         for warning in previous.warnings:
             (job or console).warn(warning)
         invocation = replace(
@@ -230,7 +230,7 @@ def run_command(
     balance_by: Path | None,
     replay: Path | None,
     record: Path | None,
-    baseline: Wanted,
+    baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
     output: str,
@@ -296,7 +296,7 @@ def run_command(
 def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
-    baseline: Wanted,
+    baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
     output: str,

@@ -51,13 +51,9 @@ class Evidence(NamedTuple):
     passed: int
     graded: int
 
-
-class Pool(NamedTuple):
-    """The runs of a cell that its newest reports agree on, and the number of these reports."""
-
-    passed: int
-    graded: int
-    reports: int
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.passed, self.graded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +90,14 @@ class History:
         return tuple(sums)
 
     @cached_property
-    def pool(self) -> Pool:
+    def pooled(self) -> tuple[Evidence, ...]:
         """The evidence that counts for a cell by itself, about `POOLED_RUNS` runs at most."""
-        pooled = [step.evidence for step in self.steps() if step.outcome == "pooled"]
-        return Pool(sum(each.passed for each in pooled), sum(each.graded for each in pooled), len(pooled))
+        return tuple(step.evidence for step in self.steps() if step.outcome == "pooled")
 
     @cached_property
     def tally(self) -> Tally:
-        """The runs of the pool."""
-        return Tally(self.pool.passed, self.pool.graded)
+        """The runs that are pooled."""
+        return Tally(sum(each.passed for each in self.pooled), sum(each.graded for each in self.pooled))
 
     def steps(self) -> list[PoolStep]:
         """Decide report by report what is pooled.

@@ -302,7 +302,7 @@ def _match_cells(
         if found is None:
             rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
-            newest = Tally(*found.history.evidence[0][1:]) if found.history.evidence else NO_RUNS
+            newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
             rest.append(_untested_cell("edited", cell.key, cell, newest))
         elif cell.planned.graded and found.history.tally.graded:
             matched.append(_MatchedCell(cell, found, old_name))
@@ -370,7 +370,7 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: fl
                 kind=kind,
                 head=head,
                 base=base,
-                base_reports=cell.base.history.pool.reports,
+                base_reports=len(cell.base.history.pooled),
                 p=p,
                 adjusted_p=adjusted_p,
                 renamed_from=cell.renamed_from,

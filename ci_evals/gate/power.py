@@ -133,10 +133,10 @@ def _detectable(plan: Plan, variants: int) -> Detectable:
 
 def _behaviour(history: Baseline) -> tuple[float, float]:
     """The mean pass rate of the cells, and the share of the variance of single runs that lies between them."""
-    pools = [pool for cell in history.cells.values() if (pool := cell.history.pool).graded]
+    pools = [pool for cell in history.cells.values() if (pool := cell.history.tally).graded]
     if not pools:
         return ASSUMED_RATE, ASSUMED_CORRELATION
-    rate = sum(pool.passed / pool.graded for pool in pools) / len(pools)
+    rate = sum(pool.rate for pool in pools) / len(pools)
     noises = [
         pool.passed * (pool.graded - pool.passed) / (pool.graded * (pool.graded - 1))
         for pool in pools

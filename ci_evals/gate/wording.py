@@ -66,7 +66,7 @@ def test_sentence(cell: CellComparison, alpha: float) -> str:
 
 def step_sentence(step: PoolStep) -> str:
     """Say how one report's evidence was used: `10 of 10, pooled`."""
-    runs = tally_text(Tally(step.evidence.passed, step.evidence.graded))
+    runs = tally_text(step.evidence.tally)
     together = step.older is not None and step.older.graded > step.evidence.graded
     older = f" ({tally_text(step.older)} with all older ones)" if together and step.older else ""
     p = "" if step.p is None else f" (p = {step.p:.2g})"

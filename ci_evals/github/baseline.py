@@ -21,7 +21,7 @@ from ci_evals.reports.read import SavedReport, baseline_of, read_baseline, read_
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.types import CheckedSuite
 
-Wanted = Literal["auto", "none"] | tuple[Path, ...]
+BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
 """The baseline: whatever can be found, nothing, or these reports."""
 
 MAX_COMMITS: Final = 50
@@ -38,14 +38,14 @@ class Previous:
 
     Attributes:
         baseline: what to compare with, or why there is nothing; None if nobody asked.
-        said: sentences for the log.
+        notes: sentences for the log.
         warnings: what went wrong on the way.
         journals: what earlier attempts of this workflow run have finished.
         recording: the journal of the base side.
     """
 
     baseline: Baseline | NoComparison | None = None
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     journals: tuple[Path, ...] = ()
     recording: Path | None = None
@@ -60,7 +60,7 @@ class ArtifactNames:
 
 
 def find(
-    wanted: Wanted, suite: CheckedSuite, context: Context | None, artifacts: ArtifactNames, folder: Path
+    choice: BaselineChoice, suite: CheckedSuite, context: Context | None, artifacts: ArtifactNames, folder: Path
 ) -> Previous:
     """Look for the results of earlier runs. GitHub's refusals become sentences, not errors.
 
@@ -68,7 +68,7 @@ def find(
     committed beside the suite.
 
     Args:
-        wanted: what to compare with.
+        choice: what to compare with.
         suite: what is run.
         context: the job of GitHub Actions; None elsewhere.
         artifacts: where to look on GitHub.
@@ -79,7 +79,7 @@ def find(
     """
     found = Previous()
     redactor = Redactor(suite.secrets)
-    if context and wanted == "auto" and (search := search_for(context, artifacts.base)):
+    if context and choice == "auto" and (search := search_for(context, artifacts.base)):
         found = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
     if context and context.attempt > 1 and artifacts.attempts:
         try:
@@ -88,12 +88,12 @@ def find(
         except (GitHubError, StorageError) as error:
             anew = f"attempt {context.attempt} starts anew: {error}"
             found = replace(found, warnings=(*found.warnings, anew))
-    if wanted == "none" or isinstance(found.baseline, Baseline):
+    if choice == "none" or isinstance(found.baseline, Baseline):
         return found
 
     committed = Path(suite.file).with_suffix(".baseline.json")
-    if wanted != "auto":
-        baseline = read_baseline(wanted, suite.name, redactor=redactor)
+    if choice != "auto":
+        baseline = read_baseline(choice, suite.name, redactor=redactor)
     elif committed.is_file():
         baseline = read_baseline((committed,), suite.name, committed.name, redactor=redactor)
     elif context is None:
@@ -102,9 +102,9 @@ def find(
     else:
         return found
     found = replace(found, baseline=baseline)
-    if isinstance(baseline, NoComparison) and wanted != "auto":
+    if isinstance(baseline, NoComparison) and choice != "auto":
         return replace(found, warnings=(baseline.reason, *found.warnings))
-    return replace(found, said=(*found.said, _sentence(baseline)))
+    return replace(found, notes=(*found.notes, _sentence(baseline)))
 
 
 def _sentence(baseline: Baseline | NoComparison, place: str = "") -> str:
@@ -114,7 +114,7 @@ def _sentence(baseline: Baseline | NoComparison, place: str = "") -> str:
     newest = baseline.reports[0]
     at = f" at {newest.revision[:7]}" if newest.revision else ""
     age = duration(max(0.0, datetime.now(UTC).timestamp() - newest.started_at))
-    runs = max((cell.history.pool.graded for cell in baseline.cells.values()), default=0)
+    runs = max((cell.history.tally.graded for cell in baseline.cells.values()), default=0)
     evidence = f"{number_of(len(baseline.reports), 'report')}, up to {number_of(runs, 'run')} a case"
     return f"compared with {baseline.called}{at}{place and f' ({place})'}, {age} old: {evidence}"
 
@@ -130,7 +130,7 @@ async def _find_base(context: Context, search: "Search", suite: str, folder: Pat
     if isinstance(found, NotFound):
         reason = f"no baseline: {found.reason}"
         no_baseline = NoComparison(reason)
-        return Previous(no_baseline, warnings=(reason,)) if found.failed else Previous(no_baseline, said=(reason,))
+        return Previous(no_baseline, warnings=(reason,)) if found.failed else Previous(no_baseline, notes=(reason,))
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
     return Previous(baseline, (_sentence(baseline, found.place),), recording=found.recording)
 

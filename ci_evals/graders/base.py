@@ -21,7 +21,7 @@ class GraderOptions(Options):
     """
 
     short: ClassVar[str] = "value"
-    needs_more: ClassVar[bool] = False
+    has_dependency: ClassVar[bool] = False
     """True if it needs something beside the answer: a function, a model."""
     may_take_long: ClassVar[bool] = False
     """True if it may compute for long even with a short answer: it does so in a thread."""
@@ -77,7 +77,7 @@ class ModelGrader(GraderOptions):
         provider: which one, by its name among `judges` or `providers`; may be left out if there is only one.
     """
 
-    needs_more: ClassVar[bool] = True
+    has_dependency: ClassVar[bool] = True
     embeds: ClassVar[bool] = False
     """True if it asks for embeddings instead of text."""
 

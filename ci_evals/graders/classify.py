@@ -56,15 +56,15 @@ class Classify(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         data = _data(output) if self.path or self.scores else None
-        named = self._named(output, data)
-        predicted = NONE if named is None else self._spelled(named)
+        named = self._find_label(output, data)
+        predicted = NONE if named is None else self._normalize(named)
         passed = predicted == self.label
         got = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
         reason = f"labelled {got}" + ("" if passed else f", expected {quote(self.label)}: got {quote(output)}")
         scores = dict(self._scores(data, predicted)) if self.scores else None
         return Finding(passed, float(passed), reason, Classified(self.task, self.label, predicted, scores or None))
 
-    def _named(self, output: str, data: Any) -> str | None:
+    def _find_label(self, output: str, data: Any) -> str | None:
         """Find the label as the answer has it."""
         if self.path is not None:
             return next((str(value) for value in _find(self.path, data) if isinstance(value, str | int | float)), None)
@@ -80,7 +80,7 @@ class Classify(GraderOptions):
         longest = [label for label in inside if not any(label != other and label in other for other in inside)]
         return longest[0] if len(longest) == 1 else None
 
-    def _spelled(self, named: str) -> str:
+    def _normalize(self, named: str) -> str:
         """Put a label into the suite's spelling; an unknown one is cut, or none if all labels are known."""
         known = next((label for label in (*self.labels, self.label) if _same(named, label)), None)
         if known is not None:
@@ -91,7 +91,7 @@ class Classify(GraderOptions):
         for value in _find(self.scores or "", data)[:1]:
             if isinstance(value, Mapping):
                 yield from (
-                    (self._spelled(str(label)), float(score)) for label, score in value.items() if _is_number(score)
+                    (self._normalize(str(label)), float(score)) for label, score in value.items() if _is_number(score)
                 )
             elif _is_number(value):
                 others = [label for label in self.labels if label != predicted]

@@ -45,7 +45,7 @@ class PythonGrader(GraderOptions):
     """
 
     short: ClassVar[str] = "target"
-    needs_more: ClassVar[bool] = True
+    has_dependency: ClassVar[bool] = True
 
     target: str
     threshold: Share | None = None

@@ -35,7 +35,7 @@ class Contains(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        if _absent([self.value], output, ignore_case=self.ignore_case):
+        if _find_absent([self.value], output, ignore_case=self.ignore_case):
             return failed(f"does not contain {quote(self.value)}: got {quote(output)}")
         return passed(f"contains {quote(self.value)}")
 
@@ -64,11 +64,11 @@ class ContainsAll(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        absent = _absent(self.value, output, ignore_case=self.ignore_case)
+        absent = _find_absent(self.value, output, ignore_case=self.ignore_case)
         if not absent:
-            return passed(f"contains all of {_listed(self.value)}")
+            return passed(f"contains all of {_join(self.value)}")
         score = 1 - len(absent) / len(self.value)
-        return failed(f"does not contain {_listed(absent)}: got {quote(output)}", score)
+        return failed(f"does not contain {_join(absent)}: got {quote(output)}", score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +85,21 @@ class ContainsAny(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        absent = _absent(self.value, output, ignore_case=self.ignore_case)
+        absent = _find_absent(self.value, output, ignore_case=self.ignore_case)
         if len(absent) == len(self.value):
-            return failed(f"contains none of {_listed(absent)}: got {quote(output)}")
+            return failed(f"contains none of {_join(absent)}: got {quote(output)}")
         found = next(text for text in self.value if text not in absent)
         return passed(f"contains {quote(found)}")
 
 
-def _absent(texts: Sequence[str], output: str, *, ignore_case: bool) -> list[str]:
+def _find_absent(texts: Sequence[str], output: str, *, ignore_case: bool) -> list[str]:
     if ignore_case:
         output = output.casefold()
         return [text for text in texts if text.casefold() not in output]
     return [text for text in texts if text not in output]
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _join(texts: Sequence[str]) -> str:
     shown = ", ".join(quote(text, 60) for text in texts[:_MOST_LISTED])
     more = len(texts) - _MOST_LISTED
     return f"{shown} and {more} more" if more > 0 else shown

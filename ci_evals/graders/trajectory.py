@@ -7,14 +7,7 @@ from typing import ClassVar, Literal
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
-from ci_evals.graders.tools import (
-    ExpectedCall,
-    describe_call,
-    find_fitting,
-    names_of,
-    pair_in_any_order,
-    pair_in_order,
-)
+from ci_evals.graders.calls import ExpectedCall, describe_call, find_fitting, names_of, pair_in_any_order, pair_in_order
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Count, Many
 from ci_evals.model.response import Step, ToolCall
@@ -60,7 +53,7 @@ class Trajectory(GraderOptions):
         else:
             share = len(pairs) / max(1, len(expected), len(actual))
             any_order = self.match == "any_order"
-            reason = aligned.missing() or aligned.unexpected() if any_order else aligned.parting()
+            reason = aligned.missing() or aligned.unexpected() if any_order else aligned.divergence()
         return failed(reason, share) if reason else passed(f"called {_path(actual)}")
 
     def _pair(self, expected: Sequence[ExpectedCall], actual: Sequence[ToolCall]) -> Mapping[int, int]:
@@ -89,7 +82,7 @@ class _Alignment:
         used = set(self.pairs.values())
         return [at for at in range(len(self.actual)) if at not in used]
 
-    def parting(self) -> str | None:
+    def divergence(self) -> str | None:
         """Describe the first place where one trajectory is not the other."""
         expected, actual = self.expected, self.actual
         for at, (want, call) in enumerate(zip(expected, actual, strict=False)):

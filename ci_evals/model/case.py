@@ -1,4 +1,4 @@
-"""What is asked and expected: cases, prompts and variants; requests, answers and what graders find."""
+"""Cases with their expectations, prompts and variants; and a run of one as providers and graders see it."""
 
 import sys
 from collections.abc import Awaitable, Mapping, Sequence

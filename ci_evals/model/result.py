@@ -1,4 +1,4 @@
-"""What became of a run: its result, grades and error, and what judging it took."""
+"""The result of a run: its grades or its error, and the cost of judging it."""
 
 from dataclasses import dataclass, fields
 from typing import Literal

@@ -129,7 +129,7 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
     output, calls = fields.get("output"), fields.get("tool_calls")
     if output is None and calls is None:
         raise ValueError("the answer has neither 'output' nor 'tool_calls'")
-    listed = () if calls is None else _listed(calls, "'tool_calls' must be a list of {name, arguments}")
+    listed = () if calls is None else _as_list(calls, "'tool_calls' must be a list of {name, arguments}")
     return Response(
         output="" if output is None else _text(output, "'output'"),
         tool_calls=tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)),
@@ -153,7 +153,7 @@ def as_steps(steps: object) -> tuple[Step, ...] | None:
     """
     if steps is None:
         return None
-    listed = _listed(steps, "'steps' must be a list of {kind, name, …}")
+    listed = _as_list(steps, "'steps' must be a list of {kind, name, …}")
     if len(listed) > MAX_STEPS:
         raise ValueError(f"the answer has {len(listed):,} steps, more than the {MAX_STEPS:,} that are kept")
     return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(listed))
@@ -241,7 +241,7 @@ def _name(value: object, what: str) -> str | None:
     return clean_text(value)
 
 
-def _listed(value: object, expected: str) -> Sequence[object]:
+def _as_list(value: object, expected: str) -> Sequence[object]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise TypeError(f"{expected}, got {_shorten(value)}")
     return value

@@ -79,7 +79,7 @@ async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes:
     except TimeoutError as error:
         raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise ProviderError("network", f"no answer from {_asked(url, error)}: {why_lost(error)}") from error
+        raise ProviderError("network", f"no answer from {_address(url, error)}: {why_lost(error)}") from error
     if len(body) > max_bytes:
         raise ProviderError("bad_answer", f"{url.host} answered with more than {max_bytes:,} bytes")
     return body
@@ -226,7 +226,7 @@ def _message(body: bytes) -> str | None:
             return None
 
 
-def _asked(url: URL, error: Exception) -> str:
+def _address(url: URL, error: Exception) -> str:
     """Return `localhost:8000`, and the proxy, if it was that which could not be reached."""
     asked = (url.raw_host, url.port)
     reached = (getattr(error, "host", url.raw_host), getattr(error, "port", url.port))

@@ -82,7 +82,7 @@ class Mock(ProviderOptions):
         found = []
         for name, answer in self.answers.items():
             try:
-                _scripted(answer)
+                _response_of(answer)
             except (TypeError, ValueError) as error:
                 found.append(f"answers[{one_line(name, 80)!r}]: {error}")
         try:
@@ -102,7 +102,7 @@ class MockProvider:
 
     def __init__(self, options: Mock) -> None:
         self._options = options
-        self._answers = {name: _scripted(answer) for name, answer in options.answers.items()}
+        self._answers = {name: _response_of(answer) for name, answer in options.answers.items()}
         sandbox = template_sandbox(keep_last_newline=True)
         self._default = None if options.default is None else sandbox.from_string(options.default)
         self._faults: Counter[bytes] = Counter()
@@ -159,7 +159,7 @@ def _question(request: Request) -> str:
     return encode_json(request.input).decode()
 
 
-def _scripted(answer: str | MockAnswer) -> Response:
+def _response_of(answer: str | MockAnswer) -> Response:
     if isinstance(answer, str):
         return Response(clean_text(answer), finish_reason="stop")
     response = as_response({"output": answer.output, "tool_calls": answer.tool_calls, "steps": answer.steps})

@@ -27,7 +27,7 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
             per_million = fresh_tokens * price.input_per_mtok + usage.cached_tokens * cached
             return (per_million + usage.output_tokens * price.output_per_mtok) / 1e6
         for model in (response.model, getattr(options, "model", None)):
-            if model and options.api_url and (cost := _listed_usd(options.api_url, model, usage)) is not None:
+            if model and options.api_url and (cost := _list_price_usd(options.api_url, model, usage)) is not None:
                 return cost
         return None
 
@@ -46,7 +46,7 @@ def has_price(options: ProviderOptions) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _listed_usd(api_url: str, model: str, usage: Usage) -> float | None:
+def _list_price_usd(api_url: str, model: str, usage: Usage) -> float | None:
     counted = ListUsage(
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_tokens or None,

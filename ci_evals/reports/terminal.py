@@ -66,7 +66,7 @@ def render(summary: Summary, *, width: int, color: bool) -> str:
     return draw(_parts(summary, width), width=width, color=color)
 
 
-def draw(parts: Iterator[ConsoleRenderable], *, width: int, color: bool = False) -> str:
+def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False) -> str:
     """Lay out texts and tables below each other, whatever the environment says of colours and sizes."""
     console = Console(
         file=StringIO(),
@@ -115,7 +115,7 @@ def render_comparison(comparison: Comparison) -> str:
         on = f" on {_short_name(cell.variant)}" if comparison.several_variants else ""
         base, here = (tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
         rows.append((f"{_short_name(cell.case)}{on}", base, here, cell.kind, "" if cell.p is None else f"{cell.p:.2g}"))
-    return draw(iter([columns(rows)]), width=UNBOUNDED).rstrip("\n")
+    return draw([columns(rows)], width=UNBOUNDED).rstrip("\n")
 
 
 def _short_name(name: object) -> str:

@@ -38,7 +38,7 @@ def render_power(power: Power, output: PowerFormat) -> str:
         table = _markdown_table(head, rows, flush_right=True)
         return "\n\n".join([f"{code(power.suite)}: {sentences[0]}", *sentences[1:], table, plain(_basis(power))]) + "\n"
     sentences[0] = f"{name_of(power.suite)}: {sentences[0]}"
-    table = draw(iter([columns([head, *rows], flush_right=True)]), width=UNBOUNDED)
+    table = draw([columns([head, *rows], flush_right=True)], width=UNBOUNDED)
     return "\n\n".join([*sentences, table + "\n" + _basis(power)]) + "\n"
 
 
@@ -128,7 +128,7 @@ def _pairwise_text(report: PairwiseReport) -> str:
         lines.append(f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}")
     lines.append(one_line(report.sentence, 1000))
     table = columns([(one_line(label, 2 * _NAME_CHARACTERS), count) for label, count in report.rows])
-    return draw(iter([table, *map(Text, lines)]), width=UNBOUNDED)
+    return draw([table, *map(Text, lines)], width=UNBOUNDED)
 
 
 def _pairwise_markdown(report: PairwiseReport) -> str:
@@ -209,7 +209,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
         ending.insert(0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing")
     ending.append(_fitness(check))
     title = f"{number_of(table.size, 'labelled answer')}, agreement {percent(accuracy(table))}, {agreement}"
-    return f"{title}\n\n{draw(iter([columns(rows, flush_right=True)]), width=UNBOUNDED)}\n" + "\n".join(ending) + "\n"
+    return f"{title}\n\n{draw([columns(rows, flush_right=True)], width=UNBOUNDED)}\n" + "\n".join(ending) + "\n"
 
 
 def _fitness(check: JudgeCheck) -> str:

@@ -1,4 +1,4 @@
-"""Checks of settings against each other: each of them may be right, and together they are not."""
+"""Checks settings against each other: each may be right by itself and wrong beside another."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from ci_evals.suite.types import CheckedSuite, Suite
 def gate_problems(
     gate: Written, providers: ProviderReader, reader: CaseReader, cases: Sequence[Case]
 ) -> Iterator[Problem]:
-    """A bar for a tag or provider that does not exist would never be missed."""
+    """Find bars that could never be missed: for a tag, provider, label or metric that does not exist."""
     if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
     yield from _metric_problems(gate["metrics"], _labels(cases) if reader.knows_tags else {})
@@ -62,7 +62,7 @@ def _bar_problems(noun: str, bars: Written, known: Sequence[str]) -> Iterator[Pr
 
 
 def tag_problems(selected: Sequence[str] | None, reader: CaseReader, cases: Written) -> Iterator[Problem]:
-    """A tag that no case has would select nothing."""
+    """Find selected tags that no case has."""
     if selected is not None and not selected:
         text = f"none is named; known: {', '.join(sorted(reader.tags)) or 'none'}"
         yield cases.problem(text)._replace(path="--tags")
@@ -74,7 +74,7 @@ def tag_problems(selected: Sequence[str] | None, reader: CaseReader, cases: Writ
 def price_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], others: Iterable[ProviderOptions]
 ) -> Iterator[Problem]:
-    """A budget in USD is worth nothing if what answers cost is not known: those of `providers` and of whoever else."""
+    """Find what answers at an unknown price, where a budget counts USD: of `providers`, or of whoever else is asked."""
     limits = try_check(Budget, budget)
     counts = limits is not None and limits.counts_cost
     if not counts and not any(case.budget and case.budget.max_cost_usd for case in cases):
@@ -107,7 +107,7 @@ MAX_PLANNED_RUNS = 10_000_000
 
 
 def size_problem(suite: CheckedSuite, runs: Written) -> Problem | None:
-    """A plan that no job can carry out is a slip of the keyboard."""
+    """Find a plan that no job can carry out: a slip of the keyboard."""
     most = max(suite.runs, suite.max_runs or 0)
     planned = sum(case.runs or most for case in suite.cases) * len(suite.columns)
     if planned <= MAX_PLANNED_RUNS:
@@ -118,14 +118,14 @@ def size_problem(suite: CheckedSuite, runs: Written) -> Problem | None:
 
 
 def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem]:
-    """A suite never runs a cell less often than it says."""
+    """Find a `max_runs` below `runs`."""
     if settings is not None and settings.max_runs is not None and settings.max_runs < settings.runs:
         text = f"{settings.max_runs} is less than `runs: {settings.runs}`: it says how far to go on after these"
         yield max_runs.problem(text)
 
 
 def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
-    """A task needs a provider that works on tasks, and such a provider works on nothing else."""
+    """Find tasks whose provider cannot work on them, and cases that are none for one that works on nothing else."""
     for case in cases:
         for options in providers:
             if case.task and not case.cassette and not options.works_on_tasks:
@@ -140,7 +140,7 @@ def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
 
 
 def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
-    """A setting of a case is one that some provider takes, and that none refuses."""
+    """Find settings of cases that no provider takes, or that one refuses."""
     changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
     unchanged = [(options, options.problems(folder)) for options in providers] if changing else []
     for case in changing:
@@ -162,7 +162,7 @@ def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions
 def stage_problems(
     stages: Mapping[str, ProviderOptions], providers: Sequence[str], places: Mapping[str, Place], folder: Path
 ) -> Iterator[Problem]:
-    """A stage is a provider, whose names are `providers`, or a function that can be there."""
+    """Find stages that are neither a provider, by one of the names `providers`, nor a function that can be there."""
     for name, stage in stages.items():
         if getattr(stage, "target", None) != name:
             continue

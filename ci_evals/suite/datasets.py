@@ -42,21 +42,21 @@ def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Itera
     """
     seen: set[Path] = set()
     if isinstance(written.value, Mapping):
-        yield from _named(written, folder, problems, seen)
+        yield from _cases_of(written, folder, problems, seen)
     elif isinstance(written.value, list | tuple):
         for entry in written.items():
             if isinstance(entry.value, Case):
                 case = entry.value
-                yield from _checked(Written(case, Lines(case.line), case.file, entry.path), problems)
+                yield from _check_case(Written(case, Lines(case.line), case.file, entry.path), problems)
             elif "file" in entry or "tasks" in entry:
-                yield from _named(entry, folder, problems, seen)
+                yield from _cases_of(entry, folder, problems, seen)
             else:
-                yield from _checked(entry, problems)
+                yield from _check_case(entry, problems)
     else:
         problems.append(written.problem("expected a list of cases, or `file:` with a path or glob"))
 
 
-def _checked(written: Written, problems: list[Problem]) -> Iterator[CaseEntry]:
+def _check_case(written: Written, problems: list[Problem]) -> Iterator[CaseEntry]:
     case = check(Case, written, problems, found={"file": written.file, "line": written.line})
     if isinstance(written.value, Mapping) and "id" not in written:
         problems.append(written.problem("the key 'id' is missing"))
@@ -65,7 +65,7 @@ def _checked(written: Written, problems: list[Problem]) -> Iterator[CaseEntry]:
         yield CaseEntry(case, written)
 
 
-def _named(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[CaseEntry]:
+def _cases_of(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[CaseEntry]:
     """Yield the cases of `file:` or `tasks:`."""
     if "tasks" in written:
         yield from _tasks(written, folder, problems)
@@ -74,8 +74,8 @@ def _named(written: Written, folder: Path, problems: list[Problem], seen: set[Pa
         for _, path in _matches(files.file if files else (), "no such file:", written["file"], folder, problems):
             if path not in seen:
                 seen.add(path)
-                for row in _read_rows(path, _shown(path, folder, written.file), problems):
-                    yield from _checked(row, problems)
+                for row in _read_rows(path, _display_path(path, folder, written.file), problems):
+                    yield from _check_case(row, problems)
     elif written.value:
         for key in written.value:
             text = unknown("key", str(key), ("file", "tasks"))
@@ -88,7 +88,7 @@ def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[
     tasks = check(TaskFolders, written, problems)
     patterns = tasks.tasks if tasks else ()
     for pattern, path in _matches(patterns, "no task.toml matches", written["tasks"], folder, problems):
-        shown = _shown(path, folder, written.file)
+        shown = _display_path(path, folder, written.file)
         try:
             case = read_task(path, shown, task_id(path, pattern, folder))
         except ConfigError as error:
@@ -115,7 +115,7 @@ def _matches(
             yield pattern, match
 
 
-def _shown(path: Path, folder: Path, suite_file: str) -> str:
+def _display_path(path: Path, folder: Path, suite_file: str) -> str:
     """Return the file's name as the user would type it where they named the suite."""
     try:
         return (Path(suite_file).parent / path.relative_to(folder)).as_posix()

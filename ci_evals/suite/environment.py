@@ -50,16 +50,16 @@ class Interpolation:
 
     def fill(self, written: Written) -> Written:
         """Replace references in every text inside a value; `$${` stands for a literal `${`."""
-        return written if self.verbatim else written.having(self._filled(written))
+        return written if self.verbatim else written.having(self._fill(written))
 
-    def _filled(self, written: Written) -> Any:
+    def _fill(self, written: Written) -> Any:
         value = written.value
         if isinstance(value, str):
             return self._text(written) if "${" in value else value
         if isinstance(value, dict):
-            return {key: self._filled(written[key]) for key in value}
+            return {key: self._fill(written[key]) for key in value}
         if isinstance(value, list):
-            return [self._filled(item) for item in written.items()]
+            return [self._fill(item) for item in written.items()]
         return value
 
     def _text(self, written: Written) -> str:

@@ -65,7 +65,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         found = [missing]
     problems += map(options.problem, found)
     negated = name.startswith(NEGATION) and name not in GRADERS
-    place = options.place if grader.needs_more else None
+    place = options.place if grader.has_dependency else None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
     return Expectation(name, grader.for_negation() if negated else grader, negated, grader.weight, place)
@@ -146,7 +146,7 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
             return None
         problems += map(written.problem, options.problems())
         name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
-        place = Place(*written.place) if options.needs_more else None
+        place = Place(*written.place) if options.has_dependency else None
         return Expectation(name, options, weight=options.weight, place=place)
     if isinstance(entry, FunctionGrader):
         judge = entry

@@ -86,8 +86,8 @@ class ProviderReader:
     def read_entry(self, written: Written) -> ProviderOptions | None:
         """Check one provider; None if it is so wrong that it has no name."""
         filled = written if is_object(written.value) else self.interpolation.fill(written)
-        options = self._of_object(filled) if is_object(filled.value) else self._of_mapping(filled)
-        named = options and self._named(options, written)
+        options = self._read_object(filled) if is_object(filled.value) else self._read_mapping(filled)
+        named = options and self._add_name(options, written)
         if named is None:
             return None
         target = filled["target"] if "target" in filled else filled  # noqa: SIM401  no dict: it has places
@@ -97,7 +97,7 @@ class ProviderReader:
                 self.places.setdefault(name, filled[key][index].place)
         return named
 
-    def _of_mapping(self, written: Written) -> ProviderOptions | None:
+    def _read_mapping(self, written: Written) -> ProviderOptions | None:
         kind = written.value.get("type") if isinstance(written.value, Mapping) else None
         if kind is None:
             self.problems.append(written.problem(f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"))
@@ -108,7 +108,7 @@ class ProviderReader:
             return None
         return resolve_texts(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
 
-    def _of_object(self, written: Written) -> ProviderOptions | None:
+    def _read_object(self, written: Written) -> ProviderOptions | None:
         given = written.value
         if not isinstance(given, ProviderOptions):
             if not callable(given) and not callable(getattr(given, "answer", None)):
@@ -119,7 +119,7 @@ class ProviderReader:
             given = Function.of(given)
         return check(type(given), written.having(given), self.problems)
 
-    def _named(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:
+    def _add_name(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:
         """Return the options with a name and a key; None if they cannot be named."""
         self.problems += map(written.problem, options.problems(self.folder))
         try:
@@ -129,9 +129,9 @@ class ProviderReader:
         if options.name and "," in options.name:
             text = f"the name {name!r} has a comma, which stands between names in --providers: give it another `name`"
             self.problems.append(written.problem(text))
-        return replace(self._with_key(options, written), name=name)
+        return replace(self._add_key(options, written), name=name)
 
-    def _with_key(self, options: ProviderOptions, written: Written) -> ProviderOptions:
+    def _add_key(self, options: ProviderOptions, written: Written) -> ProviderOptions:
         """Fill in the vendor's usual key variable where the config names none."""
         variable = options.key_variable
         if variable is None or self.interpolation.offline:

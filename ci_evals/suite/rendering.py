@@ -32,7 +32,7 @@ class Templates:
             jinja2.TemplateError: the template is wrong or asks for what the case does not have.
         """
         if prompt is None:
-            return _unprompted(case)
+            return _render_case(case)
         values = {"input": case.input, **case.vars}
         turns = tuple(Message(role, self.text(source, values)) for role, source in prompt.turns)
         if len(turns) == 1 and turns[0].role == "user" and not case.messages:
@@ -55,7 +55,7 @@ class Templates:
         return template
 
 
-def _unprompted(case: Case) -> Rendered:
+def _render_case(case: Case) -> Rendered:
     if case.is_conversation and case.input is None:
         return Rendered(None, case.messages)
     if case.messages:

@@ -65,10 +65,10 @@ class Sweeps:
         for values in product(*sweep.grid.values()):
             point = entry
             for key, value in zip(sweep.grid, values, strict=True):
-                point = _with(point, places[key], value, grid[key].line)
+                point = _set(point, places[key], value, grid[key].line)
             settings = zip(sweep.grid, values, strict=True)
-            label = " ".join(f"{places[key][-1]}={_shown(value, sweep.grid[key])}" for key, value in settings)
-            yield _with(point, ("name",), f"{name} {label}", entry["name"].line)
+            label = " ".join(f"{places[key][-1]}={_label(value, sweep.grid[key])}" for key, value in settings)
+            yield _set(point, ("name",), f"{name} {label}", entry["name"].line)
 
     def _place(self, key: str, entry: Written, grid: Written) -> tuple[str, ...]:
         """Return the place of a key of the grid: a setting of the provider, or one of its `params`."""
@@ -86,16 +86,16 @@ class Sweeps:
         return (first, *rest)
 
 
-def _with(written: Written, place: Sequence[str], value: Any, line: int | None) -> Written:
+def _set(written: Written, place: Sequence[str], value: Any, line: int | None) -> Written:
     """Return a copy of a mapping with one value inside set, which is written in another line."""
     first, *rest = place
-    inner = _with(written[first], rest, value, line) if rest else Written(value, Lines(line), written.file)
+    inner = _set(written[first], rest, value, line) if rest else Written(value, Lines(line), written.file)
     mapping = {**(written.value if isinstance(written.value, Mapping) else {}), first: inner.value}
     lines = Lines(written.lines.line, {**written.lines.inside, first: Lines(line, inner.lines.inside)})
     return Written(mapping, lines, written.file, written.path)
 
 
-def _shown(value: Any, values: Sequence[Any]) -> str:
+def _label(value: Any, values: Sequence[Any]) -> str:
     """Return a value as part of a name, which has no comma; a list or mapping by its number."""
     if isinstance(value, Mapping | list):
         return f"#{values.index(value) + 1}"

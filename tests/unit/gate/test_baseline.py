@@ -18,7 +18,6 @@ from ci_evals.gate.baseline import (
     Baseline,
     Evidence,
     History,
-    Pool,
     ReportRef,
     TrendPoint,
     evidence_to_keep,
@@ -41,27 +40,30 @@ def history(evidence: Iterable[tuple[int, int]]) -> History:
 @pytest.mark.parametrize(
     ("evidence", "pool"),
     [
-        ((), Pool(0, 0, 0)),
-        (((0, 0),), Pool(0, 0, 0)),
-        (((3, 3),) * 4, Pool(12, 12, 4)),
-        (((3, 3),) * 40, Pool(30, 30, 10)),
-        (((0, 0), (3, 3), (0, 0), (2, 3)), Pool(5, 6, 2)),
-        (((50, 50), (3, 3)), Pool(50, 50, 1)),
-        (((1, 1), (0, 1)), Pool(1, 2, 2)),
-        (((3, 3), (3, 3), (0, 3), (3, 3)), Pool(6, 6, 2)),
+        ((), (0, 0, 0)),
+        (((0, 0),), (0, 0, 0)),
+        (((3, 3),) * 4, (12, 12, 4)),
+        (((3, 3),) * 40, (30, 30, 10)),
+        (((0, 0), (3, 3), (0, 0), (2, 3)), (5, 6, 2)),
+        (((50, 50), (3, 3)), (50, 50, 1)),
+        (((1, 1), (0, 1)), (1, 2, 2)),
+        (((3, 3), (3, 3), (0, 3), (3, 3)), (6, 6, 2)),
     ],
     ids=["none", "ungraded", "few", "enough", "gaps", "one-large", "too-few-to-disagree", "changed"],
 )
-def test_reports_are_pooled_newest_first_while_they_agree(evidence: tuple[tuple[int, int], ...], pool: Pool) -> None:
-    assert history(evidence).pool == pool
+def test_reports_are_pooled_newest_first_while_they_agree(
+    evidence: tuple[tuple[int, int], ...], pool: tuple[int, int, int]
+) -> None:
+    found = history(evidence)
+    assert (*found.tally, len(found.pooled)) == pool
 
 
 @given(st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=20))
 def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]]) -> None:
-    pool = history(evidence).pool
-    assert 0 <= pool.passed <= pool.graded < POOLED_RUNS + 12
+    found = history(evidence)
+    assert 0 <= found.tally.passed <= found.tally.graded < POOLED_RUNS + 12
     graded = [each for each in evidence if each[1]]
-    assert (pool.passed, pool.graded) == tuple(map(sum, zip((0, 0), *graded[: pool.reports], strict=True)))
+    assert found.tally == tuple(map(sum, zip((0, 0), *graded[: len(found.pooled)], strict=True)))
 
 
 def report(id: str, at: float, passed: int, graded: int, *older: Evidence, fingerprint: str = "f") -> Baseline:  # noqa: A002

@@ -179,12 +179,12 @@ def test_counts_are_carried_from_report_to_report_and_each_once(tmp_path: Path) 
         path = saved(tmp_path / str(number) / "report.json", report, baseline)
         baseline = baseline_at(path)
     assert baseline is not None
-    assert baseline.cells["river", "agent", None].history.pool == (30, 30, 10)
+    assert baseline.cells["river", "agent", None].history.tally == (30, 30)
     assert len(evidence(baseline)) == 11, "its own and those of ten before"
     assert [point.report.started_at for point in baseline.trend] == [float(n) for n in range(14, 0, -1)]
     whole = baseline_at(tmp_path)
     assert len(evidence(whole)) == 14
-    assert whole.cells["river", "agent", None].history.pool == (30, 30, 10)
+    assert whole.cells["river", "agent", None].history.tally == (30, 30)
 
 
 def test_names_with_secrets_match_those_that_are_shown(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Expected tool calls, and their pairing with those that were made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ci_evals.format import one_line, quote
+from ci_evals.graders.json import ABSENT, Mismatch, first_difference
+from ci_evals.model.fields import Options
+from ci_evals.model.response import ToolCall
+
+_MAX_NAMED = 10  # calls that a reason names
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCall(Options):
+    """A call that is asked for. `arguments` left out means any arguments."""
+
+    name: str
+    arguments: Mapping[str, Any] | None = None
+
+    def differences(self, actual: ToolCall, *, ignore_extra_args: bool) -> Iterator[Mismatch]:
+        """Find where the arguments of a call are not as expected."""
+        if self.arguments is None:
+            return
+        if isinstance(actual.arguments, str):
+            yield Mismatch("arguments", self.arguments, actual.arguments)
+            return
+        for key, value in self.arguments.items():
+            path = f"argument {one_line(key, 60)}"
+            if difference := first_difference(value, actual.arguments.get(key, ABSENT), path):
+                yield difference
+        if not ignore_extra_args:
+            for key, value in actual.arguments.items():
+                if key not in self.arguments:
+                    yield Mismatch(f"argument {one_line(key, 60)}", ABSENT, value)
+
+    def fits(self, actual: ToolCall, *, ignore_extra_args: bool) -> bool:
+        """Return True if a call is of the expected tool and has its arguments."""
+        differences = self.differences(actual, ignore_extra_args=ignore_extra_args)
+        return self.name == actual.name and next(differences, None) is None
+
+
+def find_fitting(
+    expected: Sequence[ExpectedCall], actual: Sequence[ToolCall], *, ignore_extra_args: bool
+) -> list[list[int]]:
+    """Return, for each expected call, the indices of the actual calls that fit it."""
+    return [
+        [at for at, call in enumerate(actual) if want.fits(call, ignore_extra_args=ignore_extra_args)]
+        for want in expected
+    ]
+
+
+def pair_in_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
+    """Pair each expected call with the earliest fitting one after the pair before."""
+    pairs: dict[int, int] = {}
+    after = -1
+    for index, candidates in enumerate(fitting):
+        at = next((at for at in candidates if at > after), None)
+        if at is not None:
+            pairs[index] = after = at
+    return pairs
+
+
+def pair_in_any_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
+    """Pair as many expected calls as can be paired (Kuhn's algorithm for bipartite matching)."""
+    owners: dict[int, int] = {}
+
+    def place(index: int, tried: set[int]) -> bool:
+        for at in fitting[index]:
+            if at not in tried:
+                tried.add(at)
+                if at not in owners or place(owners[at], tried):
+                    owners[at] = index
+                    return True
+        return False
+
+    for index in range(len(fitting)):
+        place(index, set())
+    return {index: at for at, index in owners.items()}
+
+
+def describe_call(call: ToolCall | ExpectedCall) -> str:
+    """Return a call as a reason shows it: `book({"to": "Paris"})`."""
+    name = one_line(call.name, 80)
+    return name if call.arguments is None else f"{name}({quote(call.arguments)})"
+
+
+def names_of(calls: Sequence[ToolCall | ExpectedCall], separator: str = ", ") -> str:
+    """Return the tools of some calls: `search, book`."""
+    shown = separator.join(one_line(call.name, 80) for call in calls[:_MAX_NAMED])
+    return shown if len(calls) <= _MAX_NAMED else f"{shown}{separator}… ({len(calls):,} calls)"
