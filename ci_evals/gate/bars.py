@@ -138,20 +138,19 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     for name, bar in rules.metrics.items():
         metric = read_metric(name)
         for variant in report.plan.variants:
-            runs = tasks_of(report, variant).get(metric.task) if metric else None
-            found = measure(runs, metric, rules.confidence) if runs and metric else None
-            rate, lower, upper, graded = found or (None, None, None, 0)
-            bounds = Bounds(lower, upper) if lower is not None and upper is not None else None
+            runs = tasks_of(report, variant).get(metric.task, ()) if metric else ()
+            found = measure(runs, metric, rules.confidence) if metric else None
+            value, bounds = found or (None, None)
             yield ScopeVerdict(
                 kind="metric",
                 name=f"{name} on {variant}" if len(report.plan.variants) > 1 else name,
                 bar=bar,
-                status=_status(exact(rate), bounds, bar, rules) if rate is not None and bounds else "error",
-                rate=rate,
-                lower=lower,
-                upper=upper,
+                status=_status(exact(found[0]), found[1], bar, rules) if found else "error",
+                rate=value,
+                lower=bounds.lower if bounds else None,
+                upper=bounds.upper if bounds else None,
                 cases=len(report.plan.cases),
-                graded=0 if rate is None else graded,
+                graded=len(runs) if found else 0,
                 failed=0,
             )
 
@@ -198,15 +197,6 @@ class LabelledRun(NamedTuple):
     scores: Mapping[str, float]
 
 
-class Measured(NamedTuple):
-    """A metric's value in [0, 1], and one-sided bounds; None where it is not defined or too little was seen."""
-
-    value: float | None
-    lower: float | None
-    upper: float | None
-    runs: int
-
-
 def tasks_of(report: SuiteReport, variant: Variant) -> Mapping[str, Sequence[LabelledRun]]:
     """Return the labelled runs of one variant by task. Labels beyond the first `MAX_LABELS` count as `OTHER`."""
     tasks = {}
@@ -237,18 +227,20 @@ def figures_of(runs: Sequence[LabelledRun]) -> Iterator[tuple[Metric, float | No
     return ((metric, _value(metric, runs, table)) for metric in every)
 
 
-def measure(runs: Sequence[LabelledRun], metric: Metric, confidence: float) -> Measured:
-    """Compute a metric with its bounds, each at `confidence`, by a jackknife over groups of cases."""
+def measure(runs: Sequence[LabelledRun], metric: Metric, confidence: float) -> tuple[float, Bounds] | None:
+    """Compute a metric with its bounds, each at `confidence`, by a jackknife over groups of cases.
+
+    Returns None where the metric is not defined. With too few groups, the bounds are 0 and 1.
+    """
     value = _value(metric, runs, table_of(runs))
     if value is None:
-        return Measured(None, None, None, len(runs))
+        return None
     without = []
     for group in sorted({run.group for run in runs}):
         rest = [run for run in runs if run.group != group]
         if (found := _value(metric, rest, table_of(rest))) is not None:
             without.append(found)
-    bounds = jackknife_bounds(value, without, confidence) or Bounds(0.0, 1.0)
-    return Measured(value, bounds.lower, bounds.upper, len(runs))
+    return value, Bounds(*(jackknife_bounds(value, without, confidence) or (0.0, 1.0)))
 
 
 def _value(metric: Metric, runs: Iterable[LabelledRun], table: Confusion) -> float | None:

@@ -86,7 +86,7 @@ class ProviderReader:
     def read_entry(self, written: Written) -> ProviderOptions | None:
         """Check one provider; None if it is so wrong that it has no name."""
         filled = written if is_object(written.value) else self.interpolation.fill(written)
-        options = self._of_object(filled) if is_object(filled.value) else self._of_mapping(filled)
+        options = self._read_object(filled) if is_object(filled.value) else self._read_mapping(filled)
         named = options and self._add_name(options, written)
         if named is None:
             return None
@@ -97,7 +97,7 @@ class ProviderReader:
                 self.places.setdefault(name, filled[key][index].place)
         return named
 
-    def _of_mapping(self, written: Written) -> ProviderOptions | None:
+    def _read_mapping(self, written: Written) -> ProviderOptions | None:
         kind = written.value.get("type") if isinstance(written.value, Mapping) else None
         if kind is None:
             self.problems.append(written.problem(f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"))
@@ -108,7 +108,7 @@ class ProviderReader:
             return None
         return resolve_texts(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
 
-    def _of_object(self, written: Written) -> ProviderOptions | None:
+    def _read_object(self, written: Written) -> ProviderOptions | None:
         given = written.value
         if not isinstance(given, ProviderOptions):
             if not callable(given) and not callable(getattr(given, "answer", None)):
