@@ -1,6 +1,7 @@
 """The variant that a judge prefers: a share with its interval, from preferences in both orders."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ci_evals.model.result import Pair, Side
@@ -62,13 +63,13 @@ def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
         if pair.is_judged:
             by_case.setdefault(pair.case, []).append(pair)
     cases = tuple(CasePreference(case, tuple(found)) for case, found in by_case.items())
-    counts = _counts(cases)
-    estimate = wilson(counts["b"], counts["a"] + counts["b"], confidence)
+    votes = Counter(case.side for case in cases)
+    estimate = wilson(votes["b"], votes["a"] + votes["b"], confidence)
     return Preference(
         cases=cases,
-        a=counts["a"],
-        b=counts["b"],
-        ties=counts["tie"],
+        a=votes["a"],
+        b=votes["b"],
+        ties=votes["tie"],
         pairs=len(every),
         flips=sum(pair.is_flip for pair in every),
         unjudged=sum(not pair.is_judged for pair in every),
@@ -76,8 +77,3 @@ def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
         share=estimate.value if estimate else None,
         interval=estimate.interval if estimate else None,
     )
-
-
-def _counts(cases: Sequence[CasePreference]) -> dict[Side, int]:
-    sides = [case.side for case in cases]
-    return {"a": sides.count("a"), "b": sides.count("b"), "tie": sides.count("tie")}
