@@ -6,7 +6,7 @@ from statistics import NormalDist, fmean, harmonic_mean
 from typing import NamedTuple
 
 from ci_evals.stats.exact_tests import Table
-from ci_evals.stats.rates import run_variance
+from ci_evals.stats.rates import ADDED_NOISE, run_variance
 
 _NORMAL = NormalDist()
 _DISCRETENESS = 1.1
@@ -52,9 +52,10 @@ class Plan(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """That of the pass rate as `run_variance` will measure it: with an added run, and single runs independent."""
-        measured = self.noise if self.runs > 1 else self.rate * (1 - self.rate)
-        return measured / self.total + 1 / self.total**2
+        """The variance of the pass rate, as `run_variance` will measure it: of single runs as if independent."""
+        if self.runs == 1:
+            return self.rate * (1 - self.rate) / self.total + 1 / self.total**2
+        return self.noise / self.total + ADDED_NOISE / self.total**2
 
 
 def detectable_gate_drop(
@@ -63,7 +64,7 @@ def detectable_gate_drop(
     """Return the distance below its bar at which the gate fails a true rate with chance `power`.
 
     From (passed, graded) of each cell, as a fraction of 1; None if nothing was graded. With equal runs it is
-    (z_confidence + z_power)·√(Σ k(n-k)/(n-1) + 1)/N: the normal sample-size formula, A. Agresti, Categorical Data
+    (z_confidence + z_power)·√(Σ k(n-k)/(n-1) + 3)/N: the normal sample-size formula, A. Agresti, Categorical Data
     Analysis (2002), section 6.5.1.
     """
     variance = run_variance(cells)

@@ -44,6 +44,13 @@ def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
 Cells = Iterable[tuple[int, int]]
 """(passed, graded) of each cell."""
 
+ADDED_NOISE = 3
+"""Flipped runs that the noise is measured with beside those that were seen.
+
+By exact enumeration of 700 suites (5 to 100 cases, 2 to 10 runs, 1 to 4 flaky cases at any rate, the bar at the truth),
+`fail` is then wrong in 5.1 % at worst; with 1 it was 16.8 %, with 2 it was 6.9 %.
+"""
+
 FEWEST_CASES = 5
 """Fewer cases say nothing of others like them."""
 
@@ -77,8 +84,9 @@ def pass_rate(cells: Cells) -> PassRate | None:
     Cells without graded runs tell nothing and are left out. `n_eff` is at least C·n̄ for C cells of n̄ runs each, n̄
     being the harmonic mean.
 
-    The noise is that between runs of the same cell. It is measured where each cell has two runs or more, with one
-    passed run added so that a few lucky cells do not make it zero; elsewhere all runs count as independent.
+    The noise is that between runs of the same cell. It is measured where each cell has two runs or more, with
+    `ADDED_NOISE` so that a few flaky cells that happened to agree do not make it too small; elsewhere all runs count as
+    independent.
     """
     graded = [(k, n) for k, n in cells if n]
     if not graded:
@@ -93,7 +101,7 @@ def pass_rate(cells: Cells) -> PassRate | None:
 def run_variance(cells: Cells) -> float | None:
     """Return the variance of the pass rate between runs of the same cells, from (passed, graded) of each cell.
 
-    Measured as in `pass_rate`, also with its added run where everything passed or failed, so it is never zero.
+    Measured as in `pass_rate`, also with its added noise where everything passed or failed, so it is never zero.
     None if no cell has graded runs.
     """
     graded = [(k, n) for k, n in cells if n]
@@ -106,9 +114,9 @@ def run_variance(cells: Cells) -> float | None:
 
 
 def _variance(graded: Sequence[tuple[int, int]]) -> float:
-    """The variance of the mean between runs, with one passed run added."""
+    """Return the variance of the mean between runs, with the added noise."""
     within = sum(k * (n - k) / (n * n * (n - 1)) for k, n in graded)
-    return (within + 1 / harmonic_mean([n for _, n in graded]) ** 2) / len(graded) ** 2
+    return (within + ADDED_NOISE / harmonic_mean([n for _, n in graded]) ** 2) / len(graded) ** 2
 
 
 def population_rate(cases: Iterable[Cells]) -> PassRate | None:

@@ -220,7 +220,7 @@ def test_adjusted_values_are_those_of_scipy(p_values: list[float]) -> None:
     assert benjamini_hochberg(p_values) == pytest.approx(false_discovery_control(p_values), rel=1e-12, abs=1e-300)
 
 
-@settings(max_examples=10)  # each call of the oracle collects garbage
+@settings(max_examples=5)  # each call of the oracle collects garbage
 @given(p_lists)
 def test_adjusted_values_are_those_of_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests  # slow to import, and only an oracle

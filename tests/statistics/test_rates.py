@@ -1,8 +1,10 @@
 """Pass rates, their bounds and intervals, pass@k, pass^k and flip rates."""
 
 import statistics
+from collections import Counter
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
+from math import comb, factorial, prod
 from statistics import fmean
 
 import pytest
@@ -35,8 +37,25 @@ def estimated(given_cells: list[tuple[int, int]]) -> PassRate:
 def test_a_fixed_suite_is_known_better_than_its_number_of_runs_suggests() -> None:
     estimate = estimated(suite("S40"))
     assert estimate.rate == Fraction(11, 12)
-    assert estimate.n_eff == pytest.approx(220)
-    assert estimate.bounds(0.95) == pytest.approx(known("fractional_bounds"), abs=1e-10)
+    assert estimate.n_eff == pytest.approx(11 / 144 * 40**2 / (4 * 2 / 18 + 3 / 9))
+    assert PassRate(estimate.rate, 220).bounds(0.95) == pytest.approx(known("fractional_bounds"), abs=1e-10)
+
+
+@pytest.mark.parametrize("flaky", [1, 2, 3])
+@pytest.mark.parametrize("runs", [2, 3, 5])
+@pytest.mark.parametrize("cases", [5, 10, 40])
+def test_a_steady_suite_at_its_bar_hardly_ever_fails(cases: int, runs: int, flaky: int) -> None:
+    """By exact enumeration: some cases are flaky at one rate, the others always pass, and the bar is the truth."""
+    for rate in (Fraction(1, 10), Fraction(1, 2), Fraction(7, 10), Fraction(9, 10)):
+        bar = 1 - flaky * (1 - rate) / cases
+        chances = [comb(runs, k) * rate**k * (1 - rate) ** (runs - k) for k in range(runs + 1)]
+        wrong = Fraction()
+        for passed in combinations_with_replacement(range(runs + 1), flaky):
+            orders = factorial(flaky) // prod(factorial(count) for count in Counter(passed).values())
+            estimate = estimated([(k, runs) for k in passed] + [(runs, runs)] * (cases - flaky))
+            if estimate.bounds(0.95).upper < bar:
+                wrong += orders * prod((chances[k] for k in passed), start=Fraction(1))
+        assert wrong <= 0.051
 
 
 def test_bounds_on_whole_numbers_are_those_of_clopper_and_pearson() -> None:
