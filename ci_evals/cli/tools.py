@@ -196,6 +196,7 @@ def grade(
         traces=found.by_case,
         revision=revision(console.environ),
         run_id=uuid4().hex,
+        files=suite.out,
     )
     return carry_out(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
 
