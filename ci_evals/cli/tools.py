@@ -29,6 +29,7 @@ from ci_evals.model.plan import plan_runs
 from ci_evals.model.rules import Gate
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_server import serve
+from ci_evals.release import ACTION
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import (
     PairwiseFormat,
@@ -88,6 +89,7 @@ def init(folder: Path, *, force: bool) -> None:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
     click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
+    click.echo(f"and in the workflow, put the repository and a commit of ci-evals in the place of\n  {ACTION}")
 
 
 @options.command()
