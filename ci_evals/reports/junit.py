@@ -3,7 +3,7 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from xml.etree.ElementTree import Element, indent, tostring
+from xml.etree.ElementTree import Comment, Element, indent, tostring
 
 from junit_xml import TestCase, TestSuite
 
@@ -60,6 +60,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
     root.set("time", f"{sum(float(suite.attrib['time']) for suite in root):.3f}")
+    root.insert(0, Comment(" ci-evals "))
     indent(root)
     yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
