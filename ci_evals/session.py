@@ -31,6 +31,7 @@ from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, Suite
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
+from ci_evals.reports.files import remove_reports
 from ci_evals.suite.types import CheckedSuite
 
 MAX_NAMES = 5
@@ -54,7 +55,7 @@ class Invocation:
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
-        files: the folder for files that answers bring; None keeps none.
+        files: the folder for files that answers bring, where reports of an earlier run are removed; None keeps none.
         baseline: what to compare with, or why there is nothing; None if nobody asked for a comparison.
     """
 
@@ -167,6 +168,8 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
             redactor = Redactor(suite.secrets)
             journal = Journal(invocation.journal, redactor, max_answer_bytes=suite.max_answer_bytes, resume=resumed)
             files.enter_context(closing(journal))
+            if invocation.files:
+                remove_reports(invocation.files)
             if resumed:
                 known.add_results(invocation.journal, is_own=True)
                 if (first := first_header(invocation.journal)) and first.suite.run_id:

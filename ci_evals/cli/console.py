@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
+import click
+
 from ci_evals.engine.interrupt import columns_of, say
 from ci_evals.format import without_commands
 from ci_evals.github.context import in_actions
@@ -13,6 +15,12 @@ from ci_evals.redaction import Redactor
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import CheckedSuite
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment that the command was given; that of the process has lost what code may not see."""
+    given: Mapping[str, str] | None = click.get_current_context().find_root().obj
+    return os.environ if given is None else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class Console:
     @classmethod
     def of_process(cls, output: str = "table", *, quiet: bool = False, suite: CheckedSuite | None = None) -> "Console":
         """Return the console of this process as it is now; `suite` knows the secrets."""
-        return cls(os.environ, sys.stdout, sys.stderr, output, quiet, Redactor(suite.secrets if suite else ()))
+        return cls(environment(), sys.stdout, sys.stderr, output, quiet, Redactor(suite.secrets if suite else ()))
 
     @property
     def in_actions(self) -> bool:

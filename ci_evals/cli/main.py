@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command
 from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
 from ci_evals.errors import CiEvalsError, ConfigError, StorageError
 from ci_evals.format import number_of, without_commands
-from ci_evals.github.context import in_actions
+from ci_evals.github.context import in_actions, remove_credentials
 from ci_evals.github.job import command, write_outputs
 from ci_evals.redaction import Redactor, secret_values
 from ci_evals.release import __version__
@@ -35,8 +35,9 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def main() -> None:
     """The console script."""
     prepare_streams()
-    named = _dotenv_folders()
-    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals"), named)
+    environ, named = dict(os.environ), _dotenv_folders()
+    remove_credentials(os.environ)
+    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals", obj=environ), named, environ)
     flush_streams()
     if code in EXIT_CODES.values():
         os._exit(code)  # threads and tasks of code under test may still be busy, for as long as they like
@@ -50,7 +51,7 @@ def _dotenv_folders() -> list[Path]:
     return [folder.absolute() for folder in dict.fromkeys([Path(), Path(".github"), *named])]
 
 
-def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:
+def _exit_code(command: Callable[[], Any], folders: Iterable[Path], environ: Mapping[str, str]) -> int:
     """The one place where errors become exit codes; what is in a `.env` file of the folders is not printed."""
     try:
         return int(command() or 0)
@@ -66,12 +67,12 @@ def _exit_code(command: Callable[[], Any], folders: Iterable[Path]) -> int:
     except CiEvalsError as error:
         code, text, annotation = 3 if isinstance(error, StorageError) else 2, f"error: {error}", str(error)
     except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
-        if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in os.environ:
+        if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in environ:
             raise  # the way in which click ends after completing a command line for a shell
 
         code, annotation = 3, f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
         text = f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
-    _tell(text, annotation, folders)
+    _tell(text, annotation, folders, environ)
     return code
 
 
@@ -83,25 +84,25 @@ def _list_problems(error: ConfigError, limit: int) -> str:
     return "\n".join([*lines, "", f"{number_of(len(problems), 'problem')}, nothing was run."])
 
 
-def _tell(text: str, annotation: str, folders: Iterable[Path]) -> None:
+def _tell(text: str, annotation: str, folders: Iterable[Path], environ: Mapping[str, str]) -> None:
     """Print an error. In a job of GitHub Actions, show it on the run's page, too, and set the output `verdict`."""
-    in_job = in_actions(os.environ)
+    in_job = in_actions(environ)
     if text:
-        shown = _without_secrets(f"{text}\n", folders)
+        shown = _without_secrets(f"{text}\n", folders, environ)
         say(sys.stderr, without_commands(shown) if in_job else shown)  # an error may quote a dataset or an answer
     if not in_job:
         return
-    annotation = _without_secrets(annotation, folders)[:_MOST_ANNOTATED]
+    annotation = _without_secrets(annotation, folders, environ)[:_MOST_ANNOTATED]
     say(sys.stderr, command("error", annotation, title="ci-evals"))
-    path = os.environ.get("GITHUB_OUTPUT")
+    path = environ.get("GITHUB_OUTPUT")
     if path and sys.argv[1:2] and sys.argv[1] in _DECIDING:
         with suppress(CiEvalsError):  # the exit code says it, too
             write_outputs(Path(path), {"verdict": "error"})
 
 
-def _without_secrets(text: str, folders: Iterable[Path]) -> str:
+def _without_secrets(text: str, folders: Iterable[Path], environ: Mapping[str, str]) -> str:
     """Redact every variable whose name sounds secret: an error may quote it, and no suite says which are."""
-    named = {name: value for name, value in os.environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
+    named = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
     dotenv: dict[str, str] = {}
     for folder in folders:
         with suppress(CiEvalsError, OSError, ValueError):

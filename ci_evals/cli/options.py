@@ -1,6 +1,5 @@
 """The options that several commands share."""
 
-import os
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import click
 
+from ci_evals.cli.console import environment
 from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
@@ -37,7 +37,7 @@ def to_baseline(_context: click.Context, _option: click.Parameter, value: tuple[
     """`auto`, `none`, or paths; where none is given, what is usual here."""
     value = tuple(filter(None, value))
     if not value:
-        return "auto" if in_actions(os.environ) else "none"
+        return "auto" if in_actions(environment()) else "none"
     for word in ("auto", "none"):
         if word in value:
             if len(value) > 1:
@@ -233,4 +233,4 @@ def load_named_suite(
     Raises:
         ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges not, if `judging`.
     """
-    return load_suite(config or find_config(Path()), os.environ, overrides, offline=offline, judging=judging)
+    return load_suite(config or find_config(Path()), environment(), overrides, offline=offline, judging=judging)

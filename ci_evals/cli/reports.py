@@ -1,6 +1,5 @@
 """The commands that read saved reports, and run nothing: `comment`, `compare` and `explain`."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -198,7 +197,8 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
     if from_run is not None and results is not None:
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
 
-    context, console = read_context(os.environ), Console.of_process()
+    console = Console.of_process()
+    context = read_context(console.environ)
     if from_run is not None:
         posted = comment_from_run(context, from_run, artifact or ARTIFACTS, mode, dry_run=dry_run)
     else:

@@ -1,6 +1,5 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import click
 
 from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.console import Console
+from ci_evals.cli.console import Console, environment
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header
@@ -161,7 +160,7 @@ def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bo
     try:
         return options.load_named_suite(config, overrides, offline=offline), False
     except ConfigError:
-        if not (in_actions(os.environ) and read_context(os.environ).read_only):
+        if not (in_actions(environment()) and read_context(environment()).read_only):
             raise
         return options.load_named_suite(config, overrides, offline=True), True
 

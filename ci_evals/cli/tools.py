@@ -1,7 +1,6 @@
 """The commands beside a run: check and start a suite, measure it, and judge answers that exist."""
 
 import asyncio
-import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from ci_evals import templating
 from ci_evals.cli import options
-from ci_evals.cli.console import Console
+from ci_evals.cli.console import Console, environment
 from ci_evals.cli.run import carry_out, revision
 from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.engine.journal import JOURNAL
@@ -30,6 +29,7 @@ from ci_evals.model.plan import plan_runs
 from ci_evals.model.rules import Gate
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_server import serve
+from ci_evals.release import ACTION
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import (
     PairwiseFormat,
@@ -89,6 +89,7 @@ def init(folder: Path, *, force: bool) -> None:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
     click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
+    click.echo(f"and in the workflow, put the repository and a commit of ci-evals in the place of\n  {ACTION}")
 
 
 @options.command()
@@ -154,7 +155,7 @@ def mock_server(config: Path | None, host: str, port: int) -> None:
     With it a suite can be tried without a key. Answers as the first `mock` provider of the config does, or echoes the
     question without one. Point an `openai` provider at it with `base_url: http://127.0.0.1:8080/v1`.
     """
-    mock = load_mock(config, os.environ) if config else Mock()
+    mock = load_mock(config, environment()) if config else Mock()
     asyncio.run(serve(mock, host, port, log=click.echo))
 
 
@@ -194,6 +195,7 @@ def grade(
         traces=found.by_case,
         revision=revision(console.environ),
         run_id=uuid4().hex,
+        files=suite.out,
     )
     return carry_out(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
 
@@ -279,7 +281,7 @@ def pairwise_command(
     if rubric and function:
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
     if judge:
-        suite, model = load_judge(config or find_config(Path()), os.environ, judge)
+        suite, model = load_judge(config or find_config(Path()), environment(), judge)
         prefers = Judge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
         suite, prefers = options.load_named_suite(config, offline=True), Judge(function)

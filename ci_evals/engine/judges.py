@@ -115,7 +115,7 @@ class Meter:
             calls=1,
             input_tokens=usage.input_tokens if usage else 0,
             output_tokens=usage.output_tokens if usage else 0,
-            cost_usd=cost_usd or 0.0,
+            cost_usd=cost_usd,
             unpriced=int(cost_usd is None),
         )
         return response

@@ -40,7 +40,7 @@ class Spending:
     def add(self, result: Result) -> str | None:
         """Count one finished run; return why no further run may start, or None."""
         if (judging := result.judging) is not None:
-            self.cost_usd += judging.cost_usd
+            self.cost_usd += judging.cost_usd or 0.0
             self.tokens += judging.input_tokens + judging.output_tokens
         if result.recorded:
             return None

@@ -1,6 +1,6 @@
 """A job of GitHub Actions as its environment and event file describe it, read into one frozen value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -16,6 +16,10 @@ RESULTS: Final = "ci-evals-results"
 """The usual name of the artifact that a job uploads its results as."""
 
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
+
+_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
+_FILES_OF_STEP = ("GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
+_TOKENS_OF_RUNNER = ("ACTIONS_RUNTIME_", "ACTIONS_ID_TOKEN_REQUEST_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,17 @@ def in_actions(environ: Mapping[str, str]) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
+def remove_credentials(environ: MutableMapping[str, str]) -> None:
+    """Remove the job's tokens, and the files by which a step steers those after it: code under test inherits the rest.
+
+    Outside of GitHub Actions nothing is removed.
+    """
+    if in_actions(environ):
+        for name in list(environ):
+            if name in (*_TOKENS, *_FILES_OF_STEP) or name.startswith(_TOKENS_OF_RUNNER):
+                del environ[name]
+
+
 def read_context(environ: Mapping[str, str]) -> Context:
     """Read the environment and the event file it names. Never raises: what is missing is None, `problem` says why."""
     name = environ.get("GITHUB_EVENT_NAME", "")
@@ -155,7 +170,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
             facts["problem"] = f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
             facts["problem"] = f"the event file {path!r} of GITHUB_EVENT_PATH cannot be read: {error}"
-    token = next((key for key in ("GITHUB_TOKEN", "GH_TOKEN") if environ.get(key, "").strip()), None)
+    token = next((key for key in _TOKENS if environ.get(key, "").strip()), None)
     output, step_summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
     return Context(
         **facts,

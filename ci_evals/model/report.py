@@ -452,7 +452,7 @@ class SuiteReport:
     def spent(self) -> Spent:
         """The cost of all runs, confirm runs and judges included."""
         further = self.confirmation.figures().cost_usd if self.confirmation else None
-        return Spent(self.figures().cost_usd, further, self.judging.known_cost_usd)
+        return Spent(self.figures().cost_usd, further, self.judging.cost_usd)
 
     @cached_property
     def unpriced(self) -> Unpriced:

@@ -1,6 +1,6 @@
 """The result of a run: its grades or its error, and the cost of judging it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from ci_evals.errors import ErrorKind
@@ -38,26 +38,31 @@ class RunError:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """The calls to models that judged a run. `unpriced` are those whose price is not known."""
+    """The calls to models that judged a run.
+
+    `unpriced` are those whose price is not known; `cost_usd` is that of all others, None when there are none.
+    """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = None
     unpriced: int = 0
 
     def __add__(self, other: "Judging") -> "Judging":
-        return Judging(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Judging(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=sum(known) if known else None,
+            unpriced=self.unpriced + other.unpriced,
+        )
 
     @property
     def priced(self) -> int:
         """The calls whose price is known."""
         return self.calls - self.unpriced
-
-    @property
-    def known_cost_usd(self) -> float | None:
-        """The cost of these; None when there are none."""
-        return self.cost_usd if self.priced else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

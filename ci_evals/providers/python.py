@@ -198,9 +198,9 @@ def _open_function(function: _Function, target: str, *, factory: bool) -> Provid
         return _Callee(functools.partial(_call_factory, function), target)
     if inspect.isclass(function):
         raise target_problem(target, function, "is a class: set `factory: true` for a fresh instance per run")
-    given = ("input", "request") if has_second_parameter(function, "request") else ("input",)
-    _check_signature(function, target, given)
-    return _Callee(functools.partial(_call_function, function), target)
+    takes_request = has_second_parameter(function, "request")
+    _check_signature(function, target, ("input", "request") if takes_request else ("input",))
+    return _Callee(lambda request: call(function, *_arguments(request, takes_request=takes_request)), target)
 
 
 class _Callee:
@@ -256,27 +256,28 @@ class _Callee:
             raise ProviderError("bad_answer", f"`{self._target}` returned no answer: {wrong}") from None
 
 
-async def _call_function(function: _Function, request: Request) -> Any:
-    return await call(function, *_arguments(function, request))
-
-
 async def _call_factory(factory: _Function, request: Request) -> Any:
     """Make an agent where its factory belongs, on the event loop or in a thread, and call it."""
+
+    def arguments(agent: _Function) -> tuple[Any, ...]:
+        return _arguments(request, takes_request=has_second_parameter(agent, "request"))
+
     if is_async(factory):
-        return await _call_function(_callable_agent(await factory()), request)
+        agent = _callable_agent(await factory())
+        return await call(agent, *arguments(agent))
 
     def make_and_call() -> Any:  # in one thread: what an agent holds may be of use only there
         agent = _callable_agent(factory())
-        return agent(*_arguments(agent, request))
+        return agent(*arguments(agent))
 
     return await call_in_thread(make_and_call)
 
 
-def _arguments(function: _Function, request: Request) -> tuple[Any, ...]:
+def _arguments(request: Request, *, takes_request: bool) -> tuple[Any, ...]:
     given = request.input
     if not isinstance(given, str):
         given = copy.deepcopy(given)  # the case's own: a function that changes it must not change the next run
-    return (given, request) if has_second_parameter(function, "request") else (given,)
+    return (given, request) if takes_request else (given,)
 
 
 def _callable_agent(made: object) -> _Function:

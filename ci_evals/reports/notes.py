@@ -59,7 +59,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         of = number_of(report.total, "run")
         yield Note("Recorded", f"{report.recorded:,} of {of} were recorded, no provider was called for them")
     if (judging := report.judging).calls:
-        tokens, cost = judging.input_tokens + judging.output_tokens, usd(judging.known_cost_usd, "cost unknown")
+        tokens, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
         of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
         yield Note("Judged", f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}")
     purposes = zip(report.spent, ("planned runs", "confirm runs", "judges"), strict=True)

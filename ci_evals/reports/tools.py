@@ -193,7 +193,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
                 "kappa_upper": interval.upper if interval else None,
                 "unanswered": len(check.unanswered),
                 "calls": judging.calls,
-                "cost_usd": judging.known_cost_usd,
+                "cost_usd": judging.cost_usd,
                 "fit": check.fit,
             }
         )
@@ -204,7 +204,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
     rows = [("", *(f"judge: {label}" for label in table.labels))]
     for label, counts in zip(table.labels, table.counts, strict=True):
         rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
-    ending = [f"{number_of(judging.calls, 'call')} of the judge, {usd(judging.known_cost_usd, 'cost unknown')}"]
+    ending = [f"{number_of(judging.calls, 'call')} of the judge, {usd(judging.cost_usd, 'cost unknown')}"]
     if check.unanswered:
         ending.insert(0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing")
     ending.append(_fitness(check))

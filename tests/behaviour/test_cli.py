@@ -13,6 +13,7 @@ from processes import Finished, ci_evals, finished, python, start, until
 from suites import ONE_CASE, write_suite
 
 from ci_evals.cli.main import group
+from ci_evals.release import ACTION
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "compare", "explain", "mock-server"]
@@ -88,9 +89,12 @@ async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
         "written: .github/workflows/evals.yml",
         "next:",
         "  ci-evals run",
+        "and in the workflow, put the repository and a commit of ci-evals in the place of",
+        f"  {ACTION}",
     ]
     workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "evals.yml").read_text())
     assert workflow["permissions"] == {}
+    assert workflow["jobs"]["evals"]["steps"][-1] == {"uses": ACTION}
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0
     assert "6 of 6 runs passed" in ended.out
@@ -101,7 +105,7 @@ async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
 
 async def test_init_elsewhere_says_where_to_run(tmp_path: Path) -> None:
     written = await ci_evals(tmp_path, "init", "my app")
-    assert written.out.splitlines()[-3:] == ["next:", '  cd "my app"', "  ci-evals run"]
+    assert written.out.splitlines()[2:5] == ["next:", '  cd "my app"', "  ci-evals run"]
 
 
 async def test_init_overwrites_nothing_unless_forced(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ci_evals.graders.base import GraderOptions
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.model_api import ModelOptions
+from ci_evals.release import ACTION
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.schema import suite_schema
 from ci_evals.suite.yaml import parse
@@ -310,6 +311,35 @@ def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
 
 def without_times(text: str) -> str:
     return re.sub(r" +[\d.]+ m?s\b", " TIME", text)
+
+
+# Installs. Whoever registers a name that we show runs code with our users' secrets.
+
+INSTALL = re.compile(
+    r"\b(?:pip3? install|pipx (?:run|install)|uvx|uv (?:pip install|add|tool (?:run|install))) +([^\n`;&#]+)"
+)
+PINNED = re.compile(rf"git\+https://github\.com/{re.escape(ACTION)}|-\S+|\.(?:/.*)?|requirements\.txt|agents")
+USES = re.compile(r"\buses: +(\S+)")
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """Every text that a user may copy from, by its path."""
+    for folder in ("docs", "examples", "templates", "."):
+        for path in sorted((ROOT / folder).glob("*" if folder == "." else "**/*")):
+            if path.suffix in {".md", ".yml", ".yaml", ".py", ".toml", ".txt", ".ini"} or path.name == "Dockerfile":
+                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def test_nothing_that_is_shown_installs_from_a_name_that_anybody_may_register() -> None:
+    found = [(path, shlex.split(line)) for path, text in shown() for line in INSTALL.findall(text)]
+    assert len(found) > 5
+    assert [(path, word) for path, words in found for word in words if not PINNED.fullmatch(word)] == []
+
+
+def test_every_action_that_is_shown_is_pinned_and_ours_is_the_one_that_a_release_would_be() -> None:
+    uses = [(path, used) for path, text in shown() for used in USES.findall(text)]
+    assert {used for _, used in uses if "ci-evals" in used} == {ACTION}
+    assert [each for each in uses if not re.fullmatch(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}", each[1])] == []
 
 
 # Links.

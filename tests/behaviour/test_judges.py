@@ -41,6 +41,18 @@ async def test_what_a_judge_takes_is_counted_apart_and_shown(tmp_path: Path) -> 
     assert "**Judged**: 2 calls of judges" in (tmp_path / "out" / "summary.md").read_text("utf-8")
 
 
+async def test_a_judge_of_unknown_price_never_costs_0(tmp_path: Path) -> None:
+    judge = {key: value for key, value in JUDGE.items() if key != "price"}
+    report = await evaluate(write_suite(tmp_path, [CASE], judges=[judge], providers=[FREE]), out=tmp_path / "out")
+    assert report.judging.cost_usd is None
+    document = json.loads((tmp_path / "out" / "report.json").read_bytes())
+    judging = document["totals"]["judging"]
+    assert (judging["calls"], judging["unpriced"], judging["cost_usd"]) == (1, 1, None)
+    assert document["results"][0]["judging"].get("cost_usd") is None
+    assert "cost unknown" in (tmp_path / "out" / "summary.md").read_text("utf-8")
+    assert document["totals"]["cost_usd"] == 0, "the answers were free, and nothing else has a price"
+
+
 async def test_a_budget_counts_judges(tmp_path: Path) -> None:
     path = write_suite(tmp_path, [CASE], judges=[JUDGE], providers=[FREE], runs=50, max_concurrency=1)
     suite = {**json.loads(path.read_bytes()), "budget": {"max_cost_usd": 1}}

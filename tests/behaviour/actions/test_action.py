@@ -13,16 +13,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import comments
 import pytest
 import yaml
 from aiohttp import web
-from fakes.github import FakeGitHub
+from archives import archive
+from fakes.github import TOKEN, FakeGitHub
+from fakes.github_state import FORK
 from fakes.http_server import never, serving
 from jobs import Repository, outputs_in
 from processes import ci_evals, environment, finished, start
+from pulls import HEAD, open_pull
 from suites import write_suite
 
+from ci_evals import release
 from ci_evals.cli.main import group
+from ci_evals.reports import report_json
 
 ROOT = Path(__file__).parents[3]
 ACTION = ROOT / "action.yml"
@@ -76,7 +82,7 @@ def test_every_output_is_one_that_is_handed_on() -> None:
 
 def test_every_command_of_the_run_replaces_the_shell() -> None:
     lines = [line.strip() for line in step("run")["run"].splitlines() if "ci_evals" in line]
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert all(line.startswith("exec ") for line in lines)
 
 
@@ -85,10 +91,8 @@ def test_what_workflows_give_the_action_are_inputs_of_it(path: Path) -> None:
     for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
         for each in job["steps"]:
             uses = each.get("uses", "").partition("@")[0]
-            if uses in ("$/", "OWNER/ci-evals"):
+            if uses in ("$/", release.ACTION.partition("@")[0]):
                 assert set(each.get("with", {})) <= set(action()["inputs"])
-            else:
-                assert not uses.startswith(("$/", "OWNER/"))
 
 
 def test_no_workflow_runs_on_pull_request_target() -> None:
@@ -160,6 +164,21 @@ async def test_the_merge_step_puts_together_what_shards_have_left(
 
 
 @posix
+async def test_the_step_comments_for_a_fork_from_what_its_run_has_uploaded(
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    open_pull(fake, head_repository=FORK, head_ref="feature")
+    run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    report = b"".join(report_json.render(comments.passing()))
+    fake.state.add_artifact(run, archive({"report.json": report}), "ci-evals-windows")
+    environ = repository.environment("workflow_run", {}, run, tmp_path)
+    environ = {**environ, **inputs_of(**{"from-run": str(run.id)}), "GITHUB_TOKEN": TOKEN}
+    ended = await ci_evals(tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ)
+    assert ended.code == 0, ended.err
+    assert len(fake.state.comments) == 1
+
+
+@posix
 async def test_an_interrupt_of_the_steps_process_leaves_a_report(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
@@ -200,15 +219,15 @@ def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_p
     stub.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')
     stub.chmod(0o755)
     given = {"PYTHON": "venv"} if python == "relative" else {"PYTHON": "", "VIRTUAL_ENV": str(tmp_path / "venv")}
-    done = install(tmp_path, VERSION="1.2.3", **given)
+    done = install(tmp_path, **given)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "output").read_text() == f"python={stub}\n"
-    assert (tmp_path / "asked").read_text().splitlines()[-1].endswith(" ci-evals==1.2.3")
+    assert (tmp_path / "asked").read_text().splitlines()[-1].endswith(f" {ROOT}")
 
 
 @posix
 def test_an_interpreter_that_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> None:
-    done = install(tmp_path, PYTHON="nowhere", VERSION="")
+    done = install(tmp_path, PYTHON="nowhere")
     assert done.returncode == 1
     assert "there is no interpreter at 'nowhere'" in done.stderr
 

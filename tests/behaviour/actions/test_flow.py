@@ -3,15 +3,18 @@
 import asyncio
 import json
 import re
+import sys
 
 import pytest
 from aiohttp import web
-from fakes.github import FakeGitHub, Fault
+from fakes.chat import completion
+from fakes.github import TOKEN, FakeGitHub, Fault
 from fakes.github_state import FORK, Token
-from fakes.http_server import serving
+from fakes.http_server import Scripted, serving
 from jobs import SETTLED, Job, Repository
 from processes import ci_evals
 from pulls import comments, open_pull
+from suites import chat, write_suite
 
 BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
 
@@ -265,6 +268,109 @@ async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(repository: R
     assert job.ended.code == 2
     assert len(re.findall(r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE)) == 1
     assert job.outputs["verdict"] == "error"
+
+
+# The code under test.
+
+OF_THE_JOB = {
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "id-token",
+    "ACTIONS_ID_TOKEN_REQUEST_URL": "http://127.0.0.1:9",
+    "ACTIONS_RUNTIME_TOKEN": "runtime-token",
+    "GH_TOKEN": "another-token",
+    "GITHUB_ENV": "env",
+    "GITHUB_PATH": "path",
+    "GITHUB_STATE": "state",
+}
+"""What a runner and a step's `env` may set, apart from what every job of these tests has."""
+
+SPY = """
+import json, os, pathlib, sys
+
+def note(part):
+    with pathlib.Path(__file__).with_name(f"seen-by-{part}").open("a") as file:
+        print(json.dumps(dict(os.environ)), file=file)
+
+def answer(text):
+    note("call")
+    return text
+
+def stage(text):
+    note("stage")
+    return text
+
+def grade(answer):
+    note("grader")
+    return True
+
+note("import")
+if __name__ == "__main__":
+    note("program")
+    print("hello")
+"""
+
+
+def spying_suite(repository: Repository, **env: str) -> None:
+    """A suite all of whose parts write down what is in their environment."""
+    (repository.folder / "spy.py").write_text(SPY)
+    providers = [
+        {"name": "agent", "type": "python", "target": "spy:answer", "before": ["spy:stage"]},
+        {"name": "program", "type": "command", "command": [sys.executable, "spy.py"], "env": env},
+    ]
+    cases = [{"id": "greeting", "input": "hello", "expect": [{"contains": "hello"}, {"python": "spy:grade"}]}]
+    write_suite(repository.folder, cases, providers=providers)
+
+
+def seen_by(repository: Repository) -> dict[str, list[dict[str, str]]]:
+    """The environments that each part of the code under test had."""
+    found = repository.folder.glob("seen-by-*")
+    return {
+        path.name.removeprefix("seen-by-"): [json.loads(line) for line in path.read_text().splitlines()]
+        for path in found
+    }
+
+
+async def test_code_under_test_sees_neither_the_jobs_tokens_nor_the_files_that_steer_it(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    spying_suite(repository)
+    job = await repository.pull_request(RED, run=None, **OF_THE_JOB)
+    assert job.ended.code == 0, job.ended.err
+    seen = seen_by(repository)
+    assert seen.keys() == {"import", "call", "stage", "grader", "program"}
+    withheld = {*OF_THE_JOB, "GITHUB_TOKEN", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
+    for part, environments in seen.items():
+        assert [withheld & environ.keys() for environ in environments if withheld & environ.keys()] == [], part
+        assert all(environ["GITHUB_REPOSITORY"] for environ in environments)
+    # ci-evals itself has them all the same.
+    assert (job.outputs["verdict"], len(comments(fake))) == ("pass", 1)
+    assert "Pass" in job.summary
+
+
+async def test_a_suite_that_names_the_token_gets_it(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    spying_suite(repository, GITHUB_TOKEN="${GITHUB_TOKEN}")
+    job = await repository.pull_request(RED, "--providers", "program", "--comment", "off")
+    assert job.ended.code == 0, job.ended.err
+    (program,) = seen_by(repository)["program"]
+    assert program["GITHUB_TOKEN"] == TOKEN
+
+
+async def test_a_model_api_that_takes_the_jobs_token_gets_it(repository: Repository) -> None:
+    async with serving() as server:
+        server.answers(Scripted(completion("hello")))
+        write_suite(repository.folder, providers=[chat(server.url, api_key="${GITHUB_TOKEN}")])
+        job = await repository.push(BASE)
+        assert job.ended.code == 0, job.ended.err
+        assert server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_outside_of_github_actions_the_environment_stays_as_it_is(repository: Repository) -> None:
+    spying_suite(repository)
+    job = await repository.push(BASE, "--providers", "program", GITHUB_ACTIONS="", **OF_THE_JOB)
+    assert job.ended.code == 0, job.ended.err
+    (program,) = seen_by(repository)["program"]
+    assert OF_THE_JOB.items() <= program.items()
 
 
 # Shards.
