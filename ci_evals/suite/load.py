@@ -205,7 +205,7 @@ class _Loader:
         problems += checks.override_problems(cases, providers, self.folder)
         stages = stage_options(providers, self.providers.by_name)
         problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
-        judges = self.read_asked(cases, providers, judges)
+        judges = self.add_grader_models(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
@@ -239,7 +239,7 @@ class _Loader:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
 
-    def read_asked(
+    def add_grader_models(
         self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
     ) -> tuple[ProviderOptions, ...]:
         """Return the judges, and the providers that graders ask although they were not selected to run."""
