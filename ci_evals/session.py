@@ -153,7 +153,7 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
     opening: AbstractAsyncContextManager[OpenSuite] = nullcontext(OpenSuite())
     if invocation.run_missing:
         calls, judges = not invocation.replay_only and invocation.traces is None, not invocation.replay_only
-        opening = open_suite(suite, plan, records, calls=calls, judges=judges, files=invocation.files)
+        opening = open_suite(suite, calls=calls, judges=judges, files=invocation.files)
     # The folder's files are replaced only once everything is open: until then, something may be wrong with the suite.
     async with opening as opened:
         with ExitStack() as files:
