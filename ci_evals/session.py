@@ -51,6 +51,7 @@ class Invocation:
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a journal that answers before any provider is called.
         replay_only: call no provider and no judge.
+        without_secrets: that is so because GitHub gives the job no secrets.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
@@ -68,6 +69,7 @@ class Invocation:
     durations_s: Mapping[CellKey, float] = field(default_factory=dict)
     replay: Path | None = None
     replay_only: bool = False
+    without_secrets: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
     revision: str | None = None
     run_id: str | None = None
@@ -109,6 +111,8 @@ class Invocation:
             shard=str(self.shard) if self.shard else None,
             label=suite.label,
             run_id=self.run_id,
+            own_code=suite.own_code,
+            without_secrets=self.without_secrets,
         )
 
 
@@ -156,7 +160,8 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
     # The folder's files are replaced only once everything is open: until then, something may be wrong with the suite.
     async with opening as opened:
         with ExitStack() as files:
-            known = files.enter_context(closing(KnownAnswers(keep_errored=invocation.merge)))
+            known = KnownAnswers(keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets)
+            files.enter_context(closing(known))
             if invocation.traces is not None:
                 known.add_traces(invocation.traces)
             elif invocation.run_missing:

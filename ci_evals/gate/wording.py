@@ -282,6 +282,32 @@ def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
     return scope.cases < len(report.plan.cases)
 
 
+# Jobs without secrets.
+
+
+def unchecked_sentence(report: SuiteReport) -> str:
+    """`not checked: this pull request's agent was not run, for lack of secrets`, with its name if there are others."""
+    unchecked = report.unchecked
+    names = dict.fromkeys(name_of(variant.provider) for variant in unchecked)
+    which = f" ({', '.join(names)})" if len(unchecked) < len(report.plan.variants) else ""
+    return f"not checked: this pull request's agent{which} was not run, for lack of secrets"
+
+
+HOW_TO_CHECK = (
+    "To check it, a maintainer who has read the change runs it with secrets: push it to a branch of this repository and"
+    " open a pull request from there. For Dependabot, add the keys to its own secrets and run the job again."
+)
+"""Tells a maintainer how to run a pull request that gets no secrets."""
+
+
+def unchanged_clause(report: SuiteReport) -> str:
+    """Say what recorded answers prove where nothing was called: `prompts and cases are unchanged, …: `."""
+    if not (report.suite.without_secrets and report.recorded):
+        return ""
+    but = f" but for {number_of(report.errored, 'run')}" if report.errored else ""
+    return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
+
+
 # Runs without an answer.
 
 _MOST_READ = 1000  # runs: what is common shows in fewer

@@ -295,7 +295,10 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
         summary: what was found.
         path_of: from a file as the user named it to its path in the repository; None if it is not in there.
     """
-    report, found = summary.report, changes(summary)
+    report, found, verdict = summary.report, changes(summary), summary.verdict
+    if verdict.unchecked:
+        only_told = summary.gate is not None and summary.gate.on_unchecked == "warn"
+        yield Annotation("warning" if only_told else "error", f"{verdict.reason}\n{verdict.hint}", title="Not checked")
 
     def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
         case, number = cell.case, cell.cell
@@ -304,7 +307,7 @@ def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Itera
         message = "\n".join((finding, *(reasons_of(results[0])[:1] if results else ())))
         return Annotation(level, message, path_of(case.file), case.line, f"{word}: {case.id}{on}{more}")
 
-    level: Level = "error" if summary.verdict.status == "fail" else "warning"
+    level: Level = "error" if verdict.status == "fail" else "warning"
     worse = [("Regressed", cell) for cell in found.regressed]
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
     for word, cell in worse:

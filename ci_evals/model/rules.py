@@ -61,6 +61,10 @@ class Gate(Options):
         Literal["fail", "warn"], Field(description="What to do when the comparison with the baseline is red.")
     ] = "fail"
     require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
+    on_unchecked: Annotated[
+        Literal["error", "warn"],
+        Field(description="What to do where your own code could not be run for lack of secrets, as on forks."),
+    ] = "error"
     ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
     max_cost_increase: Annotated[
         AtLeast1 | None,

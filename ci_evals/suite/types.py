@@ -195,6 +195,15 @@ class CheckedSuite(Suite):
         named = {grader.provider for grader in asking if grader is not None}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The providers that run code of the team's own, be it in a stage."""
+        return tuple(
+            str(each.name)
+            for each in self.providers
+            if each.own_code or any(self.stages[name].own_code for name in (*each.before, *each.after))
+        )
+
     @cached_property
     def columns(self) -> tuple[Variant, ...]:
         """The columns of the matrix: every provider with the first prompt, then with the second."""
