@@ -1,6 +1,6 @@
 """One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and the report.
 
-The only module that knows both the engine, which makes results, and the gate, which judges them.
+The only module that drives the engine and asks the gate between rounds.
 """
 
 import asyncio
