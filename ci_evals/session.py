@@ -296,19 +296,19 @@ class _Session:
             changed=was.changed + found.changed,
         )
         self._planned = part._replace(resumption=resumption)
-        self._run.go_on(part.plan, part.records, part.cells, f"round {runs}")
+        self._run.load_plan(part.plan, part.records, part.cells, f"round {runs}")
 
     async def _run_planned(self, *, is_last: bool) -> None:
         """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
         invocation, run, (plan, records, cells, _) = self.invocation, self._run, self._planned
         if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
-            await run.finish()
+            await run.run()
             return
         # Only a red verdict ends what another look, or the comparison, would still learn from.
         any_verdict_ends = is_last and invocation.baseline is None
         for number in range(1, plan.rounds + 1):
-            run.go_on(plan, records, cells, run.doing, number)
-            await run.finish()
+            run.load_plan(plan, records, cells, run.doing, number)
+            await run.run()
             if run.stopped or number == plan.rounds:
                 return
             first = plan.first_rounds(number)
@@ -341,8 +341,8 @@ class _Session:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or have them run with --run-missing"
             self.watcher.note_decision(f"{lack}; {remedy}")
-        self._run.go_on(part.plan, part.records, part.cells, f"confirming {count}")
-        await self._run.finish()
+        self._run.load_plan(part.plan, part.records, part.cells, f"confirming {count}")
+        await self._run.run()
 
     def _report(self, interrupted: str | None = None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""

@@ -64,6 +64,7 @@ def carry_out(
             (job or console).warn(warning)
         invocation = replace(
             invocation,
+            suite=job.locate_cases(suite) if job else suite,
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),

@@ -58,7 +58,7 @@ def validate(
     """Check a suite without calling anything.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
-    variables that are not set, templates that do not fit their cases.
+    variables that are not set, templates that do not fit their cases, functions that their modules do not define.
     """
     suite = options.load_named_suite(config, Overrides(providers=providers, tags=tags, runs=runs))
     total = plan_runs(suite.cases, suite.columns, suite.runs).total

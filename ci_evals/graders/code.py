@@ -18,7 +18,7 @@ from ci_evals.user_code import (
     identity,
     load,
     load_target,
-    module_problem,
+    missing_target,
     target_parts,
 )
 
@@ -58,7 +58,7 @@ class PythonGrader(GraderOptions):
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
 
     def missing(self, folder: Path) -> str | None:
-        return module_problem(self.target.partition(":")[0], folder)
+        return missing_target(self.target, folder)
 
     def prepare(self) -> None:
         load_target(self.target)
