@@ -12,9 +12,10 @@ loaded, so that all problems of a suite are told at once. A grader, for example:
         params: Mapping[str, Any] = field(default_factory=dict)
         unit: Annotated[Literal["answer", "line"], Field(description="What has the words.")] = "answer"
 
-`Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the base class are keyword-only.
-Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSON Schema finds them. A dataclass with
-slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`, not `super()`.
+`Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the base class are
+keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSON Schema finds them. A
+dataclass with slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`,
+not `super()`.
 """
 
 import math
