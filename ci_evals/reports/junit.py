@@ -3,7 +3,7 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from xml.etree.ElementTree import Element, indent, tostring
+from xml.etree.ElementTree import Comment, Element, indent, tostring
 
 from junit_xml import TestCase, TestSuite
 
@@ -36,7 +36,7 @@ ANSWER_CHARACTERS = 1000
 def render(summary: Summary) -> Iterator[bytes]:
     """Return junit.xml.
 
-    `<failure>` is a cell below its bar, or one that is worse than the baseline if that makes the gate red; `<error>`
+    `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate red; `<error>`
     one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out says which of
     its runs did not and what the comparison found. Properties of each suite say what concerns all of its cells: what
     ended the run early, which results are recorded or of an earlier invocation.
@@ -60,6 +60,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
     root.set("time", f"{sum(float(suite.attrib['time']) for suite in root):.3f}")
+    root.insert(0, Comment(" ci-evals "))
     indent(root)
     yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 

@@ -39,6 +39,44 @@ def check_error(ended: Finished, *words: str) -> None:
         assert word in ended.err
 
 
+REPORTS = ("report.json", "junit.xml", "summary.md", "report.html")
+
+
+@pytest.mark.parametrize("arguments", [("run",), ("run", "--shard", "1/2")])
+async def test_no_report_of_an_earlier_run_contradicts_that_of_the_last(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    write_suite(tmp_path, report={"formats": ["json", "junit", "markdown", "html"]})
+    assert (await ci_evals(tmp_path, "run")).code == 0
+    results = tmp_path / "ci-evals-results"
+    assert {path.name for path in results.iterdir()} >= set(REPORTS)
+    wrong = {"id": "greeting", "input": "hello", "expect": [{"equals": "goodbye"}]}
+    write_suite(tmp_path, [wrong], report={"formats": ["json"]})
+    ended = await ci_evals(tmp_path, *arguments)
+    left = {path.name for path in results.iterdir()} & set(REPORTS)
+    assert (ended.code, left) == ((1, {"report.json"}) if arguments == ("run",) else (0, set()))
+
+
+async def test_reports_stay_while_the_suite_is_wrong_and_files_of_others_always(tmp_path: Path) -> None:
+    results = tmp_path / "ci-evals-results"
+    results.mkdir()
+    others = {
+        "junit.xml": '<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"></testsuites>',
+        "summary.md": "## Our notes\n",
+        "report.html": "<!doctype html><title>coverage</title>",
+        "notes.txt": "ours",
+    }
+    for name, text in others.items():
+        (results / name).write_text(text)
+    write_suite(tmp_path, report={"formats": ["json"]})
+    for _ in range(2):
+        assert (await ci_evals(tmp_path, "run")).code == 0
+    assert {name: (results / name).read_text() for name in others} == others
+    write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "nowhere:answer"}])
+    assert (await ci_evals(tmp_path, "run")).code == 2
+    assert (results / "report.json").exists()
+
+
 async def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     echoes(tmp_path)
     (tmp_path / "results").write_text("mine")
