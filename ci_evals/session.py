@@ -1,6 +1,6 @@
 """One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and the report.
 
-The only module that knows both the engine, which makes results, and the gate, which judges them.
+The only module that drives the engine and asks the gate between rounds.
 """
 
 import asyncio
@@ -181,7 +181,7 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
             known.torn = [shown_paths[path] for path in known.torn]
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
             session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
-            return await session.carry_out(plan, records, stop or Stop())
+            return await session.run(plan, records, stop or Stop())
 
 
 class _Part(NamedTuple):
@@ -200,7 +200,7 @@ class _Part(NamedTuple):
 
 @dataclass
 class _Session:
-    """Carries out an invocation and reports what came of it.
+    """Runs an invocation and reports its results.
 
     Args:
         invocation: what to run; its paths are absolute.
@@ -229,7 +229,7 @@ class _Session:
     _started_at: float = 0.0
     _start: float = 0.0
 
-    async def carry_out(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
+    async def run(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
         """Run what is planned and has no result, then whatever needs confirmation; returns the report."""
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))

@@ -35,7 +35,7 @@ from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 
-def carry_out(
+def run_and_report(
     invocation: Invocation,
     console: Console,
     posting: Posting,
@@ -277,7 +277,7 @@ def run_command(
     )
     # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
-    return carry_out(invocation, console, posting, artifacts, baseline, needs_recording=without_secrets)
+    return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=without_secrets)
 
 
 @options.command("merge")
@@ -333,4 +333,4 @@ def merge_command(
     check_sources(invocation)
     if run_missing and (missing := missing_shards(sources)):
         console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
-    return carry_out(invocation, console, posting, ArtifactNames(posting.artifact), baseline)
+    return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline)

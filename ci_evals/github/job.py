@@ -57,7 +57,7 @@ def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, str
     if not in_actions(environ):
         return None
     job = Job(suite, read_context(environ), posting, stream, Path(environ.get("GITHUB_WORKSPACE") or Path.cwd()))
-    job.log.obey(mask_commands(suite.secrets))
+    job.log.write_commands(mask_commands(suite.secrets))
     if job.context.problem:
         job.warn(job.context.problem)
     job.set_outputs({"results-path": str(job.out)})
@@ -112,7 +112,7 @@ class Job:
                 self.warn(f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}")
         self.set_outputs(outputs(summary, self.out))
         clean = self._redactor.clean_text
-        self.log.obey(
+        self.log.write_commands(
             annotation_commands(
                 replace(each, message=clean(each.message), title=clean(each.title)) for each in annotations(summary)
             )
@@ -128,7 +128,7 @@ class Job:
 
     def warn(self, text: str) -> None:
         """Show a warning on the page of the workflow run."""
-        self.log.obey(command("warning", self._redactor.clean_text(text), title="ci-evals"))
+        self.log.write_commands(command("warning", self._redactor.clean_text(text), title="ci-evals"))
 
     def set_outputs(self, values: Mapping[str, str]) -> None:
         """Set outputs of the step; what cannot be written is a warning."""
@@ -168,8 +168,8 @@ class Log:
         self._stream = stream
         self._token: str | None = None
 
-    def obey(self, commands: str) -> None:
-        """Write workflow commands of our own; where all others are stopped, they go in between with one write."""
+    def write_commands(self, commands: str) -> None:
+        """Write workflow commands, lifting stop-commands around them in one write."""
         if commands and self._token:
             before, self._token = self._token, uuid4().hex
             commands = f"::{before}::\n{commands}::stop-commands::{self._token}\n"
@@ -194,9 +194,9 @@ class Log:
     @contextmanager
     def fold(self, title: str) -> Iterator[None]:
         """Fold what is printed meanwhile."""
-        self.obey(command("group", " ".join(title.split())))
+        self.write_commands(command("group", " ".join(title.split())))
         yield
-        self.obey(command("endgroup", ""))
+        self.write_commands(command("endgroup", ""))
 
 
 def command(name: str, message: str, **properties: str | int | None) -> str:

@@ -33,7 +33,7 @@ def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -
     stream = io.StringIO()
     log = Log(stream)
     with log.stop_commands():
-        log.obey("::error::ours\n")
+        log.write_commands("::error::ours\n")
     first, resumed, ours, second, end = stream.getvalue().splitlines()
     assert first == f"::stop-commands::{resumed.strip(':')}"
     assert ours == "::error::ours"
