@@ -1,6 +1,6 @@
 """One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and the report.
 
-The only module that knows both the engine, which makes results, and the gate, which judges them.
+The only module that drives the engine and asks the gate between rounds.
 """
 
 import asyncio
@@ -181,7 +181,7 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
             known.torn = [shown_paths[path] for path in known.torn]
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
             session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
-            return await session.carry_out(plan, records, stop or Stop())
+            return await session.run(plan, records, stop or Stop())
 
 
 class _Part(NamedTuple):
@@ -200,7 +200,7 @@ class _Part(NamedTuple):
 
 @dataclass
 class _Session:
-    """Carries out an invocation and reports what came of it.
+    """Runs an invocation and reports its results.
 
     Args:
         invocation: what to run; its paths are absolute.
@@ -229,7 +229,7 @@ class _Session:
     _started_at: float = 0.0
     _start: float = 0.0
 
-    async def carry_out(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
+    async def run(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
         """Run what is planned and has no result, then whatever needs confirmation; returns the report."""
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))
@@ -296,19 +296,19 @@ class _Session:
             changed=was.changed + found.changed,
         )
         self._planned = part._replace(resumption=resumption)
-        self._run.go_on(part.plan, part.records, part.cells, f"round {runs}")
+        self._run.load_plan(part.plan, part.records, part.cells, f"round {runs}")
 
     async def _run_planned(self, *, is_last: bool) -> None:
         """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
         invocation, run, (plan, records, cells, _) = self.invocation, self._run, self._planned
         if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
-            await run.finish()
+            await run.run()
             return
         # Only a red verdict ends what another look, or the comparison, would still learn from.
         any_verdict_ends = is_last and invocation.baseline is None
         for number in range(1, plan.rounds + 1):
-            run.go_on(plan, records, cells, run.doing, number)
-            await run.finish()
+            run.load_plan(plan, records, cells, run.doing, number)
+            await run.run()
             if run.stopped or number == plan.rounds:
                 return
             first = plan.first_rounds(number)
@@ -343,8 +343,8 @@ class _Session:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or have them run with --run-missing"
             self.watcher.note_decision(f"{lack}; {remedy}")
-        self._run.go_on(part.plan, part.records, part.cells, f"confirming {count}")
-        await self._run.finish()
+        self._run.load_plan(part.plan, part.records, part.cells, f"confirming {count}")
+        await self._run.run()
 
     def _report(self, interrupted: str | None = None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""

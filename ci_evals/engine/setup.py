@@ -106,7 +106,7 @@ async def open_suite(
                 queues = _open_queues(suite, plan, records, resources, limiters)
             with collect_problems(problems):
                 users = _open_users(suite, resources, limiters)
-        if judges and suite.asked_models:
+        if judges and suite.grader_models:
             with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
         if problems:
@@ -249,7 +249,7 @@ def _open_judges(suite: CheckedSuite, resources: EngineResources, limiters: Mapp
         str(options.name): open_auxiliary(
             suite, options, resources, limiters[_group(options)], timeout_s=options.timeout_s or suite.timeout_s
         )
-        for options in suite.asked_models
+        for options in suite.grader_models
     }
     return Judges(judges, {str(options.name) for options in suite.judges})
 
@@ -294,7 +294,7 @@ def _max_concurrency(options: ProviderOptions, suite: CheckedSuite) -> int:
 def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:
     """Make the rate limiter of each limit group."""
     members: dict[str, list[ProviderOptions]] = {}
-    for options in {str(options.name): options for options in (*suite.providers, *suite.asked_models)}.values():
+    for options in {str(options.name): options for options in (*suite.providers, *suite.grader_models)}.values():
         members.setdefault(_group(options), []).append(options)
     return {group: _limiter(providers) for group, providers in members.items()}
 

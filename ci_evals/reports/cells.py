@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from ci_evals.errors import ErrorKind
 from ci_evals.format import number_of, one_line, percent, run_numbers
+from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
@@ -25,18 +26,30 @@ CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedCell(CellReport):
-    """One case on one variant with the pass rate that it must reach, and with its comparison, if there is one."""
+    """One case on one variant with the pass rate that it must reach, and with its comparison, if there is one.
+
+    `missed` is True if the gate says that a bar which covers the cell is missed, and not only within noise.
+    """
 
     bar: float
+    missed: bool
     found: CellComparison | None
 
     @property
-    def outcome(self) -> CellOutcome:
-        """`failed` is below the bar, `flaky` within it but with failed runs, `errored` without any graded run."""
+    def below_bar(self) -> bool:
+        """Return True if fewer of its graded runs passed than its bar asks for, were it by chance."""
         share = self.counts.pass_rate
-        if share is None:
+        return share is not None and share < self.bar
+
+    @property
+    def outcome(self) -> CellOutcome:
+        """`failed` is below a bar that is missed, or without a passed run; any other one with failed runs is `flaky`.
+
+        `errored` is one without any graded run.
+        """
+        if not self.counts.graded:
             return "errored" if self.counts.errored else "not run"
-        if share < self.bar:
+        if self.below_bar and (self.missed or not self.counts.passed):
             return "failed"
         return "flaky" if self.counts.failed else "passed"
 
@@ -64,10 +77,22 @@ class JudgedCell(CellReport):
 def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[JudgedCell]:
     """Yield every cell that has runs in plan order, or those of one variant."""
     known = summary.compared.by_key if summary.compared else {}
+    strict = summary.gate is not None and summary.gate.on_borderline == "fail"
+    blocks: tuple[VerdictStatus, ...] = ("fail", "borderline") if strict else ("fail",)
+    missed_bars = [scope for scope in summary.verdict.scopes if scope.status in blocks]
     for each in summary.report.cells:
         if variant in (None, each.variant):
             bar = bar_of(each.case, each.variant, summary.gate)
-            yield JudgedCell(each.cell, each.case, each.variant, each.counts, bar, known.get(each.key))
+            missed = any(_covers(scope, each) for scope in missed_bars)
+            yield JudgedCell(each.cell, each.case, each.variant, each.counts, bar, missed, known.get(each.key))
+
+
+def _covers(scope: ScopeVerdict, cell: CellReport) -> bool:
+    """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
+    if cell.case.min_pass_rate is not None:
+        return scope.kind == "case" and scope.name == cell.case.id
+    names = {"variant": (str(cell.variant),), "provider": (cell.variant.provider,), "tag": cell.case.tags}
+    return scope.kind == "suite" or scope.name in names.get(scope.kind, ())
 
 
 def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
@@ -89,8 +114,9 @@ class Changes:
 
     Attributes:
         regressed, possible, fixed: what the comparison found, the surest first.
-        failing, still_failing: other cells below their bar, apart those that were below it on the base branch too.
-        flaky: cells within their bar but with failed runs. These last three have the lowest pass rate first.
+        failing, still_failing: other cells that failed, apart those that were below their bar on the base branch too.
+        failed_some: cells below their bar, but within noise.
+        flaky: cells within their bar but with failed runs. These last four have the lowest pass rate first.
         errored: cells of which no run was graded.
         others: cells that passed or did not run.
     """
@@ -100,6 +126,7 @@ class Changes:
     fixed: tuple[JudgedCell, ...]
     failing: tuple[JudgedCell, ...]
     still_failing: tuple[JudgedCell, ...]
+    failed_some: tuple[JudgedCell, ...]
     flaky: tuple[JudgedCell, ...]
     errored: tuple[JudgedCell, ...]
     others: tuple[JudgedCell, ...]
@@ -125,14 +152,15 @@ def changes(summary: Summary) -> Changes:
         found = cell.found
         return found is not None and found.p is not None and found.base.rate < cell.bar
 
-    failed = rest_of("failed")
+    failed, flaky = rest_of("failed"), rest_of("flaky")
     return Changes(
         regressed=regressed,
         possible=possible,
         fixed=fixed,
         failing=tuple(cell for cell in failed if not was_failing(cell)),
         still_failing=tuple(cell for cell in failed if was_failing(cell)),
-        flaky=tuple(rest_of("flaky")),
+        failed_some=tuple(cell for cell in flaky if cell.below_bar),
+        flaky=tuple(cell for cell in flaky if not cell.below_bar),
         errored=tuple(rest_of("errored")),
         others=tuple(rest_of("not run", "passed")),
     )

@@ -1,6 +1,7 @@
 """The facts, notes and groups of cells that a person is shown of a summary, with their sentences and in order.
 
-Every format is a view of `findings`: none decides what is told, in which order, or in which words.
+The pages for people are views of `findings`: terminal, summary.md, the comment and report.html. Annotations, `explain`
+and the formats for programs read `reports/cells.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,10 +68,14 @@ GroupKind = Literal[
     "possible",
     "fixed",
     "still failing",
+    "failed some",
     "changed",
     "flaky",
     "over budget",
 ]
+
+
+_UNSURE: Final[tuple[GroupKind, ...]] = ("possible", "failed some", "unrecorded", "changed", "flaky", "over budget")
 
 
 class Name(str):
@@ -133,7 +138,7 @@ class Group:
     def tone(self) -> Tone:
         if self.kind == "fixed":
             return "good"
-        return "unsure" if self.kind in ("possible", "unrecorded", "changed", "flaky", "over budget") else "bad"
+        return "unsure" if self.kind in _UNSURE else "bad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +228,11 @@ def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     if summary.verdict.status != "error":
         yield from errors
     yield _cell_group(summary, "failing", "Failing", "failing case", found.failing)
-    below = any(cell.outcome == "failed" for cell in found.possible)
+    below = any(cell.below_bar for cell in found.possible)
     title = "Possible, within noise"
     yield _cell_group(summary, "possible", title, "possibly worse case", found.possible, folded=not below)
+    title = "Failed some runs"
+    yield _cell_group(summary, "failed some", title, "case with failed runs", found.failed_some)
     yield _cell_group(summary, "fixed", "Fixed", "fixed case", found.fixed)
     yield _cell_group(summary, "still failing", "Still failing", "still failing case", found.still_failing)
     if summary.compared:

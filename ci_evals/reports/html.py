@@ -53,6 +53,7 @@ from ci_evals.reports.findings import (
     Entry,
     Findings,
     Group,
+    GroupKind,
     Name,
     Tone,
     findings,
@@ -75,6 +76,7 @@ _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
 _MARKS: dict[CellOutcome, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
 _TONES: dict[Tone, str] = {"bad": "fail", "unsure": "borderline", "good": "pass"}
+_LISTED_WITH_CELLS: tuple[GroupKind, ...] = ("failing", "still failing", "failed some", "flaky")
 _WORST_FIRST: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
 
 
@@ -96,7 +98,7 @@ def render(summary: Summary) -> Iterator[bytes]:
             style=style,
             style_hash=b64encode(sha256(style.encode()).digest()).decode(),
             started=datetime.fromtimestamp(report.started_at, UTC),
-            groups=[group for group in found.groups if group.kind not in ("failing", "still failing", "flaky")],
+            groups=[group for group in found.groups if group.kind not in _LISTED_WITH_CELLS],
             filtered=report.plan.variants[:_MAX_FILTERED] if found.several_variants else (),
             outcomes=[(outcome, outcomes[outcome]) for outcome in _WORST_FIRST if outcomes[outcome]],
             cells=cells,
@@ -115,7 +117,7 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
     summary, of = found.summary, found.cells
     cells = (
         *(*of.regressed, *of.possible, *of.failing, *of.still_failing),
-        *(*of.errored, *of.flaky, *of.others),
+        *(*of.errored, *of.failed_some, *of.flaky, *of.others),
     )
     unfolded_reasons: set[Hashable] = set()  # errors, of which each is unfolded once
     blocks: list[Markup] = []

@@ -36,7 +36,7 @@ ANSWER_CHARACTERS = 1000
 def render(summary: Summary) -> Iterator[bytes]:
     """Return junit.xml.
 
-    `<failure>` is a cell below its bar, or one that is worse than the baseline if that makes the gate red; `<error>`
+    `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate red; `<error>`
     one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out says which of
     its runs did not and what the comparison found. Properties of each suite say what concerns all of its cells: what
     ended the run early, which results are recorded or of an earlier invocation.

@@ -361,7 +361,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         yield Padding(reason, _INDENT)
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
         yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
-    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.outcome == "failed")
+    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
     if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
         shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
         yield Padding(_dim(f"answer of run {entry.failed.run}: {shown}"), _INDENT)

@@ -13,7 +13,7 @@ from ci_evals.graders.scoring import TurnGrader
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.suite.datasets import MAX_PROBLEMS, find_cases
 from ci_evals.suite.expectations import read_expect, read_expectation
-from ci_evals.suite.problems import Written
+from ci_evals.suite.problems import Written, and_more
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.rendering import Templates
 
@@ -68,6 +68,7 @@ class CaseReader:
         self._expected: dict[str, tuple[Expectation, ...]] = {}
         self._recordings: dict[Path, str] = {}
         self._places: dict[str, str] = {}
+        self._misfits: dict[tuple[str, str], list[Written]] = {}
 
     def read(self, written: Written, threshold: float | None) -> tuple[Case, ...]:
         """Return every case, in the order of the file; `threshold` is for those without one."""
@@ -87,6 +88,9 @@ class CaseReader:
                 self.knows_tags = False
                 break
         self.knows_tags &= len(self.problems) == seen
+        for (path, message), (first, *others) in self._misfits.items():
+            text = f"the suite's {path} does not fit this case{and_more(len(others))}: {message}"
+            self.problems.append(first.problem(text))
         if not cases and len(self.problems) == before:
             self.problems.append(written.problem("there are no cases"))
         return tuple(cases)
@@ -212,8 +216,7 @@ class CaseReader:
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             problems.append(template.problem(str(error)))
         for problem in problems:
-            text = f"the suite's {problem.path} does not fit this case: {problem.message}"
-            self.problems.append(written.problem(text))
+            self._misfits.setdefault((problem.path, problem.message), []).append(written)
         return expectation
 
 

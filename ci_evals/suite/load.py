@@ -203,10 +203,15 @@ class _Loader:
         problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
+        for name in {name for each in providers for name in (*each.before, *each.after)}:
+            if entry := self.providers.entries.get(name):
+                self.providers.read_entry(entry)  # for what is wrong with one that was not selected
         stages = stage_options(providers, self.providers.by_name)
         problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
-        judges = self.read_asked(cases, providers, judges)
+        judges = self.add_grader_models(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
+        if not self.interpolation.offline:  # else the answers are those of others
+            problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
@@ -239,7 +244,7 @@ class _Loader:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
 
-    def read_asked(
+    def add_grader_models(
         self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
     ) -> tuple[ProviderOptions, ...]:
         """Return the judges, and the providers that graders ask although they were not selected to run."""
@@ -257,7 +262,11 @@ class _Loader:
             if name in named and name not in selected
         ]
         models = (*judges, *(options for options in idle if options is not None))
+        broken = {*self.judges.names} - self.judges.by_name.keys()
+        unreadable = broken | ({*self.providers.names} - self.providers.by_name.keys())
         for grader, place in asked:
+            if grader.provider in unreadable or (grader.provider is None and broken):
+                continue  # what is wrong with the model is told already
             if problem := checks.judge_problem(grader, models, (*models, *providers)):
                 self.problems.append(Problem(*place, problem))
         return models

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
+from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
 from ci_evals.suite.yaml import Lines
@@ -89,6 +90,25 @@ class Written:
 
     def problem(self, message: str) -> Problem:
         return Problem(self.file, self.line, self.path, message)
+
+
+def problems_of_cases(found: Iterable[tuple[Case, str, str]]) -> Iterator[Problem]:
+    """Yield one problem for each mistake, however many cases share it: at the first of them, with how many follow.
+
+    Args:
+        found: a case, the path in it, and what is wrong there.
+    """
+    sharing: dict[tuple[str, str], list[Case]] = {}
+    for case, path, message in found:
+        sharing.setdefault((path, message), []).append(case)
+    for (path, message), (first, *others) in sharing.items():
+        who = f"case {first.id!r}{and_more(len(others))}"
+        yield Problem(first.file, first.line, f"{who}: {path}" if path else who, message)
+
+
+def and_more(others: int) -> str:
+    """Return ` and 2 more`, or nothing if there are no others."""
+    return f" and {others:,} more" if others else ""
 
 
 MAX_KNOWN = 50

@@ -184,7 +184,7 @@ class CheckedSuite(Suite):
         return self.report.formats
 
     @cached_property
-    def asked_models(self) -> tuple[ProviderOptions, ...]:
+    def grader_models(self) -> tuple[ProviderOptions, ...]:
         """The models that graders ask: the judges, and the providers that graders name."""
         asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
         named = {grader.provider for grader in asking if grader is not None}
@@ -201,7 +201,7 @@ class CheckedSuite(Suite):
         """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
         return self._fingerprints.suite
 
-    def judged_fingerprint(self, row: int) -> str:
+    def judgement_fingerprint(self, row: int) -> str:
         """Return what identifies how answers to a case, by its number, are judged, and by which models."""
         return self._fingerprints.judgements[row]
 
@@ -215,4 +215,4 @@ class CheckedSuite(Suite):
     @cached_property
     def _fingerprints(self) -> Fingerprints:
         settings = (self.runs, self.max_runs, self.prompts)
-        return identify(settings, self.providers, self.judges, self.asked_models, self.cases)
+        return identify(settings, self.providers, self.judges, self.grader_models, self.cases)

@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from aiohttp import web
@@ -59,6 +61,28 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     assert edited.id == comment.id
     assert "✅" in edited.body
     assert "❌" not in edited.body
+
+
+async def test_every_report_names_a_case_from_the_repositorys_root_in_whatever_folder_the_job_runs(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
+    folder = tmp_path / "apps" / "bot"
+    folder.mkdir(parents=True)
+    repository = Repository(folder, fake)
+    entries = [{"id": "river", "input": "river", "expect": [{"equals": "lake"}]}]
+    (folder / "cases.jsonl").write_text(json.dumps(entries[0]))
+    write_suite(folder, {"file": "cases.jsonl"})
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    red = await repository.pull_request(RED, GITHUB_WORKSPACE=str(tmp_path))
+    assert red.ended.code == 1, red.ended.err
+    place = "apps/bot/cases.jsonl"
+    assert f"::error file={place},line=1,title=Failing%3A river::" in red.ended.out
+    (case,) = ET.parse(red.results / "junit.xml").iter("testcase")
+    assert (case.get("file"), case.get("line")) == (place, "1")
+    (comment,) = comments(fake)
+    assert f"{place}:1" in comment.body
+    assert f"{place}:1" in red.summary
+    assert [cell["file"] for cell in red.report["cells"]] == [place]
 
 
 async def test_a_push_to_main_carries_the_history_of_the_reports_before(repository: Repository) -> None:
@@ -431,6 +455,17 @@ async def test_while_github_is_down_the_evals_decide(
     for what in ("no baseline", "no comment was posted"):
         assert f"::warning title=ci-evals::{what}: {reason}" in job.ended.out
     assert (job.results / "comment.md").exists()
+
+
+async def test_a_locked_pull_request_is_a_warning_that_says_so(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    locked = "Unable to create comment because issue is locked."
+    fake.fails(Fault(lambda method, _path: method == "POST", 403, message=locked))
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 0
+    warning = "no comment was posted: pull request 7 is locked: unlock its conversation"
+    assert f"::warning title=ci-evals::{warning}\n" in job.ended.out
 
 
 async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:

@@ -126,7 +126,7 @@ def changed() -> Summary:
             "mended": "PPP",
             "new name": "PPP",
             "reworded": "PPP",
-            "brand new": "PFF",
+            "brand new": "FFF",
             "never good": "FFF",
             "wavering": "PPF",
             "steady": "PPP",

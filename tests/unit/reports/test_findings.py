@@ -13,6 +13,7 @@ from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.wording import cell_finding
+from ci_evals.github.job import annotations
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
@@ -64,6 +65,47 @@ def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_fa
     found = {group.kind: group.entries[0].line() for group in findings(summary).groups}
     assert found["still failing"] == "old: 0 of 3 runs passed; 0 of 3 on main"
     assert found["failing"] == "new: 0 of 3 runs passed"
+
+
+ALL_FORMATS = [markdown_of, terminal_of, comment_of, html_of, junit_of]
+STEADY = {f"case {number}": "PPPPP" for number in range(39)}
+
+
+def assert_calm(summary: Summary, case: str) -> None:
+    """Assert that a passed suite shows its case with a failed run, and in no format as a failed one."""
+    assert summary.verdict.status == "pass"
+    group = findings(summary).group("failed some")
+    assert group is not None
+    assert [entry.cell and entry.cell.case.id for entry in group.entries] == [case]
+    for text in map(unescape, (render(summary) for render in ALL_FORMATS)):
+        assert case in text
+        assert not re.search(r"\bFailing\b|❌|✗ wobbly|<failure|class=\"cell failed", text)
+    assert "Failed some runs (1)" in comment_of(summary)
+    assert not list(annotations(summary))
+
+
+def test_a_case_that_failed_within_noise_of_the_base_is_not_called_failing() -> None:
+    base = {"wobbly": "P" * 29 + "F"} | STEADY
+    summary = compared({"wobbly": "PPPPF"} | STEADY, base, Gate(min_pass_rate=0.9), confirming={"wobbly": "PPPPPPP"})
+    assert_calm(summary, "wobbly")
+    assert "wobbly: 4 of 5 runs passed, flip rate 40 %; 29 of 30 on main" in terminal_of(summary)
+
+
+def test_without_a_baseline_a_case_of_a_passed_suite_fails_only_where_all_its_runs_failed() -> None:
+    gate = Gate(min_pass_rate=0.9)
+    assert_calm(summarize(report_of({"wobbly": "PFFFF"} | STEADY), gate), "wobbly")
+    summary = summarize(report_of({"dead": "FFFFF"} | STEADY), gate)
+    assert summary.verdict.status == "pass"
+    assert "❌ Failing (1)" in comment_of(summary)
+    assert "<failure" in junit_of(summary)
+
+
+@pytest.mark.parametrize("gate", [None, Gate(min_pass_rate=0.9, tags={"core": 1.0}), Gate(tags={"core": 0.99})])
+def test_a_case_below_a_bar_that_is_missed_is_failing(gate: Gate | None) -> None:
+    gate = gate and replace(gate, confidence=0.6)
+    summary = summarize(report_of({"wobbly": "PPPFF"} | STEADY, cases={"wobbly": {"tags": ("core",)}}), gate)
+    assert summary.verdict.status == "fail"
+    assert "❌ Failing (1)" in comment_of(summary)
 
 
 def test_an_edited_case_that_fails_is_said_to_be_not_compared() -> None:
