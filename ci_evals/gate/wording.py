@@ -60,6 +60,8 @@ def test_sentence(cell: CellComparison, alpha: float) -> str:
     adjusted = f"{test}, {cell.adjusted_p:.2g} adjusted for the number of compared cells"
     if cell.kind in ("regressed", "fixed"):
         return f"{adjusted}; at most {alpha:g}, so it is named"
+    if cell.adjusted_p <= alpha:
+        return f"{adjusted}; the newest reports that agree do not show it by themselves, so it is not named"
     waiting = " (a suspect counts as 1 until confirmed)" if cell.kind == "suspect" and cell.adjusted_p >= 1 else ""
     return f"{adjusted}{waiting}; more than {alpha:g}, so it is not named"
 
@@ -71,9 +73,10 @@ def step_sentence(step: PoolStep) -> str:
     older = f" ({tally_text(step.older)} with all older ones)" if together and step.older else ""
     p = "" if step.p is None else f" (p = {step.p:.2g})"
     return {
-        "pooled": f"{runs}, pooled",
-        "disagrees": f"{runs}{older}, unlike the newer ones{p}: behaviour changed, pooling stops here",
-        "beyond a change": f"{runs}, left out: older than the change",
+        "recent": f"{runs}, pooled",
+        "disagrees": f"{runs}{older}, pooled, but unlike the newer ones{p}: what is named must show against those, too",
+        "before a change": f"{runs}, pooled",
+        "before a fall": f"{runs}, left out: the whole variant has been worse since",
         "enough without": f"{runs}, left out: newer reports have enough runs",
         "nothing graded": "no run was graded",
     }[step.outcome]
