@@ -271,6 +271,7 @@ def run_command(
         durations_s=known_durations(balance_by) if balance_by else {},
         replay=_journal(replay) if replay else None,
         replay_only=replay_only or without_secrets,
+        without_secrets=without_secrets,
         revision=revision(console.environ),
         run_id=uuid4().hex,
         files=suite.out,
@@ -281,7 +282,7 @@ def run_command(
 
 
 @options.command("merge")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
 @options.setting(
@@ -313,17 +314,20 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
+    if not folders:
+        raise click.UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
     sources = tuple(map(_journal, folders))
-    starts = filter(None, map(first_header, sources))
+    starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
         sources=sources,
         merge=True,
         run_missing=run_missing,
+        without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
         revision=revision(console.environ),
         run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
         files=suite.out,

@@ -14,7 +14,7 @@ from ci_evals.model.response import Message, Usage
 from ci_evals.providers.http_client import date_in, number_in
 
 WEIGHT = 1 / 16  # of the newest outcome in the share of refusals
-MOSTLY = 0.3  # of what comes back is refusals: calls are paced
+PACED_ABOVE = 0.3  # share of refusals among recent outcomes
 DOUBLED_AFTER = 3  # times the answers that a pace was learnt from
 MOST_LEARNT_FROM = 100  # answers, so that a pace recovers quickly after an outage
 NO_QUOTA = 0.4  # of a pace that held: refusals below that don't depend on the pace
@@ -172,7 +172,7 @@ class _Spacing:
 
 
 class _Pace:
-    """Paces calls when most of them are refused; docs/decisions/0011 says why in this way.
+    """Paces calls when many of them are refused; docs/decisions/0011 says why in this way.
 
     A turn lasts from one reopening after refusals to the next. The calls that were let through, over the time that this
     took, are the provider's rate, whether it fills a bucket or opens windows. From there the pace grows until calls are
@@ -183,7 +183,7 @@ class _Pace:
         self.is_paced = False
         self.next_at = -math.inf
         self._recent: deque[Permit] = deque(maxlen=1024)
-        self._threshold = MOSTLY  # share of refusals above which calls are paced
+        self._threshold = PACED_ABOVE
         self._turn_started_at = now
         self._let_through = 0  # calls in this turn
         self._rate = math.inf  # calls per second, as learnt from the last turn
