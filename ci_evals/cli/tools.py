@@ -11,7 +11,7 @@ import click
 from ci_evals import templating
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
-from ci_evals.cli.run import carry_out, revision
+from ci_evals.cli.run import revision, run_and_report
 from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
@@ -197,7 +197,7 @@ def grade(
         run_id=uuid4().hex,
         files=suite.out,
     )
-    return carry_out(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
+    return run_and_report(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
 
 
 @click.group()

@@ -125,7 +125,7 @@ class Service:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
             data = None if self._body is None else encode_json(self._body(names))
-        except Exception as error:
+        except Exception as error:  # a user's template can raise anything
             why = readable(f"{type(error).__name__}: {error}")
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
         if wrong := [*url_problems("url", url), *header_problems(headers)]:

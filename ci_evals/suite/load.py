@@ -208,7 +208,7 @@ class _Loader:
                 self.providers.read_entry(entry)  # for what is wrong with one that was not selected
         stages = stage_options(providers, self.providers.by_name)
         problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
-        judges = self.read_asked(cases, providers, judges)
+        judges = self.add_grader_models(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
@@ -244,7 +244,7 @@ class _Loader:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
 
-    def read_asked(
+    def add_grader_models(
         self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
     ) -> tuple[ProviderOptions, ...]:
         """Return the judges, and the providers that graders ask although they were not selected to run."""

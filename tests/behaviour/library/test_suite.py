@@ -32,10 +32,11 @@ from ci_evals import (
     grader,
     graders,
     provider,
+    providers,
 )
 from ci_evals.graders import GRADERS, Contains, ContainsAll, Equals, Latency, LlmJudge
 from ci_evals.model.case import UserTurn
-from ci_evals.providers import Mock, OpenAI
+from ci_evals.providers import PROVIDERS, Mock, OpenAI
 from ci_evals.suite.schema import suite_schema
 
 
@@ -78,8 +79,9 @@ def test_a_sweep_over_an_object_is_told() -> None:
     assert told.startswith("variants[0].provider: echo is an object: write this provider as the mapping")
 
 
-def test_every_grader_is_public() -> None:
+def test_every_grader_and_provider_is_public() -> None:
     assert {cls.__name__ for cls in GRADERS.values()} <= set(graders.__all__)
+    assert {cls.__name__ for cls in PROVIDERS.values()} <= set(providers.__all__)
 
 
 def test_a_suite_takes_every_key_of_a_file() -> None:
