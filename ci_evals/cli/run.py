@@ -281,7 +281,7 @@ def run_command(
 
 
 @options.command("merge")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
 @options.setting(
@@ -313,6 +313,8 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
+    if not folders:
+        raise click.UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)

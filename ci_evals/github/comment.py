@@ -249,6 +249,8 @@ async def put_section(github: GitHub, pull_request: int, contribution: Contribut
     except GitHubError as error:
         if error.kind != "forbidden":
             raise
+        if "is locked" in str(error):
+            return Outcome(warning=f"{_NOT_POSTED}: pull request {pull_request} is locked: unlock its conversation")
         return Outcome(
             warning=f"{_NOT_POSTED}: the token may not comment: {error}. Pull requests from forks and from Dependabot"
             " get a token that only reads; a `workflow_run` workflow with `ci-evals comment` posts it for them"

@@ -457,6 +457,17 @@ async def test_while_github_is_down_the_evals_decide(
     assert (job.results / "comment.md").exists()
 
 
+async def test_a_locked_pull_request_is_a_warning_that_says_so(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    locked = "Unable to create comment because issue is locked."
+    fake.fails(Fault(lambda method, _path: method == "POST", 403, message=locked))
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 0
+    warning = "no comment was posted: pull request 7 is locked: unlock its conversation"
+    assert f"::warning title=ci-evals::{warning}\n" in job.ended.out
+
+
 async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:
     await main_run(repository)
     open_pull(fake, head_sha=RED, base_sha=BASE)
