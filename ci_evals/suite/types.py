@@ -6,15 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le, MinLen
-from pydantic import Field, GetPydanticSchema, Strict
+from annotated_types import MinLen
+from pydantic import Field, GetPydanticSchema
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
 from ci_evals.graders.scoring import model_grader
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
-    FROM_VARIABLE,
     Bool,
     Int,
     Many,
@@ -28,7 +27,7 @@ from ci_evals.model.fields import (
     Share,
 )
 from ci_evals.model.response import Message
-from ci_evals.model.rules import Budget, Gate
+from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.fingerprint import Fingerprints, identify
 
@@ -113,13 +112,9 @@ class Suite(Options):
         False
     )
     confirm_runs: Annotated[
-        int,
-        Strict(),
-        Ge(0),
-        Le(1000),
-        FROM_VARIABLE,
-        Field(description="Further runs of a case that looks worse than the baseline; 0: none."),
-    ] = 7
+        ConfirmRuns,
+        Field(description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."),
+    ] = "auto"
     max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
@@ -194,6 +189,15 @@ class CheckedSuite(Suite):
         asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
         named = {grader.provider for grader in asking if grader is not None}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The providers that run code of the team's own, be it in a stage."""
+        return tuple(
+            str(each.name)
+            for each in self.providers
+            if each.own_code or any(self.stages[name].own_code for name in (*each.before, *each.after))
+        )
 
     @cached_property
     def columns(self) -> tuple[Variant, ...]:
