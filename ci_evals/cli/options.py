@@ -37,7 +37,7 @@ class _IntegerOrAuto(click.IntRange):
 
 
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 def to_baseline(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> BaselineChoice:
