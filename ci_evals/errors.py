@@ -3,7 +3,7 @@
 CiEvalsError              the user can fix it; printed without a traceback
 ├── ConfigError           the suite is wrong: every problem at once, nothing was run   (exit 2)
 ├── UsageError            the command line is wrong                                    (exit 2)
-├── StorageError          a result or report cannot be written                         (exit 3)
+├── StorageError          a result or report cannot be read or written                 (exit 3)
 └── GitHubError           GitHub could not be asked or refused; `ci-evals run` only warns of it
 ProviderError             a call got no answer: the run's error, not the program's
 GradingError              an answer could not be judged: likewise

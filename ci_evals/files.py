@@ -8,7 +8,7 @@ from pathlib import Path
 from ci_evals.errors import StorageError
 
 
-def write_whole(path: Path, chunks: Iterable[bytes]) -> None:
+def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
     """Write a file beside its destination, then move it there, so that no reader ever sees a part of it.
 
     Missing folders are created.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ci_evals.errors import StorageError
-from ci_evals.files import write_whole
+from ci_evals.files import write_atomically
 from ci_evals.format import number_of, one_line, percent
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
@@ -40,6 +40,9 @@ class Report(SuiteReport):
     def of(cls, judged: Summary) -> "Report":
         """Make the report of a run that was judged."""
         return cls(**{part.name: getattr(judged.report, part.name) for part in fields(SuiteReport)}, judged=judged)
+
+    def __repr__(self) -> str:
+        return f"<Report {self.suite.name!r}: {self.verdict.status}, {outcome(self)}>"
 
     @property
     def gate(self) -> Gate | None:
@@ -96,7 +99,7 @@ class Report(SuiteReport):
         """
         path = Path(path)
         path = path / "report.json" if path.is_dir() else path
-        write_whole(path, json_report.render(self.judged))
+        write_atomically(path, json_report.render(self.judged))
         return path
 
     @classmethod

@@ -1,6 +1,6 @@
 """One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and the report.
 
-The only module that knows both the engine, which makes results, and the gate, which judges them.
+The only module that drives the engine and asks the gate between rounds.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, suspects
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.model.case import Case
-from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_runs
+from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
@@ -52,6 +52,7 @@ class Invocation:
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a journal that answers before any provider is called.
         replay_only: call no provider and no judge.
+        without_secrets: that is so because GitHub gives the job no secrets.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
@@ -69,6 +70,7 @@ class Invocation:
     durations_s: Mapping[CellKey, float] = field(default_factory=dict)
     replay: Path | None = None
     replay_only: bool = False
+    without_secrets: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
     revision: str | None = None
     run_id: str | None = None
@@ -110,6 +112,8 @@ class Invocation:
             shard=str(self.shard) if self.shard else None,
             label=suite.label,
             run_id=self.run_id,
+            own_code=suite.own_code,
+            without_secrets=self.without_secrets,
         )
 
 
@@ -153,11 +157,12 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
     opening: AbstractAsyncContextManager[OpenSuite] = nullcontext(OpenSuite())
     if invocation.run_missing:
         calls, judges = not invocation.replay_only and invocation.traces is None, not invocation.replay_only
-        opening = open_suite(suite, plan, records, calls=calls, judges=judges, files=invocation.files)
+        opening = open_suite(suite, calls=calls, judges=judges, files=invocation.files)
     # The folder's files are replaced only once everything is open: until then, something may be wrong with the suite.
     async with opening as opened:
         with ExitStack() as files:
-            known = files.enter_context(closing(KnownAnswers(keep_errored=invocation.merge)))
+            known = KnownAnswers(keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets)
+            files.enter_context(closing(known))
             if invocation.traces is not None:
                 known.add_traces(invocation.traces)
             elif invocation.run_missing:
@@ -181,7 +186,7 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
             known.torn = [shown_paths[path] for path in known.torn]
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
             session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
-            return await session.carry_out(plan, records, stop or Stop())
+            return await session.run(plan, records, stop or Stop())
 
 
 class _Part(NamedTuple):
@@ -200,7 +205,7 @@ class _Part(NamedTuple):
 
 @dataclass
 class _Session:
-    """Carries out an invocation and reports what came of it.
+    """Runs an invocation and reports its results.
 
     Args:
         invocation: what to run; its paths are absolute.
@@ -229,7 +234,7 @@ class _Session:
     _started_at: float = 0.0
     _start: float = 0.0
 
-    async def carry_out(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
+    async def run(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
         """Run what is planned and has no result, then whatever needs confirmation; returns the report."""
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))
@@ -296,19 +301,19 @@ class _Session:
             changed=was.changed + found.changed,
         )
         self._planned = part._replace(resumption=resumption)
-        self._run.go_on(part.plan, part.records, part.cells, f"round {runs}")
+        self._run.load_plan(part.plan, part.records, part.cells, f"round {runs}")
 
     async def _run_planned(self, *, is_last: bool) -> None:
         """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
         invocation, run, (plan, records, cells, _) = self.invocation, self._run, self._planned
         if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
-            await run.finish()
+            await run.run()
             return
         # Only a red verdict ends what another look, or the comparison, would still learn from.
         any_verdict_ends = is_last and invocation.baseline is None
         for number in range(1, plan.rounds + 1):
-            run.go_on(plan, records, cells, run.doing, number)
-            await run.finish()
+            run.load_plan(plan, records, cells, run.doing, number)
+            await run.run()
             if run.stopped or number == plan.rounds:
                 return
             first = plan.first_rounds(number)
@@ -324,25 +329,27 @@ class _Session:
         They are sought among all cells of the suite: a shard has the same suspects as an unsharded run.
         """
         suite, plan, report = self.invocation.suite, self._planned.plan, self._report()
-        keys = suspects(head_cells(report, suite.gate, unplanned=True), baseline) if suite.confirm_runs else ()
+        found = suspects(head_cells(report, suite.gate, unplanned=True), baseline, suite.confirm_runs)
         shown = report.plan  # without secrets in its names, as in the baseline
-        cells = [cell for cell in range(len(shown)) if shown.runs(cell) and shown.key(cell) in keys]
+        cells = {
+            cell: found[key] for cell in range(len(shown)) if shown.runs(cell) and (key := shown.key(cell)) in found
+        }
         if not cells:
             return
-        further = plan_runs(plan.cases, plan.variants, suite.confirm_runs, only=frozenset(cells), after=plan)
-        part = self._confirmation = self._take_over(further, {})
+        part = self._confirmation = self._take_over(plan_further_runs(plan, cells), {})
         names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
         named = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
         count = number_of(len(cells), "suspect")
         if part.missing and self.invocation.run_missing:
-            more = number_of(suite.confirm_runs, "more run")
+            most = max(cells.values())
+            more = f"{'' if min(cells.values()) == most else 'up to '}{number_of(most, 'more run')}"
             self.watcher.note_decision(f"confirming {count} with {more} each: {named}")
         elif part.missing:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or have them run with --run-missing"
             self.watcher.note_decision(f"{lack}; {remedy}")
-        self._run.go_on(part.plan, part.records, part.cells, f"confirming {count}")
-        await self._run.finish()
+        self._run.load_plan(part.plan, part.records, part.cells, f"confirming {count}")
+        await self._run.run()
 
     def _report(self, interrupted: str | None = None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""

@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import os
 import pkgutil
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from contextvars import copy_context
 from functools import lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from symtable import symtable
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -165,13 +167,16 @@ def target_problem(target: str, what: object, message: str) -> ConfigError:
     return ConfigError([Problem(file, line, "", f"target {target!r}: {message}")])
 
 
-def module_problem(name: str, folder: Path) -> str | None:
-    """Return why a module can't be found in the suite's folder or among the installed ones; None if it can.
+def missing_target(target: str, folder: Path) -> str | None:
+    """Say why `module:function` can't be found in the suite's folder or among the installed modules; None if it can.
 
-    The module itself is not run; only the packages around it are imported.
+    The module itself is not run, it is read; only the packages around it are imported. A name that may come about as
+    it runs, as by `from x import *`, counts as found.
     """
+    name, _, names = target.partition(":")
     try:
-        _find_in(name, folder)
+        file = _find_in(name, folder)
+        known = _names_in(file.read_bytes(), file.name) if file else None
     except ModuleNotFoundError:
         try:
             beside = [file.stem for file in folder.glob("*.py")]
@@ -180,16 +185,48 @@ def module_problem(name: str, folder: Path) -> str | None:
         return f"there is no module {name!r} in {folder} or installed{_hint(name, beside)}"
     except NamesakeError as error:
         return str(error)
+    except SyntaxError as error:
+        return f"importing {name!r} raises SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
     except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code raises what it likes
         return f"looking for module {name!r} raised {type(error).__name__}: {' '.join(str(error).split())}"
-    return None
+    wanted = names.partition(".")[0]
+    if known is None or wanted in known:
+        return None
+    return f"there is no {wanted!r} in {name}{_hint(wanted, sorted(known))}"
 
 
 @lru_cache(maxsize=256)  # many cases name the same module; an error is not cached, as the file may be written later
-def _find_in(name: str, folder: Path) -> None:
+def _find_in(name: str, folder: Path) -> Path | None:
+    """Return the Python file of a module; None for a package, and for what is written in another language."""
     with importable(folder):
-        if find_module(name) is None:
+        spec = find_module(name)
+        if spec is None:
             raise ModuleNotFoundError(name)
+        is_file = spec.origin is not None and spec.origin.endswith(".py") and not spec.submodule_search_locations
+        return Path(str(spec.origin)) if is_file else None
+
+
+_DYNAMIC = re.compile(rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|\bimport\s*\*")
+
+
+@lru_cache(maxsize=16)
+def _names_in(source: bytes, file: str) -> frozenset[str] | None:
+    """Return the names that a module defines; None if it may get others as it runs.
+
+    Raises:
+        SyntaxError, ValueError: it is no Python; `file` is its name in the message.
+    """
+    module = symtable(source, file, "exec")  # type: ignore[arg-type]  # takes bytes as `compile` does
+    if _DYNAMIC.search(source):
+        return None
+    names: set[str] = set()
+    tables = [module]
+    for table in tables:  # which grows
+        for symbol in table.get_symbols():
+            if (symbol.is_assigned() or symbol.is_imported()) and (table is module or symbol.is_declared_global()):
+                names.add(symbol.get_name())
+        tables += table.get_children()
+    return frozenset(names)
 
 
 def _hint(name: str, known: list[str]) -> str:

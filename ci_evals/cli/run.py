@@ -35,7 +35,7 @@ from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 
-def carry_out(
+def run_and_report(
     invocation: Invocation,
     console: Console,
     posting: Posting,
@@ -64,6 +64,7 @@ def carry_out(
             (job or console).warn(warning)
         invocation = replace(
             invocation,
+            suite=job.locate_cases(suite) if job else suite,
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),
@@ -270,17 +271,18 @@ def run_command(
         durations_s=known_durations(balance_by) if balance_by else {},
         replay=_journal(replay) if replay else None,
         replay_only=replay_only or without_secrets,
+        without_secrets=without_secrets,
         revision=revision(console.environ),
         run_id=uuid4().hex,
         files=suite.out,
     )
     # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
-    return carry_out(invocation, console, posting, artifacts, baseline, needs_recording=without_secrets)
+    return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=without_secrets)
 
 
 @options.command("merge")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
 @options.setting(
@@ -312,17 +314,20 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
+    if not folders:
+        raise click.UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
     sources = tuple(map(_journal, folders))
-    starts = filter(None, map(first_header, sources))
+    starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
         sources=sources,
         merge=True,
         run_missing=run_missing,
+        without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
         revision=revision(console.environ),
         run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
         files=suite.out,
@@ -330,4 +335,4 @@ def merge_command(
     check_sources(invocation)
     if run_missing and (missing := missing_shards(sources)):
         console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
-    return carry_out(invocation, console, posting, ArtifactNames(posting.artifact), baseline)
+    return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline)

@@ -11,7 +11,7 @@ import click
 from ci_evals import templating
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
-from ci_evals.cli.run import carry_out, revision
+from ci_evals.cli.run import revision, run_and_report
 from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
@@ -58,7 +58,7 @@ def validate(
     """Check a suite without calling anything.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
-    variables that are not set, templates that do not fit their cases.
+    variables that are not set, templates that do not fit their cases, functions that their modules do not define.
     """
     suite = options.load_named_suite(config, Overrides(providers=providers, tags=tags, runs=runs))
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
@@ -197,7 +197,7 @@ def grade(
         run_id=uuid4().hex,
         files=suite.out,
     )
-    return carry_out(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
+    return run_and_report(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
 
 
 @click.group()

@@ -169,14 +169,14 @@ class Calls:
         try:
             answer = await self._provider.answer(request)
         except (StorageError, asyncio.CancelledError):
-            self._limiter.ended(permit)
+            self._limiter.record_end(permit)
             raise
         except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
             return ProviderError.of(raised)
         response = replace(answer, usage=answer.tokens) if answer.usage is None else answer
         self._reached = True
-        self._limiter.answered(permit, response.usage)
-        self.breaker.answered()
+        self._limiter.record_answer(permit, response.usage)
+        self.breaker.record_answer()
         return response
 
     async def _wait(self, slot: Slot, delay_s: float) -> None:
@@ -196,14 +196,14 @@ class Calls:
     def _note(self, permit: Permit, error: ProviderError) -> bool:
         """Tell limiter and breaker of a failed attempt; return True if it counts as one."""
         if self._is_refusal(error):
-            self._limiter.refused(permit)
-            self.breaker.refused(error)
+            self._limiter.record_refusal(permit)
+            self.breaker.record_refusal(error)
             return not permit.is_paced or not self._retries
         if _is_from_behind_limits(error):
-            self._limiter.answered(permit)
-            self.breaker.let_through()
+            self._limiter.record_answer(permit)
+            self.breaker.record_let_through()
         else:
-            self._limiter.ended(permit)
+            self._limiter.record_end(permit)
         self._reached |= error.status is not None
         return True
 
@@ -222,9 +222,9 @@ class Calls:
     def _lose(self, error: ProviderError) -> None:
         """Tell the breaker of a call that got no answer."""
         if self._own_code and error.kind in ("server", "rejected"):
-            self.breaker.answered()  # the system under test is there, and how it fails is what is judged
+            self.breaker.record_answer()  # the system under test is there, and how it fails is what is judged
         else:
-            self.breaker.lost(error, is_refusal=self._is_refusal(error))
+            self.breaker.record_loss(error, is_refusal=self._is_refusal(error))
         if self.breaker.cause:
             self._waits.end()
 
@@ -273,7 +273,7 @@ class Breaker:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Be told that there is a call: time in which there is none is no silence."""
+        """Count a call while the context lasts; idle time is not silence."""
         if not self._calls:
             self._silent_since += self._clock() - self._idle_since
         self._calls += 1
@@ -283,17 +283,17 @@ class Breaker:
             self._calls -= 1
             self._idle_since = self._clock()
 
-    def answered(self) -> None:
-        """An attempt was answered."""
+    def record_answer(self) -> None:
+        """Record an answer."""
         self._for_good = self._lost = 0
-        self.let_through()
+        self.record_let_through()
 
-    def let_through(self) -> None:
-        """An attempt failed behind all limits."""
+    def record_let_through(self) -> None:
+        """Record an attempt that got past all limits, answered or not."""
         self._refused, self._longest_wait_s = 0, 0.0
 
-    def refused(self, error: ProviderError) -> None:
-        """An attempt was refused."""
+    def record_refusal(self, error: ProviderError) -> None:
+        """Record a refusal; open after many in a row that took long."""
         now = self._clock()
         if not self._refused:
             self._silent_since = now
@@ -303,8 +303,8 @@ class Breaker:
         if self._refused >= MOST_REFUSED and now - self._silent_since > LONGEST_SILENCE_S + self._longest_wait_s:
             self._open(error, self._refused)
 
-    def lost(self, error: ProviderError, *, is_refusal: bool) -> None:
-        """A call ended without an answer."""
+    def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
+        """Record a call without an answer; open after too many in a row."""
         no_credit = error.status == 429 and error.kind == "rejected"
         if no_credit or error.status in _FOR_GOOD or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S:
             self._for_good += 1

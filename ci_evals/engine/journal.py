@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from ci_evals.errors import StorageError, first_problem
-from ci_evals.files import write_whole
+from ci_evals.files import write_atomically
 from ci_evals.model.report import SuiteInfo
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result
@@ -101,7 +101,7 @@ def decode(line: bytes) -> Result:
     return _RESULT.validate_json(line)
 
 
-def read_whole(response: Response, folder: Path) -> Response:
+def restore_output(response: Response, folder: Path) -> Response:
     """Return a response with its whole output again; `folder` has the journal.
 
     Raises:
@@ -109,7 +109,7 @@ def read_whole(response: Response, folder: Path) -> Response:
     """
     if response.whole is None and not response.turns:
         return response
-    turns = tuple(replace(turn, response=read_whole(turn.response, folder)) for turn in response.turns)
+    turns = tuple(replace(turn, response=restore_output(turn.response, folder)) for turn in response.turns)
     if response.whole is None:
         return replace(response, turns=turns)
     try:
@@ -213,7 +213,7 @@ class Journal:
             with path.open("rb") as file:
                 if any(map(self._redactor.finds, file)):
                     file.seek(0)
-                    write_whole(path.resolve(), map(self._clean_line, file))
+                    write_atomically(path.resolve(), map(self._clean_line, file))
             if not resume and path.stat().st_size:
                 path.replace(path.with_suffix(f".previous{path.suffix}"))
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
@@ -273,7 +273,7 @@ class Journal:
             return replace(response, turns=turns)
         cleaned = self._redactor.clean_text(output.decode()).encode()
         whole = f"{FILES}/{hashlib.sha256(cleaned).hexdigest()}.txt"
-        write_whole(self.path.parent / whole, [cleaned])
+        write_atomically(self.path.parent / whole, [cleaned])
         start = cleaned[: self._max_answer_bytes].decode(errors="ignore")
         note = f"[the first {self._max_answer_bytes:,} of {len(cleaned):,} bytes; all of them are in {whole}]"
         return replace(response, output=f"{start}\n{note}", turns=turns, whole=whole)

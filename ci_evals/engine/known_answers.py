@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ci_evals.engine.journal import JOURNAL, Journal, decode, is_torn, read_results, read_whole
+from ci_evals.engine.journal import JOURNAL, Journal, decode, headers, is_torn, read_results, restore_output
 from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError, first_problem
@@ -53,7 +53,7 @@ class _Place(NamedTuple):
         result = self.read()
         if result.response is None:
             return result
-        return replace(result, response=read_whole(result.response, Path(self.file.name).parent))
+        return replace(result, response=restore_output(result.response, Path(self.file.name).parent))
 
 
 class KnownAnswers:
@@ -64,14 +64,16 @@ class KnownAnswers:
 
     Args:
         keep_errored: take over errored results too, instead of running them again.
+        keep_unchecked: take over what only a recording answered because a job had no secrets, too.
     """
 
-    def __init__(self, *, keep_errored: bool = False) -> None:
+    def __init__(self, *, keep_errored: bool = False, keep_unchecked: bool = False) -> None:
         self.torn: list[Path] = []
         """The journals whose last line a crash cut off."""
         self.ended_at = 0.0
         """The end of the last of the runs that were taken over, in seconds since the epoch."""
         self._keep_errored = keep_errored
+        self._keep_unchecked = keep_unchecked
         self._files = ExitStack()
         self._graded: dict[tuple[str, str | None, int], _Place] = {}
         self._errored: dict[tuple[str, str | None, int], _Place] = {}
@@ -83,7 +85,7 @@ class KnownAnswers:
     # Sources.
 
     def add_results(self, path: Path, *, is_own: bool = False) -> None:
-        """Know the results of a journal; those of the journals that were added before win.
+        """Add a journal's results; journals added earlier win.
 
         Args:
             path: the journal.
@@ -93,7 +95,10 @@ class KnownAnswers:
             StorageError: it cannot be read.
         """
         file = self._open(path)
+        drop_recorded = not self._keep_unchecked and any(each.suite.without_secrets for each in headers(path))
         for offset, result in read_results(path):
+            if drop_recorded and result.recorded:
+                continue
             key, place = (result.fingerprint, result.prompt, result.run), _Place(file, offset, is_own)
             if result.status == "errored":
                 self._errored[key] = place
@@ -104,20 +109,20 @@ class KnownAnswers:
             self.torn.append(path)
 
     def add_replay(self, path: Path) -> None:
-        """Know the answers of a journal, and how the system under test failed, by what was asked; the last one wins.
+        """Add a journal's answers and failures, by their question; the last one wins.
 
         Raises:
             StorageError: it cannot be read.
         """
         file = self._open(path)
         self._replayed = {
-            (_asked(result), result.run): _Place(file, offset)
+            (_question_of(result), result.run): _Place(file, offset)
             for offset, result in read_results(path)
             if _has_answer(result)
         }
 
     def add_recordings(self, cases: Iterable[Case]) -> None:
-        """Know the recordings that cases name: journals, and files that hold one answer.
+        """Add the recordings that cases name: journals, and files that hold one answer.
 
         Raises:
             StorageError: a file cannot be read, or holds no answer.
@@ -139,7 +144,7 @@ class KnownAnswers:
                 self._recordings[path] = _stored_answer(path)
 
     def add_traces(self, traces: Mapping[str, Sequence[Trace]]) -> None:
-        """Know answers from elsewhere by their case, whose first run has the first one; nothing else answers then."""
+        """Add answers from elsewhere by case: its first run gets the first one. Nothing else answers then."""
         self._traces = traces
 
     def close(self) -> None:
@@ -151,7 +156,7 @@ class KnownAnswers:
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
-    # What they are asked.
+    # Queries.
 
     def take_over(
         self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, journal: Journal, redactor: Redactor
@@ -204,7 +209,7 @@ class KnownAnswers:
             return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
         if cell.case.cassette is not None:
             return self._recorded(cell, run, cell.case.cassette.path)
-        place = (self._replayed or {}).get((cell.asked, run))
+        place = (self._replayed or {}).get((cell.question, run))
         return place.read_answer() if place else None
 
     @property
@@ -243,8 +248,8 @@ def _has_answer(result: Result) -> bool:
     return result.response is not None or (result.status == "failed" and result.error is not None)
 
 
-def _asked(result: Result) -> str:
-    """The half of a fingerprint that identifies the question."""
+def _question_of(result: Result) -> str:
+    """Return the half of a fingerprint that identifies the question."""
     return result.fingerprint.partition(".")[0]
 
 

@@ -10,7 +10,7 @@ from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.response import Response
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.suite.fingerprint import asked_fingerprint, provider_identity
+from ci_evals.suite.fingerprint import provider_identity, question_fingerprint
 from ci_evals.suite.rendering import Rendered, Templates
 from ci_evals.suite.types import CheckedSuite
 
@@ -174,14 +174,14 @@ MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory s
 class PreparedCell:
     """A cell of the plan, with what all its runs share.
 
-    `asked` identifies the question; `first_index` is the index that run 1 has, or would have, in the plan; a call may
-    take `timeout_s` seconds.
+    `question` is the fingerprint of what is asked; `first_index` is the index that run 1 has, or would have, in the
+    plan; a call may take `timeout_s` seconds.
     """
 
     case: Case
     variant: Variant
     rendered: Rendered
-    asked: str
+    question: str
     fingerprint: str
     first_index: int
     timeout_s: float
@@ -223,8 +223,8 @@ class Cells:
     def _prepare(self, number: int) -> PreparedCell:
         case, variant = self._plan.case(number), self._plan.variant(number)
         rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
-        asked = asked_fingerprint(case, rendered, self._identities[variant.provider])
-        fingerprint = f"{asked}.{self._suite.judged_fingerprint(self._plan.row(number))}"
+        question = question_fingerprint(case, rendered, self._identities[variant.provider])
+        fingerprint = f"{question}.{self._suite.judgement_fingerprint(self._plan.row(number))}"
         first_index = self._plan.index(number, 1)
         timeout_s = case.timeout_s or self._timeouts_s[variant.provider]
-        return PreparedCell(case, variant, rendered, asked, fingerprint, first_index, timeout_s)
+        return PreparedCell(case, variant, rendered, question, fingerprint, first_index, timeout_s)

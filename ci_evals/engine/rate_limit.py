@@ -14,7 +14,7 @@ from ci_evals.model.response import Message, Usage
 from ci_evals.providers.http_client import date_in, number_in
 
 WEIGHT = 1 / 16  # of the newest outcome in the share of refusals
-MOSTLY = 0.3  # of what comes back is refusals: calls are paced
+PACED_ABOVE = 0.3  # share of refusals among recent outcomes
 DOUBLED_AFTER = 3  # times the answers that a pace was learnt from
 MOST_LEARNT_FROM = 100  # answers, so that a pace recovers quickly after an outage
 NO_QUOTA = 0.4  # of a pace that held: refusals below that don't depend on the pace
@@ -40,7 +40,7 @@ class Permit:
 class RateLimiter:
     """Decides when the next call may go out. The members of a limit group share one.
 
-    Each permit must be reported once: to `answered`, `refused` or `ended`.
+    Each permit must be reported once: to `record_answer`, `record_refusal` or `record_end`.
 
     Args:
         rpm: declared requests per minute.
@@ -61,7 +61,7 @@ class RateLimiter:
         self._clock, self._wall_clock = clock, wall_clock
         self._requests = _Spacing(rpm / 60) if rpm else None
         self._tokens = _Spacing(tpm / 60) if tpm else None
-        self._told: dict[str, _Told] = {}
+        self._header_limits: dict[str, _HeaderLimit] = {}
         self._pace = _Pace(clock())
         self._turn = asyncio.Lock()  # one call waits for the limits, the others for that one
         self._reported = asyncio.Event()
@@ -72,7 +72,7 @@ class RateLimiter:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Know that somebody wants to call, now or again: time in which nobody does tells nothing of a pace."""
+        """Count a caller while the context lasts; idle time says nothing of a pace."""
         if not self._callers:
             self._pace.skip(self._clock() - self._idle_since)
         self._callers += 1
@@ -96,22 +96,22 @@ class RateLimiter:
                 except TimeoutError:
                     pass
 
-    def answered(self, permit: Permit, usage: Usage | None = None) -> None:
+    def record_answer(self, permit: Permit, usage: Usage | None = None) -> None:
         """Report a call that was let through: with an answer, or with an error from behind all limits."""
-        self.ended(permit)
+        self.record_end(permit)
         self._let_through += 1
-        self._pace.let_through(permit, self._clock())
+        self._pace.record_answer(permit, self._clock())
         if usage:
             self._usage, self._usages = self._usage + usage, self._usages + 1
             if self._tokens:
                 self._tokens.take(self._clock(), usage.total_tokens - permit.tokens)
 
-    def refused(self, permit: Permit) -> None:
+    def record_refusal(self, permit: Permit) -> None:
         """Report a call that was refused for a limit or an overload."""
-        self.ended(permit)
-        self._pace.refused(permit, self._clock())
+        self.record_end(permit)
+        self._pace.record_refusal(permit, self._clock())
 
-    def ended(self, permit: Permit) -> None:
+    def record_end(self, permit: Permit) -> None:
         """Report a call that tells nothing of limits: it was lost on the way, or cancelled."""
         permit.refused = False
         self.under_way -= 1
@@ -121,7 +121,7 @@ class RateLimiter:
     def observe(self, headers: Mapping[str, str]) -> None:
         """Take note of what the headers of an answer or a refusal tell of limits."""
         for allowance in allowances(headers, datetime.fromtimestamp(self._wall_clock(), UTC)):
-            self._told.setdefault(allowance.name, _Told()).update(allowance, self._clock())
+            self._header_limits.setdefault(allowance.name, _HeaderLimit()).update(allowance, self._clock())
 
     def _free_at(self, now: float, tokens: int) -> float:
         """Return the time of the next call, unless a report changes that."""
@@ -134,7 +134,7 @@ class RateLimiter:
             times.append(self._requests.free_at)
         if self._tokens:  # what calls take is known only afterwards, so that the first one goes alone
             times.append(math.inf if self.under_way and not self._returned else self._tokens.free_at)
-        times += (told.free_at(now, tokens, self.under_way) for told in self._told.values())
+        times += (limit.free_at(now, tokens, self.under_way) for limit in self._header_limits.values())
         return max(times)
 
     def _let_out(self, now: float, tokens: int) -> Permit:
@@ -144,14 +144,14 @@ class RateLimiter:
             self._requests.take(now, 1)
         if self._tokens:
             self._tokens.take(now, tokens)
-        for told in self._told.values():
-            told.sent += 1
+        for limit in self._header_limits.values():
+            limit.sent += 1
         self.under_way += 1
         return permit
 
     def _expected_tokens(self, messages: Sequence[Message], max_tokens: int | None) -> int:
         """Estimate the tokens of a call, from its length and the answers so far; 0 if nobody counts tokens."""
-        if not self._tokens and not any(told.by_tokens for told in self._told.values()):
+        if not self._tokens and not any(limit.by_tokens for limit in self._header_limits.values()):
             return 0
         tokens = sum(len(message.content) for message in messages) // 4
         if not self._usages:
@@ -172,7 +172,7 @@ class _Spacing:
 
 
 class _Pace:
-    """Paces calls when most of them are refused; docs/decisions/0011 says why in this way.
+    """Paces calls when many of them are refused; docs/decisions/0011 says why in this way.
 
     A turn lasts from one reopening after refusals to the next. The calls that were let through, over the time that this
     took, are the provider's rate, whether it fills a bucket or opens windows. From there the pace grows until calls are
@@ -183,7 +183,7 @@ class _Pace:
         self.is_paced = False
         self.next_at = -math.inf
         self._recent: deque[Permit] = deque(maxlen=1024)
-        self._threshold = MOSTLY  # share of refusals above which calls are paced
+        self._threshold = PACED_ABOVE
         self._turn_started_at = now
         self._let_through = 0  # calls in this turn
         self._rate = math.inf  # calls per second, as learnt from the last turn
@@ -201,13 +201,13 @@ class _Pace:
         self._closed_at += idle_s
 
     def take(self, permit: Permit, now: float) -> None:
-        """A call goes out."""
+        """Record a call that goes out."""
         self._recent.append(permit)
         if self.is_paced:
             self.next_at = max(self.next_at, now - CATCH_UP_S) + self._gap_s()
 
-    def refused(self, permit: Permit, now: float) -> None:
-        """A call was refused."""
+    def record_refusal(self, permit: Permit, now: float) -> None:
+        """Record a refusal; start pacing if most of the recent calls were refused."""
         permit.refused = True
         if permit.sent_at >= self._refused_at:  # refusals of calls that went out together are one
             if not self._refusals_in_a_row:
@@ -221,8 +221,8 @@ class _Pace:
         if self.is_paced:
             self.next_at = max(self.next_at, now + self._gap_s())
 
-    def let_through(self, permit: Permit, now: float) -> None:
-        """A call was answered; the first one after refusals ends a turn."""
+    def record_answer(self, permit: Permit, now: float) -> None:
+        """Record a call that was let through; the first one after refusals ends a turn."""
         if self._refusals_in_a_row and permit.sent_at >= self._closed_at:
             self._learn(min(now, self._closed_at + LONGEST_INTERVAL_S), self._let_through)
             self._best_rate = max(self._best_rate, min(self._rate, self._previous_rate))
@@ -291,7 +291,7 @@ class Allowance:
     reset_s: float
 
 
-class _Told:
+class _HeaderLimit:
     """A limit that is told in headers. A reset that was waited for in vain is never believed again."""
 
     def __init__(self) -> None:

@@ -122,14 +122,9 @@ class Run:
         files: Path | None = None,
     ) -> None:
         self.suite = suite
-        self.plan = plan
-        self.records = records
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
-        self.doing = ""
-        self._rounds: int | None = None
         self._journal = journal
-        self._cells = cells
         self._on_result = on_result
         self._known = known
         self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
@@ -137,17 +132,18 @@ class Run:
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
+        self.load_plan(plan, records, cells)
 
-    def go_on(
-        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, doing: str, rounds: int | None = None
+    def load_plan(
+        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, doing: str = "", rounds: int | None = None
     ) -> None:
-        """Take up a further plan, to be run by `finish`; what was spent and how providers fared stays known.
+        """Queue the runs of a plan, for `run`. Spending and the state of providers are kept.
 
         Args:
             plan: the cells of the suite with the runs that are to be there.
             records: where results are counted; runs that have one already are left out.
             cells: prepares the plan's cells.
-            doing: what this is about, for whoever watches.
+            doing: the phase that progress shows.
             rounds: how many rounds of the plan to run; None means all.
         """
         self.plan, self.records, self._cells, self.doing, self._rounds = plan, records, cells, doing, rounds
@@ -172,11 +168,11 @@ class Run:
                 queue.stop()
 
     def abort(self, reason: str) -> None:
-        """Stop, and write nothing more: whatever still comes was cut short."""
+        """Stop, and discard results that still arrive."""
         self.stop(reason)
         self._aborted = True
 
-    async def finish(self) -> None:
+    async def run(self) -> None:
         """Run everything that has no result yet.
 
         Raises:
@@ -238,7 +234,7 @@ class Run:
             elif not self._queues:
                 ending = _Ending(RunOutcome("errored", error=self._known.absence), time.time(), 0.0, 1)
                 self._record(index, self._result(cell, run, ending))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # grading may never wait: let other workers and a stop in
 
     # Runs that are called.
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from ci_evals.engine.journal import FILES
 from ci_evals.errors import ProviderError, StorageError
-from ci_evals.files import write_whole
+from ci_evals.files import write_atomically
 from ci_evals.model.case import Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Content, Message, Response
@@ -54,7 +54,7 @@ def keep_file(content: Content, folder: Path | None) -> Content:
     path = folder / name
     if not path.exists():
         try:
-            write_whole(path, [content.data])
+            write_atomically(path, [content.data])
         except StorageError:
             if not path.exists():  # Windows replaces no file that another writer has open
                 raise
@@ -206,7 +206,7 @@ def _write_cached(path: Path, made: str | Content) -> None:
     """Keep what a stage made; a cache that cannot be written costs time and nothing else."""
     cached = _Cached(made) if isinstance(made, str) else _Cached("", replace(made, data=b""))
     with suppress(StorageError, PydanticSerializationError):
-        write_whole(path, [_CACHED.dump_json(cached, exclude_defaults=True)])
+        write_atomically(path, [_CACHED.dump_json(cached, exclude_defaults=True)])
 
 
 def function_identity(target: str) -> list[str]:

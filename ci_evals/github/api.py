@@ -253,7 +253,7 @@ class GitHub:
         except GitHubError as error:
             if error.kind == "forbidden":
                 return None
-            raise
+            raise GitHubError(error.kind, f"it is not known whose the token is: {error}") from error
 
     async def download(self, path: str, file: BinaryIO, max_bytes: int) -> None:
         """Save what `path` redirects to, at most `max_bytes`, into an empty `file`. The token stays with the API."""
@@ -266,6 +266,8 @@ class GitHub:
             with _lost(url):
                 async with self._session.get(url, timeout=_DOWNLOAD_TIMEOUT) as response:
                     _raise_retryable(url.host, response.status, response.headers, b"")
+                    if response.status in (401, 403):  # the address is valid for a minute: another one may be
+                        raise GitHubError("unreachable", f"{url.host} refused a download ({response.status})")
                     if response.status != 200:
                         raise GitHubError("missing", f"{url.host} answered {response.status} to a download")
                     async for chunk in response.content.iter_any():

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
 
 from ci_evals.errors import GitHubError, StorageError
-from ci_evals.files import write_whole
+from ci_evals.files import write_atomically
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import FORK_LIMITS, MAX_LISTED, Artifact, artifacts_of_run, fetch
 from ci_evals.github.comment_body import (
@@ -95,7 +95,7 @@ def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
     """
     path = folder / FILE
     text = comment_document(summary, Links(context.run_url)).render(MAX_BYTES)
-    write_whole(path, [f"{text}\n".encode()])
+    write_atomically(path, [f"{text}\n".encode()])
     return path
 
 
@@ -249,6 +249,8 @@ async def put_section(github: GitHub, pull_request: int, contribution: Contribut
     except GitHubError as error:
         if error.kind != "forbidden":
             raise
+        if "is locked" in str(error):
+            return Outcome(warning=f"{_NOT_POSTED}: pull request {pull_request} is locked: unlock its conversation")
         return Outcome(
             warning=f"{_NOT_POSTED}: the token may not comment: {error}. Pull requests from forks and from Dependabot"
             " get a token that only reads; a `workflow_run` workflow with `ci-evals comment` posts it for them"

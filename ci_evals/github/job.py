@@ -57,7 +57,7 @@ def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, str
     if not in_actions(environ):
         return None
     job = Job(suite, read_context(environ), posting, stream, Path(environ.get("GITHUB_WORKSPACE") or Path.cwd()))
-    job.log.obey(mask_commands(suite.secrets))
+    job.log.write_commands(mask_commands(suite.secrets))
     if job.context.problem:
         job.warn(job.context.problem)
     job.set_outputs({"results-path": str(job.out)})
@@ -85,6 +85,14 @@ class Job:
         self._folder = Path.cwd()  # code under test may change it
         self._workspace = workspace
 
+    def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
+        """Return the suite with the files of its cases as paths from the repository's root, absolute outside of it.
+
+        So every report says the same of a case's place, whatever folder the job runs in.
+        """
+        paths = {file: self._path_in_repository(file) for file in {case.file for case in suite.cases}}
+        return replace(suite, cases=[replace(case, file=paths[case.file]) for case in suite.cases])
+
     def announce(self) -> None:
         """Say in the comment that a run is under way, where that was asked for."""
         if self._posting.comment_progress and self._posting.comment == "auto" and self.context.pull_request:
@@ -104,10 +112,9 @@ class Job:
                 self.warn(f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}")
         self.set_outputs(outputs(summary, self.out))
         clean = self._redactor.clean_text
-        self.log.obey(
+        self.log.write_commands(
             annotation_commands(
-                replace(each, message=clean(each.message), title=clean(each.title))
-                for each in annotations(summary, self._path_in_repository)
+                replace(each, message=clean(each.message), title=clean(each.title)) for each in annotations(summary)
             )
         )
         wanted = self._posting.comment != "off" and self.context.event == "pull_request"
@@ -121,7 +128,7 @@ class Job:
 
     def warn(self, text: str) -> None:
         """Show a warning on the page of the workflow run."""
-        self.log.obey(command("warning", self._redactor.clean_text(text), title="ci-evals"))
+        self.log.write_commands(command("warning", self._redactor.clean_text(text), title="ci-evals"))
 
     def set_outputs(self, values: Mapping[str, str]) -> None:
         """Set outputs of the step; what cannot be written is a warning."""
@@ -146,12 +153,9 @@ class Job:
             except CiEvalsError as error:
                 self.warn(str(error))
 
-    def _path_in_repository(self, file: str) -> str | None:
-        """Return where the repository has a file that the suite names."""
-        try:
-            return (self._folder / file).resolve().relative_to(self._workspace.resolve()).as_posix()
-        except (ValueError, OSError):
-            return None
+    def _path_in_repository(self, file: str) -> str:
+        path, root = (self._folder / file).resolve(), self._workspace.resolve()
+        return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
 
 # The log.
@@ -164,8 +168,8 @@ class Log:
         self._stream = stream
         self._token: str | None = None
 
-    def obey(self, commands: str) -> None:
-        """Write workflow commands of our own; where all others are stopped, they go in between with one write."""
+    def write_commands(self, commands: str) -> None:
+        """Write workflow commands, lifting stop-commands around them in one write."""
         if commands and self._token:
             before, self._token = self._token, uuid4().hex
             commands = f"::{before}::\n{commands}::stop-commands::{self._token}\n"
@@ -190,9 +194,9 @@ class Log:
     @contextmanager
     def fold(self, title: str) -> Iterator[None]:
         """Fold what is printed meanwhile."""
-        self.obey(command("group", " ".join(title.split())))
+        self.write_commands(command("group", " ".join(title.split())))
         yield
-        self.obey(command("endgroup", ""))
+        self.write_commands(command("endgroup", ""))
 
 
 def command(name: str, message: str, **properties: str | int | None) -> str:
@@ -286,25 +290,25 @@ class Annotation:
     title: str = ""
 
 
-def annotations(summary: Summary, path_of: Callable[[str], str | None]) -> Iterator[Annotation]:
+def annotations(summary: Summary) -> Iterator[Annotation]:
     """Yield what is shown beside the lines of the suite, the most important first.
 
     Cells without a graded run whose first runs had the same error, as in an outage, are one annotation.
-
-    Args:
-        summary: what was found.
-        path_of: from a file as the user named it to its path in the repository; None if it is not in there.
     """
-    report, found = summary.report, changes(summary)
+    report, found, verdict = summary.report, changes(summary), summary.verdict
+    if verdict.unchecked:
+        only_told = summary.gate is not None and summary.gate.on_unchecked == "warn"
+        yield Annotation("warning" if only_told else "error", f"{verdict.reason}\n{verdict.hint}", title="Not checked")
 
     def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
         case, number = cell.case, cell.cell
         results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
         on = f" on {cell.variant}" if len(report.plan.variants) > 1 else ""
         message = "\n".join((finding, *(reasons_of(results[0])[:1] if results else ())))
-        return Annotation(level, message, path_of(case.file), case.line, f"{word}: {case.id}{on}{more}")
+        file = None if Path(case.file).is_absolute() else case.file
+        return Annotation(level, message, file, case.line, f"{word}: {case.id}{on}{more}")
 
-    level: Level = "error" if summary.verdict.status == "fail" else "warning"
+    level: Level = "error" if verdict.status == "fail" else "warning"
     worse = [("Regressed", cell) for cell in found.regressed]
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
     for word, cell in worse:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from ci_evals.errors import GradingError
 from ci_evals.model.case import Answer, Finding, Models
@@ -25,6 +25,8 @@ class GraderOptions(Options):
     """True if it needs something beside the answer: a function, a model."""
     may_take_long: ClassVar[bool] = False
     """True if it may compute for long even with a short answer: it does so in a thread."""
+    needs: ClassVar[Literal["cost", "steps"] | None] = None
+    """Something that not every provider tells with its answers, and without which the grader cannot judge."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
 

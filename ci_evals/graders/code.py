@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
+from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
+
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, reaches
@@ -18,15 +20,14 @@ from ci_evals.user_code import (
     identity,
     load,
     load_target,
-    module_problem,
+    missing_target,
     target_parts,
 )
 
 Judge = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or a mapping."""
 
-_PAUSE_S = 0.1  # before the first retry; doubled before each further one
-_LONGEST_PAUSE_S = 10.0
+_BACKOFF = wait_exponential(multiplier=0.1, max=10)  # seconds: 0.1, 0.2, 0.4, …
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class PythonGrader(GraderOptions):
         return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
 
     def missing(self, folder: Path) -> str | None:
-        return module_problem(self.target.partition(":")[0], folder)
+        return missing_target(self.target, folder)
 
     def prepare(self) -> None:
         load_target(self.target)
@@ -125,12 +126,8 @@ class FunctionGrader:
             TypeError: the function returned something other than a judgement.
             ValueError: the score is not between 0 and 1.
         """
-        for attempt in range(self.retries):
-            try:
-                return await self._call(answer)
-            except Exception:  # noqa: BLE001  the team's own code; the last exception is raised
-                await asyncio.sleep(min(_LONGEST_PAUSE_S, _PAUSE_S * 2**attempt))
-        return await self._call(answer)
+        retry = AsyncRetrying(stop=stop_after_attempt(self.retries + 1), wait=_BACKOFF, reraise=True)
+        return await retry(self._call, answer)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:
         output = answer.response.output

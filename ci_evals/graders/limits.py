@@ -26,6 +26,8 @@ class Latency(GraderOptions):
 class Cost(GraderOptions):
     """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
 
+    needs = "cost"
+
     value: NonNegative
 
     def grade(self, answer: Answer) -> Finding:

@@ -17,6 +17,9 @@ LONG_ANSWER: Final = 100_000
 async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
     """Judge an answer by one expectation, asking one of `models` if its grader asks any.
 
+    A negated expectation turns verdict and score round and keeps the reason, which says what was found: a failed
+    `not_contains` has the reason of a passed `contains`.
+
     Raises:
         BaseException: whatever the grader raises; it may be the team's own code.
     """

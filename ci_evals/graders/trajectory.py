@@ -135,6 +135,7 @@ def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
 class NoToolErrors(AlwaysTrue):
     """No tool call failed; the score is the share of calls that did not. `value` is always true."""
 
+    needs = "steps"
     instead = "write `not_no_tool_errors: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
@@ -169,6 +170,8 @@ class MaxToolCalls(GraderOptions):
 class MaxSteps(GraderOptions):
     """At most `value` steps were taken: model requests, tool calls and sub-agents. Messages do not count."""
 
+    needs = "steps"
+
     value: Count
 
     def grade(self, answer: Answer) -> Finding:
@@ -178,6 +181,8 @@ class MaxSteps(GraderOptions):
 @dataclass(frozen=True, slots=True)
 class MaxModelRequests(GraderOptions):
     """A model was asked at most `value` times."""
+
+    needs = "steps"
 
     value: Count
 

@@ -4,17 +4,18 @@ Options are frozen dataclasses. Making one never raises; a `TypeAdapter` of the 
 loaded, so that all problems of a suite are told at once. A grader, for example:
 
     @dataclass(frozen=True, slots=True)
-    class WordCount(GraderOptions):
-        '''The answer has at most so many words.'''
+    class Mentions(GraderOptions):
+        '''The answer has each of these words at least so often.'''
 
-        value: Positive
-        tools: Many[str] = ()
+        value: Many[str]
+        times: Positive = 1
         params: Mapping[str, Any] = field(default_factory=dict)
-        unit: Annotated[Literal["word", "line"], Field(description="What is counted.")] = "word"
+        unit: Annotated[Literal["answer", "line"], Field(description="What has the words.")] = "answer"
 
-`WordCount(50)` in Python and `word_count: 50` in YAML are the same object. Fields of the base class are keyword-only.
-Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSON Schema finds them. A dataclass with
-slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`, not `super()`.
+`Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the base class are
+keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSON Schema finds them. A
+dataclass with slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`,
+not `super()`.
 """
 
 import math

@@ -14,12 +14,14 @@ __all__ = [
     "PROVIDERS",
     "Anthropic",
     "Command",
+    "Embeddings",
     "Gemini",
     "Http",
     "Mock",
     "OpenAI",
     "ProviderOptions",
     "Python",
+    "TaskAgent",
     "provider",
 ]
 

@@ -129,6 +129,16 @@ class ProviderOptions(Options):
         return self.kind
 
     @property
+    def tells_usage(self) -> bool:
+        """True if its answers may tell their tokens or their cost."""
+        return True
+
+    @property
+    def tells_steps(self) -> bool:
+        """True if its answers may tell the steps towards them."""
+        return True
+
+    @property
     def api_url(self) -> str | None:
         """The endpoint whose public price list applies; None for anything without one."""
         return None

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from jinja2 import TemplateError, TemplateSyntaxError, Undefined
+from jinja2 import TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import SandboxedEnvironment
 from jsonpath import JSONPathError
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +26,8 @@ _Render = Callable[[Mapping[str, Any]], Any]
 
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEFAULT_BODY = {"input": "{{ input }}"}
+
+_NAMES = ("input", "messages", "vars", "case", "run")
 
 _any: TypeAdapter[Any] = TypeAdapter(Any)
 _tool_call = TypeAdapter(ToolCall)
@@ -58,6 +61,14 @@ class Http(ProviderOptions):
     output: str | None = None
     tool_calls: str | None = None
     steps: str | None = None
+
+    @property
+    def tells_usage(self) -> bool:
+        return False
+
+    @property
+    def tells_steps(self) -> bool:
+        return self.steps is not None
 
     @property
     def default_name(self) -> str:
@@ -114,7 +125,7 @@ class Service:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
             data = None if self._body is None else encode_json(self._body(names))
-        except Exception as error:
+        except Exception as error:  # a user's template can raise anything
             why = readable(f"{type(error).__name__}: {error}")
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
         if wrong := [*url_problems("url", url), *header_problems(headers)]:
@@ -127,13 +138,9 @@ class Service:
 def _variables(request: Request) -> dict[str, Any]:
     """Return the names that templates may use."""
     case = request.case
-    return {
-        "input": request.input,
-        "messages": [message_fields(message) for message in request.messages],
-        "vars": case.vars,
-        "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overrides_of(case)},
-        "run": request.run,
-    }
+    messages = [message_fields(message) for message in request.messages]
+    about = {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overrides_of(case)}
+    return dict(zip(_NAMES, (request.input, messages, case.vars, about, request.run), strict=True))
 
 
 def _find(path: str, value: Any) -> list[Any]:
@@ -243,9 +250,24 @@ def _template_problems(value: Any) -> list[str]:
     for where, source in _strings(value, ""):
         try:
             _string_renderer(source)
+            unknown = _unknown_names(source)
         except TemplateError as error:
             problems.append(f"{where}: bad template: {error}")
+        else:
+            known = ", ".join(_NAMES)
+            problems += [
+                f"{where}: {name!r} is undefined: a case's var is `vars.{name}`; known: {known}" for name in unknown
+            ]
     return problems
+
+
+def _unknown_names(source: str) -> list[str]:
+    """List the names of a template that have no value, unless it minds that by `default` or `is defined`."""
+    environment = _environment()
+    tree = environment.parse(source)
+    guards = (each for each in tree.find_all((nodes.Filter, nodes.Test)) if each.name in ("default", "d", "defined"))
+    guarded = {guard.node.name for guard in guards if isinstance(guard.node, nodes.Name)}
+    return sorted(find_undeclared_variables(tree) - {*_NAMES, *environment.globals} - guarded)
 
 
 def _strings(value: Any, where: str) -> Iterator[tuple[str, str]]:

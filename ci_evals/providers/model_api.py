@@ -59,6 +59,10 @@ class ModelOptions(ProviderOptions):
         return f"{self.kind}:{self.model}"
 
     @property
+    def tells_steps(self) -> bool:
+        return False
+
+    @property
     def api_url(self) -> str | None:
         return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
 

@@ -28,7 +28,7 @@ from ci_evals.user_code import (
     is_async,
     is_cancelling,
     load_target,
-    module_problem,
+    missing_target,
     target_parts,
     target_problem,
 )
@@ -66,10 +66,9 @@ class Python(ProviderOptions):
         return f"python:{self.target}"
 
     def problems(self, folder: Path) -> list[str]:
-        parts = target_parts(self.target)
-        if parts is None:
+        if target_parts(self.target) is None:
             return [f"target {self.target!r} is not of the form module:function, as in agent:answer"]
-        problem = module_problem(parts[0], folder)
+        problem = missing_target(self.target, folder)
         return [f"target: {problem}"] if problem else []
 
     def open(self, resources: Resources) -> Provider:

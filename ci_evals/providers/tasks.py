@@ -25,7 +25,7 @@ from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.sandboxes import Docker, MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.providers.subprocess import Ended
 from ci_evals.templating import template_sandbox
-from ci_evals.user_code import load_target, module_problem, target_parts
+from ci_evals.user_code import load_target, missing_target, target_parts
 
 BUILT_IN = ("auto", "folder", "docker")
 
@@ -49,6 +49,14 @@ class TaskAgent(ProgramOptions):
     sandbox: str = "auto"
 
     @property
+    def tells_usage(self) -> bool:
+        return False
+
+    @property
+    def tells_steps(self) -> bool:
+        return False
+
+    @property
     def default_name(self) -> str:
         return f"task:{Path(self.argv[0]).name}"
 
@@ -61,9 +69,8 @@ class TaskAgent(ProgramOptions):
             except TemplateSyntaxError as error:
                 found.append(f"command: {one_line(word, 80)!r} is no valid template: {error.message}")
         if self.sandbox not in BUILT_IN:
-            parts = target_parts(self.sandbox)
             expected = f"expected module:function, or one of {', '.join(BUILT_IN)}"
-            if problem := module_problem(parts[0], folder) if parts else expected:
+            if problem := missing_target(self.sandbox, folder) if target_parts(self.sandbox) else expected:
                 found.append(f"sandbox: {problem}")
         return found
 

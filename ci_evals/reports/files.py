@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from ci_evals.errors import StorageError
-from ci_evals.files import write_whole
+from ci_evals.files import write_atomically
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.reports import html, junit, markdown, report_json
 from ci_evals.reports.summary import Renderer, Summary
@@ -52,4 +52,4 @@ def remove_reports(folder: Path) -> None:
 def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> None:
     """Write the chosen formats into `out`; each file appears whole or not at all."""
     for name, render in map(FORMATS.__getitem__, formats):
-        write_whole(out / name, render(summary))
+        write_atomically(out / name, render(summary))

@@ -1,6 +1,7 @@
 """The facts, notes and groups of cells that a person is shown of a summary, with their sentences and in order.
 
-Every format is a view of `findings`: none decides what is told, in which order, or in which words.
+The pages for people are views of `findings`: terminal, summary.md, the comment and report.html. Annotations, `explain`
+and the formats for programs read `reports/cells.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

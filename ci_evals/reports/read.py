@@ -22,9 +22,10 @@ from ci_evals.gate.compare import SUSPICION, CellComparison, Comparison, NoCompa
 from ci_evals.gate.verdict import decide
 from ci_evals.graders.scoring import score_of
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.plan import CellKey, RunPlan, plan_runs
+from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result
+from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
@@ -72,7 +73,7 @@ class SavedReport:
         return self.document.interrupted
 
     @property
-    def confirm_runs(self) -> int:
+    def confirm_runs(self) -> ConfirmRuns:
         """The number of further runs that its suspects were given."""
         return self.document.compared.confirm_runs if self.document.compared else 0
 
@@ -325,10 +326,11 @@ def _follows(found: CellComparisonEntry, head: HeadCell) -> bool:
         return False
     if found.p is None or found.adjusted_p is None:
         return found.kind in ("new", "edited", "not compared")
-    test = fisher_upper if found.kind == "fixed" else fisher_lower
+    higher = found.head.rate > found.base.rate  # then it may be the chance of a rise
+    tests = (fisher_lower, fisher_upper) if higher else (fisher_lower,)
     fell = found.head.rate < found.base.rate and found.p <= SUSPICION
     return (
-        isclose(found.p, test(*found.head, *found.base), rel_tol=1e-3, abs_tol=_ROUNDING)
+        any(isclose(found.p, test(*found.head, *found.base), rel_tol=1e-3, abs_tol=_ROUNDING) for test in tests)
         and found.adjusted_p >= found.p * (1 - _ROUNDING)
         and (fell or found.kind not in ("regressed", "suspect"))
         and (not fell or found.kind in ("regressed", "suspect"))
@@ -394,8 +396,10 @@ def _report(document: ReportDocument) -> SuiteReport:
 
     confirmation = None
     if further:
-        most, suspects = max(run - plan.runs(cell) for cell, run in further), {cell for cell, _ in further}
-        confirmation = report(plan_runs(plan.cases, plan.variants, most, only=suspects, after=plan), further)
+        runs: dict[int, int] = {}
+        for cell, run in further:
+            runs[cell] = max(run - plan.runs(cell), runs.get(cell, 0))
+        confirmation = report(plan_further_runs(plan, runs), further)
     return report(
         plan,
         planned,

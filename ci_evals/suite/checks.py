@@ -15,7 +15,7 @@ from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.problems import Written, try_check, unknown
+from ci_evals.suite.problems import Written, and_more, problems_of_cases, try_check, unknown
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.types import CheckedSuite, Suite
 
@@ -75,9 +75,7 @@ def price_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], others: Iterable[ProviderOptions]
 ) -> Iterator[Problem]:
     """Find what answers at an unknown price, where a budget counts USD: of `providers`, or of whoever else is asked."""
-    limits = try_check(Budget, budget)
-    counts = limits is not None and limits.counts_cost
-    if not counts and not any(case.budget and case.budget.max_cost_usd for case in cases):
+    if not _counts_usd(budget, cases):
         return
     asked = (*((provider, None) for provider in (*providers, *others)), *_asked_by(cases, providers))
     names = {
@@ -87,6 +85,44 @@ def price_problems(
     }
     for name in names:
         yield budget.problem(f"counts USD, and the price of {name} is not known: give the provider a `price`")
+
+
+def _counts_usd(budget: Written, cases: Iterable[Case]) -> bool:
+    limits = try_check(Budget, budget)
+    counts = limits is not None and limits.counts_cost
+    return counts or any(case.budget and case.budget.max_cost_usd for case in cases)
+
+
+def needs_problems(
+    budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], places: Mapping[str, Place]
+) -> Iterator[Problem]:
+    """Find graders that need what a provider never tells: the cost of its answers, or the steps towards them."""
+    priced = _counts_usd(budget, cases)  # a price that is not known is a problem already
+    found: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        needing = {need: each.name for each in case.expect if (need := getattr(unwrap(each.grader), "needs", None))}
+        for options in providers if needing and not case.cassette else ():
+            asked = apply_case_overrides(options, case.overrides)
+            lacks = {
+                "cost": _lack_of_cost(asked, priced=priced),
+                "steps": None
+                if asked.tells_steps
+                else f"needs the steps towards an answer, which {options.name} does not tell",
+            }
+            for need, name in needing.items():
+                if lack := lacks[need]:
+                    found.setdefault((str(options.name), f"`{name}` {lack}"), []).append(case)
+    for (provider, text), (first, *others) in found.items():
+        yield Problem(*places[provider], f"{text} (case {first.id!r}{and_more(len(others))})")
+
+
+def _lack_of_cost(options: ProviderOptions, *, priced: bool) -> str | None:
+    """Say why the cost of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
+    if not options.tells_usage:
+        return f"needs the cost of an answer, and {options.name} tells neither that nor tokens"
+    if priced or options.own_code or has_price(options):
+        return None
+    return f"needs the cost of an answer, and the price of {options.name} is not known: give the provider a `price`"
 
 
 def _asked_by(
@@ -126,6 +162,10 @@ def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem
 
 def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
     """Find tasks whose provider cannot work on them, and cases that are none for one that works on nothing else."""
+    return problems_of_cases(_task_misfits(cases, providers))
+
+
+def _task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[tuple[Case, str, str]]:
     for case in cases:
         for options in providers:
             if case.task and not case.cassette and not options.works_on_tasks:
@@ -136,11 +176,17 @@ def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
                 )
             else:
                 continue
-            yield Problem(case.file, case.line, f"case {case.id!r}", text)
+            yield case, "", text
 
 
 def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
     """Find settings of cases that no provider takes, or that one refuses."""
+    return problems_of_cases(_override_misfits(cases, providers, folder))
+
+
+def _override_misfits(
+    cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path
+) -> Iterator[tuple[Case, str, str]]:
     changing = [case for case in cases if case.overrides != NO_OVERRIDES and not case.cassette]
     unchanged = [(options, options.problems(folder)) for options in providers] if changing else []
     for case in changing:
@@ -150,21 +196,21 @@ def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions
             if getattr(overrides, name) and providers and not taken:
                 kinds = ", ".join(sorted({each.kind for each in providers}))
                 text = f"no provider of the suite has a setting {name!r} (they are of type {kinds})"
-                yield Problem(case.file, case.line, f"case {case.id!r}: overrides.{name}", text)
+                yield case, f"overrides.{name}", text
         for options, known_problems in unchanged:
             changed = apply_case_overrides(options, overrides)
             for message in changed.problems(folder) if changed is not options else ():
                 if message not in known_problems:
                     text = f"{message} (with provider {options.name})"
-                    yield Problem(case.file, case.line, f"case {case.id!r}: overrides", text)
+                    yield case, "overrides", text
 
 
 def stage_problems(
     stages: Mapping[str, ProviderOptions], providers: Sequence[str], places: Mapping[str, Place], folder: Path
 ) -> Iterator[Problem]:
-    """Find stages that are neither a provider, by one of the names `providers`, nor a function that can be there."""
+    """Find stages that are neither a provider, by one of the names `providers`, nor a function that is there."""
     for name, stage in stages.items():
-        if getattr(stage, "target", None) != name:
+        if name in providers or getattr(stage, "target", None) != name:
             continue
         if ":" in name:
             yield from (Problem(*places[name], message) for message in stage.problems(folder))

@@ -29,7 +29,7 @@ def identify(
     settings: Sequence[Any],
     providers: Iterable[ProviderOptions],
     judges: Sequence[ProviderOptions],
-    asked_models: Iterable[ProviderOptions],
+    grader_models: Iterable[ProviderOptions],
     cases: Iterable[Case],
 ) -> Fingerprints:
     """Fingerprint a suite and its cases.
@@ -38,11 +38,11 @@ def identify(
         settings: what else decides what is asked: prompts, and how often.
         providers: whom the suite asks.
         judges: models that only graders ask.
-        asked_models: all models that graders ask, providers that they name included.
+        grader_models: all models that graders ask, providers that they name included.
         cases: the cases.
     """
     identities: dict[str | None, Any] = {None: [provider_identity(each) for each in judges]}
-    identities |= {str(each.name): provider_identity(each) for each in asked_models}
+    identities |= {str(each.name): provider_identity(each) for each in grader_models}
     judgements, prints, whole = [], [], []
     for case in cases:
         question, judgement = _question(case), digest(_judgement(case, identities))
@@ -75,7 +75,7 @@ def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> 
     return dataclasses.replace(options, **changes) if changes else options
 
 
-def asked_fingerprint(case: Case, rendered: Rendered, identity: str) -> str:
+def question_fingerprint(case: Case, rendered: Rendered, identity: str) -> str:
     """Return what identifies a question to a provider: the rendered input and the provider's settings."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
 

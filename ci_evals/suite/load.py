@@ -1,7 +1,7 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     values |= {key: _listed(values[key]) for key in ("providers", "judges") if key in values}
     if suite.max_concurrency == math.inf:
         values["max_concurrency"] = UNLIMITED
-    written = Written(values, Lines(suite.line), suite.file)
+    written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 
 
@@ -134,11 +134,11 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _listed_cases(suite: Suite) -> Any:
-    cases = suite.cases
+    cases = [suite.cases] if isinstance(suite.cases, Case) else suite.cases
     if isinstance(cases, Path):
         return {"file": cases.as_posix()}
-    if isinstance(cases, str):
-        text = f"{cases!r:.100} is a text: expected a list of cases, or Path(…) of a dataset"
+    if isinstance(cases, str) or not isinstance(cases, Iterable):
+        text = f"expected a list of cases, or Path(…) of a dataset, got {cases!r:.100}"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
     return cases if isinstance(cases, Mapping) else with_ids(cases, (suite.file, suite.line))
 
@@ -203,10 +203,15 @@ class _Loader:
         problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
+        for name in {name for each in providers for name in (*each.before, *each.after)}:
+            if entry := self.providers.entries.get(name):
+                self.providers.read_entry(entry)  # for what is wrong with one that was not selected
         stages = stage_options(providers, self.providers.by_name)
         problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
-        judges = self.read_asked(cases, providers, judges)
+        judges = self.add_grader_models(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
+        if not self.interpolation.offline:  # else the answers are those of others
+            problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
@@ -239,7 +244,7 @@ class _Loader:
                     return provider
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
 
-    def read_asked(
+    def add_grader_models(
         self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
     ) -> tuple[ProviderOptions, ...]:
         """Return the judges, and the providers that graders ask although they were not selected to run."""
@@ -257,7 +262,11 @@ class _Loader:
             if name in named and name not in selected
         ]
         models = (*judges, *(options for options in idle if options is not None))
+        broken = {*self.judges.names} - self.judges.by_name.keys()
+        unreadable = broken | ({*self.providers.names} - self.providers.by_name.keys())
         for grader, place in asked:
+            if grader.provider in unreadable or (grader.provider is None and broken):
+                continue  # what is wrong with the model is told already
             if problem := checks.judge_problem(grader, models, (*models, *providers)):
                 self.problems.append(Problem(*place, problem))
         return models

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
+from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
 from ci_evals.suite.yaml import Lines
@@ -49,12 +50,13 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value as it is written, with its place: in a file, or in the Python code that made it."""
+    """A value as it is written, with its place: in a file, or `in_code`, in the Python code that made it."""
 
     value: Any
     lines: Lines
     file: str
     path: str = ""
+    in_code: bool = False
 
     @property
     def line(self) -> int | None:
@@ -74,7 +76,7 @@ class Written:
         elif isinstance(self.value, Sequence):
             value = self.value[key]
         path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}" if self.path else key
-        return Written(value, self.lines.at(key), self.file, path)
+        return Written(value, self.lines.at(key), self.file, path, self.in_code)
 
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, Mapping) and key in self.value
@@ -85,10 +87,29 @@ class Written:
 
     def having(self, value: Any) -> "Written":
         """Return another value in the same place."""
-        return Written(value, self.lines, self.file, self.path)
+        return Written(value, self.lines, self.file, self.path, self.in_code)
 
     def problem(self, message: str) -> Problem:
         return Problem(self.file, self.line, self.path, message)
+
+
+def problems_of_cases(found: Iterable[tuple[Case, str, str]]) -> Iterator[Problem]:
+    """Yield one problem for each mistake, however many cases share it: at the first of them, with how many follow.
+
+    Args:
+        found: a case, the path in it, and what is wrong there.
+    """
+    sharing: dict[tuple[str, str], list[Case]] = {}
+    for case, path, message in found:
+        sharing.setdefault((path, message), []).append(case)
+    for (path, message), (first, *others) in sharing.items():
+        who = f"case {first.id!r}{and_more(len(others))}"
+        yield Problem(first.file, first.line, f"{who}: {path}" if path else who, message)
+
+
+def and_more(others: int) -> str:
+    """Return ` and 2 more`, or nothing if there are no others."""
+    return f" and {others:,} more" if others else ""
 
 
 MAX_KNOWN = 50
@@ -266,13 +287,19 @@ def _describe(value: Any) -> str:
         return "a list"
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
+    if is_object(value):
+        return (
+            f"the {type(value).__name__} {value.__name__}"
+            if hasattr(value, "__name__")
+            else f"a {type(value).__name__}"
+        )
     text = repr(value) if not isinstance(value, Interpolated) else f"the value of ${{{value.names[0]}}}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _advice(expected: str, value: Any) -> str:
     """Say what to write instead, for the usual slips."""
-    if isinstance(value, Interpolated) or value is None:
+    if isinstance(value, Interpolated) or value is None or is_object(value):
         return ""
     if expected == "a list":
         return ": write `- ` before each item, or put [ ] round them"

@@ -10,7 +10,7 @@ from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Role
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.environment import Interpolation
-from ci_evals.suite.problems import Written, check
+from ci_evals.suite.problems import Written, check, problems_of_cases
 from ci_evals.suite.rendering import Templates
 from ci_evals.suite.types import PromptTemplate
 from ci_evals.suite.yaml import read_text
@@ -23,7 +23,8 @@ def read_prompts(
     if written.value is None:
         return ()
     if not isinstance(written.value, list | tuple):
-        problems.append(written.problem('expected a list of templates, as in `- "{{ question }}"`'))
+        example = '["{{ question }}"]' if written.in_code else '`- "{{ question }}"`'
+        problems.append(written.problem(f"expected a list of templates, as in {example}"))
         return ()
     prompts: dict[str, Prompt] = {}
     for number, entry in enumerate(written.items(), 1):
@@ -85,22 +86,24 @@ def prompt_problems(
 
     Providers that are `unprompted` are sent a case as it is.
     """
+    return problems_of_cases(_misfits(cases, prompts, unprompted))
+
+
+def _misfits(
+    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions]
+) -> Iterator[tuple[Case, str, str]]:
     templates = Templates()
     chat = next((provider for provider in unprompted if not provider.own_code), None)
     for case in cases:
         if case.is_conversation:
             if unprompted and case.input is not None:
                 text = "has an `input`, which nobody says in its conversation: make it one of its `turns` or `messages`"
-                yield _misfit(case, text)
+                yield case, "", text
         elif chat and case.input is None and not case.messages:
             text = f"has only `vars`: add `prompts` that make a question for {chat.name} of them, or give it `input`"
-            yield _misfit(case, text)
+            yield case, "", text
         for prompt in prompts:
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
-                yield _misfit(case, f"the prompt {prompt.name!r} does not fit this case: {error}")
-
-
-def _misfit(case: Case, message: str) -> Problem:
-    return Problem(case.file, case.line, f"case {case.id!r}", message)
+                yield case, "", f"the prompt {prompt.name!r} does not fit this case: {error}"

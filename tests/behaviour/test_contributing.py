@@ -23,6 +23,7 @@ SUITE = {
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with everything that the page adds."""
     copy = tmp_path_factory.mktemp("checkout")
+    shutil.copy(ROOT / "pyproject.toml", copy)
     for folder in ("ci_evals", "templates"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for language, name, text in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8")):
@@ -37,11 +38,18 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_lines_added(source: str, diff: str) -> str:
-    """The source with each `+` line after the line of context above it, and without each `-` line."""
+    """The source with each `+` line after the line of context above it, and without each `-` line.
+
+    An empty line of the diff is one of context, too: the one that follows there.
+    """
     lines, at = source.splitlines(), 0
     for line in diff.splitlines():
         if line.startswith("+"):
             lines.insert(at, line[1:])
+            at += 1
+            continue
+        if not line:
+            assert not lines[at], f"no empty line follows {lines[at - 1]!r}"
             at += 1
             continue
         assert lines.count(line[1:]) == 1, f"there is no one line {line[1:]!r}"
@@ -83,3 +91,11 @@ def test_a_command_is_added_as_the_page_says(checkout: Path) -> None:
 def test_what_is_added_is_in_the_schema(checkout: Path) -> None:
     schema = run(checkout, "schema").stdout
     assert all(f'"{name}"' in schema for name in ("word_count", "shout", "csv"))
+
+
+@pytest.mark.parametrize("check", [["check"], ["format", "--check"]], ids=" ".join)
+def test_ruff_has_nothing_to_say_about_what_the_page_adds(checkout: Path, check: list[str]) -> None:
+    changed = {name for _, name, _ in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8"))}
+    command = [sys.executable, "-m", "ruff", *check, "--no-cache", *sorted(changed)]
+    ended = subprocess.run(command, cwd=checkout, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

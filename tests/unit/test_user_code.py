@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from ci_evals.user_code import NamesakeError, call_in_thread, importable, load, load_module, module_problem
+from ci_evals.user_code import NamesakeError, call_in_thread, importable, load, load_module, missing_target
 
 LONG_S = 60.0
 
@@ -57,7 +57,7 @@ def test_a_module_with_the_name_of_a_loaded_one_is_refused(name: str, tmp_path: 
     told = f"a module '{name}' was already loaded from .*{name}.*: give one of them another name"
     with importable(tmp_path), pytest.raises(NamesakeError, match=told):
         load_module(name)
-    assert "was already loaded from" in (module_problem(name, tmp_path) or "")
+    assert "was already loaded from" in (missing_target(f"{name}:answer", tmp_path) or "")
 
 
 def test_a_module_of_the_standard_library_is_pythons_for_all_code(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,18 @@ def test_what_workflows_give_the_action_are_inputs_of_it(path: Path) -> None:
                 assert set(each.get("with", {})) <= set(action()["inputs"])
 
 
+def test_no_checkout_that_is_shown_leaves_its_token_behind() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *WORKFLOWS]
+    checkouts = [
+        (path.name, part)
+        for path in pages
+        for part in path.read_text(encoding="utf-8").split("uses: actions/checkout@")[1:]
+    ]
+    assert len(checkouts) > 10
+    following = re.compile(r".*\n +with:\n( +[\w-]+: .*\n)*? +persist-credentials: false\n")
+    assert [name for name, part in checkouts if not following.match(part)] == []
+
+
 def test_no_workflow_runs_on_pull_request_target() -> None:
     assert [path for path in WORKFLOWS if "pull_request_target" in path.read_text(encoding="utf-8")] == []
 
@@ -164,6 +177,19 @@ async def test_the_merge_step_puts_together_what_shards_have_left(
 
 
 @posix
+async def test_a_merge_without_any_shard_is_an_error_that_says_so(
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    repository.suite()
+    environ = repository.environment("push", {"before": "b" * 40}, fake.state.add_run("a" * 40), tmp_path)
+    environ = {**environ, **inputs_of(merge="ci-evals-shard-*"), "RUNNER_TEMP": str(tmp_path / "temp")}
+    ended = await ci_evals(tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ)
+    assert ended.code == 2
+    assert "::error title=ci-evals::there is nothing to merge: no shard has left a results folder" in ended.err
+    assert outputs_in(tmp_path / "output") == {"verdict": "error"}
+
+
+@posix
 async def test_the_step_comments_for_a_fork_from_what_its_run_has_uploaded(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
@@ -230,6 +256,35 @@ def test_an_interpreter_that_is_not_there_is_an_error_that_says_so(tmp_path: Pat
     done = install(tmp_path, PYTHON="nowhere")
     assert done.returncode == 1
     assert "there is no interpreter at 'nowhere'" in done.stderr
+
+
+@posix
+@pytest.mark.parametrize("given", [{"PYTHON": "./old"}, {"PYTHON": "", "VIRTUAL_ENV": "", "PATH": "bin"}])
+def test_a_python_that_is_too_old_is_an_error_that_says_so(given: dict[str, str], tmp_path: Path) -> None:
+    tools = {name: shutil.which(name) for name in ("bash", "tr")}
+    for path in (tmp_path / "old", programs(tmp_path, tools) / "python3"):
+        path.write_text("#!/bin/sh\nexit 1\n")
+        path.chmod(0o755)
+    done = install(tmp_path, **given)
+    assert done.returncode == 1
+    assert re.search(r"^::error title=ci-evals::ci-evals needs Python 3\.11 or later, and \S+ is not", done.stderr)
+
+
+@posix
+def test_a_runner_without_python_is_an_error_that_says_so(tmp_path: Path) -> None:
+    programs(tmp_path, {name: shutil.which(name) for name in ("bash", "tr")})
+    done = install(tmp_path, PYTHON="", VIRTUAL_ENV="", PATH="bin")
+    assert done.returncode == 1
+    assert done.stderr.startswith("::error title=ci-evals::there is no Python: add actions/setup-python")
+
+
+def programs(folder: Path, found: Mapping[str, str | None]) -> Path:
+    """A folder with nothing but these programs, for PATH."""
+    (folder / "bin").mkdir()
+    for name, path in found.items():
+        assert path
+        (folder / "bin" / name).symlink_to(path)
+    return folder / "bin"
 
 
 def install(folder: Path, **given: str) -> "subprocess.CompletedProcess[str]":

@@ -43,7 +43,7 @@ async def test_leaving_early_ends_the_evaluation() -> None:
 
 
 async def test_what_goes_wrong_is_raised_from_the_loop(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("raise RuntimeError('no')")
+    (tmp_path / "broken.py").write_text("def answer(text): ...\nraise RuntimeError('no')")
     suite = write_suite(tmp_path, providers=[{"type": "python", "target": "broken:answer"}])
     events = evaluate_events(suite)
     assert isinstance(await anext(events), EvalStarted)

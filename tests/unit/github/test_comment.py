@@ -152,6 +152,14 @@ async def test_a_token_that_only_reads_is_an_outcome_and_no_error(fake: FakeGitH
     assert not comments(fake)
 
 
+async def test_while_github_does_not_say_whose_the_token_is_nothing_is_posted(fake: FakeGitHub, client: GitHub) -> None:
+    open_pull(fake)
+    fake.fails(*[Fault(lambda _method, path: path == "/user", 502)] * 9)
+    with pytest.raises(GitHubError, match=r"it is not known whose the token is: .* answered 502"):
+        await put_section(client, NUMBER, says("By whom?"))
+    assert not comments(fake)
+
+
 async def test_a_comment_that_is_deleted_meanwhile_is_made_anew(fake: FakeGitHub, client: GitHub) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Red."))

@@ -33,7 +33,7 @@ def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -
     stream = io.StringIO()
     log = Log(stream)
     with log.stop_commands():
-        log.obey("::error::ours\n")
+        log.write_commands("::error::ours\n")
     first, resumed, ours, second, end = stream.getvalue().splitlines()
     assert first == f"::stop-commands::{resumed.strip(':')}"
     assert ours == "::error::ours"
@@ -194,12 +194,12 @@ def test_an_outage_is_one_remark_on_its_first_case() -> None:
 
     cells = {"wrong": "FF", "a": "EE", "b": "EE", "odd": "EE", "c": "EE"}
     report = report_of(cells, edit=edit)
-    wrong, outage, odd = annotations(summarize(report, None), lambda file: f"suites/{file}")
+    wrong, outage, odd = annotations(summarize(report, None))
     assert (wrong.title, wrong.line) == ("Failing: wrong", 10)
     text = "3 cases without a graded run\nnot reached after 1 s"
-    assert outage == Annotation("warning", text, "suites/evals.yaml", 20, "No verdict: a and 2 more")
+    assert outage == Annotation("warning", text, "evals.yaml", 20, "No verdict: a and 2 more")
     text = "all 2 runs errored\nno such model"
-    assert odd == Annotation("warning", text, "suites/evals.yaml", 40, "No verdict: odd")
+    assert odd == Annotation("warning", text, "evals.yaml", 40, "No verdict: odd")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_an_outage_is_one_remark_on_its_first_case() -> None:
 )
 def test_an_outage_of_variants_is_told_in_cases_and_variants(outcomes: list[Outcome], title: str, found: str) -> None:
     report = report_of({"a": outcomes, "b": outcomes}, variants=(Variant("one"), Variant("two")))
-    (outage,) = annotations(summarize(report, None), lambda _: None)
+    (outage,) = annotations(summarize(report, None))
     assert outage.title == f"No verdict: {title}"
     assert outage.message.startswith(f"{found} without a graded run\n")
 
@@ -222,5 +222,5 @@ def test_runs_that_were_given_up_have_no_remark_of_their_own() -> None:
         given_up = RunError("given_up", f"given up after 5 failures in a row: {message}")
         return replace(result, error=given_up if result.case == "c" else RunError("auth", message, status=401))
 
-    (outage,) = annotations(summarize(report_of(dict.fromkeys("abc", "E"), edit=edit), None), lambda _: None)
+    (outage,) = annotations(summarize(report_of(dict.fromkeys("abc", "E"), edit=edit), None))
     assert outage.message == "3 cases without a graded run\napi.example answered 401: bad key"

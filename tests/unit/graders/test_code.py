@@ -123,11 +123,11 @@ def test_a_target_may_have_dots() -> None:
 
 
 def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> None:
-    (tmp_path / "loud_graders.py").write_text("raise RuntimeError('validate runs no code')")
+    (tmp_path / "loud_graders.py").write_text("def check(output): ...\nraise RuntimeError('validate runs no code')")
     assert PythonGrader(target="loud_graders:check").missing(tmp_path) is None
     lack = f"there is no module 'loud_grader' in {tmp_path} or installed, did you mean 'loud_graders'?"
     assert PythonGrader(target="loud_grader:check").missing(tmp_path) == lack
-    (tmp_path / "loud_grader.py").write_text("")
+    (tmp_path / "loud_grader.py").write_text("check = print")
     assert PythonGrader(target="loud_grader:check").missing(tmp_path) is None
 
 

@@ -274,7 +274,7 @@ def test_a_target_must_have_its_form(target: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_module_is_seen_without_running_anything(agent: Agent) -> None:
-    agent.write("raise RuntimeError('validate runs no code')")
+    agent.write("def answer(text): ...\nraise RuntimeError('validate runs no code')")
     path = list(sys.path)
     assert not agent.options().problems(agent.folder)
     (problem,) = Python(target=f"{agent.name}x:answer").problems(agent.folder)

@@ -81,7 +81,7 @@ def assert_calm(summary: Summary, case: str) -> None:
         assert case in text
         assert not re.search(r"\bFailing\b|❌|✗ wobbly|<failure|class=\"cell failed", text)
     assert "Failed some runs (1)" in comment_of(summary)
-    assert not list(annotations(summary, lambda file: file))
+    assert not list(annotations(summary))
 
 
 def test_a_case_that_failed_within_noise_of_the_base_is_not_called_failing() -> None:

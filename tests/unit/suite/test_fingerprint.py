@@ -6,7 +6,7 @@ from projects import CASE, Project
 
 from ci_evals.model.case import Prompt
 from ci_evals.model.fingerprint import digest
-from ci_evals.suite.fingerprint import asked_fingerprint, provider_identity
+from ci_evals.suite.fingerprint import provider_identity, question_fingerprint
 from ci_evals.suite.rendering import Templates
 
 MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}
@@ -97,7 +97,7 @@ def test_the_fingerprint_of_a_cell_changes_with_the_rendered_prompt(project: Pro
     identity, (case,) = provider_identity(suite.providers[0]), suite.cases
     texts = ["{{ input }}", "{{ input }}!", "{{ input ~ '' }}"]
     prints = [
-        asked_fingerprint(case, Templates().render(Prompt("p", (("user", text),)), case), identity) for text in texts
+        question_fingerprint(case, Templates().render(Prompt("p", (("user", text),)), case), identity) for text in texts
     ]
     assert prints[0] == prints[2]
     assert prints[0] != prints[1]

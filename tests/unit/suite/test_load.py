@@ -153,8 +153,8 @@ def test_no_problem_waits_for_another_to_be_mended(project: Project) -> None:
     assert [problem.removeprefix("evals.yaml:") for problem in project.problems()] == [
         "1: unknown key 'runz', did you mean 'runs'?",
         f"7: prompts[2].file: nope.txt: no such file (looked in {project.folder})",
-        "9: cases[0]: the suite's expect[0] does not fit this case: 'answer' is undefined",
         "9: cases[0].expect[0]: unknown grader 'contians', did you mean 'contains'?",
+        "9: cases[0]: the suite's expect[0] does not fit this case: 'answer' is undefined",
         "9: case 'a': the prompt 'prompt 2' does not fit this case: 'topic' is undefined",
         "10: cases[1]: unknown key 'tagz', did you mean 'tags'?",
         f"11: cases[2].expect[0].python: there is no module 'nomod' in {project.folder} or installed",

@@ -1,0 +1,134 @@
+"""`ci-evals validate` finds what `run` would refuse, and tells each mistake once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import ci_evals
+from suites import ECHO, ONE_CASE, write_suite
+
+MODULE = """\
+from tools import *  # noqa
+raise RuntimeError("validate runs no code of ours")
+"""
+AGENT = MODULE.replace("*", "search as look_up") + "def answer(question): return question\nclass Judge: ...\n"
+OPENAI = {"name": "model", "type": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+SERVICE = {"name": "service", "type": "http", "url": "http://127.0.0.1:9/ask"}
+
+
+async def problems(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[str]:
+    """What `validate` finds, without the place of the file; none if it says that the suite is valid."""
+    write_suite(folder, cases or (ONE_CASE,), **settings)
+    ended = await ci_evals(folder, "validate")
+    assert ended.code == (2 if ended.err else 0)
+    return [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines() if line.startswith("evals.yaml:")]
+
+
+@pytest.mark.parametrize("target", ["agent:answr", "agent:question", "agent:search"])
+async def test_a_function_that_its_module_lacks_is_told_without_running_it(tmp_path: Path, target: str) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    name = target.partition(":")[2]
+    lack = f"there is no {name!r} in agent" + (", did you mean 'answer'?" if name == "answr" else "")
+    agent = {"name": "agent", "type": "python", "target": target}
+    staged = {**ECHO, "before": [target], "after": [target]}
+    case = {**ONE_CASE, "expect": [{"python": target}]}
+    task = {"name": "task", "type": "task", "command": "true", "sandbox": target}
+    assert await problems(tmp_path, case, providers=[agent, staged]) == [
+        f"providers[0]: target: {lack}",
+        f"cases[0].expect[0].python: {lack}",
+        f"providers[1].before[0]: target: {lack}",
+    ]
+    assert f"providers[0]: sandbox: {lack}" in await problems(tmp_path, providers=[task])
+
+
+@pytest.mark.parametrize("target", ["agent:answer", "agent:look_up", "agent:Judge.anything", "computed:anything"])
+async def test_a_name_that_a_module_has_or_may_get_is_no_problem(tmp_path: Path, target: str) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "computed.py").write_text(MODULE)
+    assert await problems(tmp_path, providers=[{"type": "python", "target": target}]) == []
+
+
+async def test_a_module_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("import os\ndef answer(:\n")
+    (problem,) = await problems(tmp_path, providers=[{"type": "python", "target": "agent:answer"}])
+    assert problem == "providers[0]: target: importing 'agent' raises SyntaxError: invalid syntax (agent.py:2)"
+
+
+async def test_a_name_that_no_http_template_has_is_told_once(tmp_path: Path) -> None:
+    body = {"q": "{{ question }}", "n": "{{ run }}", "style": "{{ style | default('short') }}", "all": "{{ range(3) }}"}
+    headers = {"X-Case": "{{ case.id }} {{ tenant }}"}
+    cases = [{**ONE_CASE, "id": name, "vars": {"question": "why?"}} for name in "abc"]
+    service = {**SERVICE, "url": "http://127.0.0.1:9/{{ topic }}", "headers": headers, "body": body}
+    hint = "known: input, messages, vars, case, run"
+    assert await problems(tmp_path, *cases, providers=[service]) == [
+        f"providers[0]: {where}: {name!r} is undefined: a case's var is `vars.{name}`; {hint}"
+        for where, name in [("url", "topic"), ("headers.X-Case", "tenant"), ("body.q", "question")]
+    ]
+    assert await problems(tmp_path, *cases, providers=[{**SERVICE, "body": {"q": "{{ vars.question }}"}}]) == []
+
+
+@pytest.mark.parametrize(
+    ("grader", "provider", "why"),
+    [
+        (
+            {"cost": 1},
+            OPENAI,
+            "the cost of an answer, and the price of model is not known: give the provider a `price`",
+        ),
+        ({"not_cost": 1}, SERVICE, "the cost of an answer, and service tells neither that nor tokens"),
+        ({"max_steps": 3}, OPENAI, "the steps towards an answer, which model does not tell"),
+        ({"max_model_requests": 3}, SERVICE, "the steps towards an answer, which service does not tell"),
+        ({"no_tool_errors": True}, SERVICE, "the steps towards an answer, which service does not tell"),
+        ({"max_tool_calls": 3}, OPENAI, None),
+        ({"cost": 1}, {**OPENAI, "price": {"input_per_mtok": 1, "output_per_mtok": 2}}, None),
+        ({"max_steps": 3}, {**SERVICE, "steps": "$.steps"}, None),
+    ],
+)
+async def test_a_grader_that_needs_what_its_provider_never_tells_is_refused(
+    tmp_path: Path, grader: dict[str, Any], provider: dict[str, Any], why: str | None
+) -> None:
+    cases = [{"id": name, "input": "q"} for name in "abc"]
+    (name,) = grader
+    expected = [f"providers[0]: `{name}` needs {why} (case 'a' and 2 more)"] if why else []
+    assert await problems(tmp_path, *cases, providers=[provider], expect=[grader]) == expected
+
+
+async def test_a_recorded_answer_may_tell_what_its_provider_does_not(tmp_path: Path) -> None:
+    (tmp_path / "answer.json").write_text(json.dumps({"output": "hello"}))
+    case = {**ONE_CASE, "overrides": {"recorded": "answer.json"}, "expect": [{"max_steps": 3}]}
+    assert await problems(tmp_path, case, providers=[OPENAI]) == []
+
+
+async def test_a_price_that_is_missing_is_told_once(tmp_path: Path) -> None:
+    case = {**ONE_CASE, "expect": [{"cost": 1}]}
+    assert await problems(tmp_path, case, providers=[OPENAI], budget={"max_cost_usd": 1}) == [
+        "budget: counts USD, and the price of model is not known: give the provider a `price`"
+    ]
+
+
+async def test_a_mistake_that_many_cases_share_is_one_problem(tmp_path: Path) -> None:
+    cases = [{"id": name, "vars": {"question": "why?"}, "overrides": {"params": {"n": 1}}} for name in "abc"]
+    unset = "no provider of the suite has a setting 'params'"
+    assert await problems(tmp_path, *cases, prompts=["{{ qestion }}"], expect=[{"contains": "{{ anwser }}"}]) == [
+        "cases[0]: the suite's expect[0] does not fit this case and 2 more: 'anwser' is undefined",
+        "case 'a' and 2 more: the prompt 'prompt 1' does not fit this case: 'qestion' is undefined",
+        f"case 'a' and 2 more: overrides.params: {unset} (they are of type mock)",
+    ]
+
+
+@pytest.mark.parametrize("grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}])
+async def test_no_problem_follows_from_that_of_a_judge(tmp_path: Path, grader: dict[str, Any]) -> None:
+    judge = {"name": "strict", "type": "mock", "defualt": "pass"}
+    assert await problems(tmp_path, {**ONE_CASE, "expect": [grader]}, judges=[judge]) == [
+        "judges[0]: unknown key 'defualt', did you mean 'default'?"
+    ]
+
+
+async def test_no_problem_follows_from_that_of_a_provider(tmp_path: Path) -> None:
+    voice = {"name": "voice", "type": "mock", "defualt": "hm"}
+    case = {**ONE_CASE, "expect": [{"judge": {"rubric": "polite", "provider": "voice"}}]}
+    told = ["providers[1]: unknown key 'defualt', did you mean 'default'?"]
+    assert await problems(tmp_path, case, providers=[{**ECHO, "before": ["voice"]}, voice]) == told
+    ended = await ci_evals(tmp_path, "validate", "--providers", "echo")
+    assert (ended.code, "unknown key 'defualt'" in ended.err) == (2, True)
