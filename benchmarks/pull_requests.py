@@ -10,9 +10,10 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
-from ci_evals.gate.compare import Comparison, compare, suspects
+from ci_evals.gate.compare import MOST_CONFIRM_RUNS, Comparison, compare, suspects
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
+from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.distributions import beta_quantile
 
 CORRELATION = 0.5
@@ -26,7 +27,7 @@ class Suite(NamedTuple):
     rate: float = 0.9
     runs: int = 3
     reports: int = 10
-    confirm_runs: int = 7
+    confirm_runs: ConfirmRuns = "auto"
     variants: int = 1
     alike: bool = False
 
@@ -127,19 +128,19 @@ def pull_requests(
 def outcome(suite: Suite, base: Baseline, rates: Rates, rng: random.Random) -> Outcome:
     """Run the head, confirm its suspects, and judge it."""
     planned = [drawn(rng, rates[i], suite.runs) for i, _ in keys(suite)]
-    return attempt(suite, base, planned, lambda i: drawn(rng, rates[i], suite.confirm_runs))
+    return attempt(suite, base, planned, lambda i, runs: drawn(rng, rates[i], runs))
 
 
-def attempt(suite: Suite, base: Baseline, planned: Sequence[Tally], confirm: Callable[[int], Tally]) -> Outcome:
-    """What planned runs come to; `confirm` has those of a case that confirm it."""
+def attempt(suite: Suite, base: Baseline, planned: Sequence[Tally], confirm: Callable[[int, int], Tally]) -> Outcome:
+    """What planned runs come to; `confirm` makes so many more of a case."""
     cells = list(keys(suite))
     head = [HeadCell(key, key[0], tally) for (_, key), tally in zip(cells, planned, strict=True)]
-    found = suspects(head, base) if suite.confirm_runs else frozenset()
+    found = suspects(head, base, suite.confirm_runs)
     confirmed = [
-        cell._replace(confirming=confirm(i), confirmed=True) if key in found else cell
+        cell._replace(confirming=confirm(i, found[key]), confirmed=True) if key in found else cell
         for cell, (i, key) in zip(head, cells, strict=True)
     ]
-    return judged(suite, compare(confirmed, base, confirm_runs=suite.confirm_runs), len(found))
+    return judged(suite, compare(confirmed, base, confirm_runs=suite.confirm_runs), sum(found.values()))
 
 
 def re_run(
@@ -154,22 +155,23 @@ def re_run(
     rng = random.Random(f"{suite} {rates} {lost}")
     for _ in range(number):
         base = base_of(suite, history, rng)
-        confirming = [drawn(rng, rate, suite.confirm_runs) for rate in rates]
+        confirming = [[drawn(rng, rate, 1) for _ in range(MOST_CONFIRM_RUNS)] for rate in rates]
         early, whole = [], []
         for rate in rates:
             graded = sum(rng.random() >= lost for _ in range(suite.runs))
             first, rest = drawn(rng, rate, graded), drawn(rng, rate, suite.runs - graded)
             early.append(first)
             whole.append(Tally(first.passed + rest.passed, suite.runs))
-        yield (
-            attempt(suite, base, early, confirming.__getitem__),
-            attempt(suite, base, whole, confirming.__getitem__),
-        )
+
+        def confirm(i: int, runs: int, confirming: Sequence[Sequence[Tally]] = confirming) -> Tally:
+            return Tally(sum(each.passed for each in confirming[i][:runs]), runs)
+
+        yield attempt(suite, base, early, confirm), attempt(suite, base, whole, confirm)
 
 
 def judged(suite: Suite, comparison: Comparison, confirmed: int) -> Outcome:
     named = frozenset(int(cell.case) for cell in comparison.of("regressed"))
-    calls = suite.cases * suite.variants * suite.runs + confirmed * suite.confirm_runs
+    calls = suite.cases * suite.variants * suite.runs + confirmed
     return Outcome(named, any(comparison.worse_variants()), calls)
 
 

@@ -54,6 +54,8 @@ def base_branch_changed(number: int) -> Iterator[str]:
         "5 points worse, five reports ago": at_once(-0.05, 5),
         "5 points worse, two reports ago": at_once(-0.05, 2),
         "5 points worse, in the newest report": at_once(-0.05, 1),
+        "10 points worse, three reports ago": at_once(-0.1, 3),
+        "10 points worse, in the newest report": at_once(-0.1, 1),
         "2 points to and fro": to_and_fro(0.02),
     }
     for name, past in pasts.items():
@@ -81,6 +83,10 @@ def something_broke(number: int) -> Iterator[str]:
     once = Suite(rate=1.0, alike=True, runs=1, reports=30)
     yield row("two of 40 steady cases fall to 40 %, 1 run each", once, lambda rates: broken(rates, 2, 0.4), 2)
     yield row("four of 40 cases fail always", Suite(), lambda rates: broken(rates, 4, 0), 4)
+    yield row("four of 40 cases fall to a fifth", Suite(), lambda rates: broken(rates, 4, 0.2), 4)
+    yield row("one of 40 cases fails always", Suite(), lambda rates: broken(rates, 1, 0), 1)
+    yield row("the same, a single earlier report", Suite(reports=1), lambda rates: broken(rates, 1, 0), 1)
+    yield row("12 of 40 cases fail always", Suite(), lambda rates: broken(rates, 12, 0), 12)
     for points in (3, 5, 8, 10):
         yield row(f"all cases fall, {points} points", Suite(), lambda rates, by=points / 100: moved(rates, -by))  # type: ignore[misc]
     yield row("100 cases fall, 5 points", Suite(cases=100), lambda rates: moved(rates, -0.05))

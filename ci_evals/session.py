@@ -26,7 +26,7 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, suspects
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.model.case import Case
-from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_runs
+from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
@@ -52,6 +52,7 @@ class Invocation:
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a journal that answers before any provider is called.
         replay_only: call no provider and no judge.
+        without_secrets: that is so because GitHub gives the job no secrets.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
@@ -69,6 +70,7 @@ class Invocation:
     durations_s: Mapping[CellKey, float] = field(default_factory=dict)
     replay: Path | None = None
     replay_only: bool = False
+    without_secrets: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
     revision: str | None = None
     run_id: str | None = None
@@ -110,6 +112,8 @@ class Invocation:
             shard=str(self.shard) if self.shard else None,
             label=suite.label,
             run_id=self.run_id,
+            own_code=suite.own_code,
+            without_secrets=self.without_secrets,
         )
 
 
@@ -153,11 +157,12 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
     opening: AbstractAsyncContextManager[OpenSuite] = nullcontext(OpenSuite())
     if invocation.run_missing:
         calls, judges = not invocation.replay_only and invocation.traces is None, not invocation.replay_only
-        opening = open_suite(suite, plan, records, calls=calls, judges=judges, files=invocation.files)
+        opening = open_suite(suite, calls=calls, judges=judges, files=invocation.files)
     # The folder's files are replaced only once everything is open: until then, something may be wrong with the suite.
     async with opening as opened:
         with ExitStack() as files:
-            known = files.enter_context(closing(KnownAnswers(keep_errored=invocation.merge)))
+            known = KnownAnswers(keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets)
+            files.enter_context(closing(known))
             if invocation.traces is not None:
                 known.add_traces(invocation.traces)
             elif invocation.run_missing:
@@ -324,18 +329,20 @@ class _Session:
         They are sought among all cells of the suite: a shard has the same suspects as an unsharded run.
         """
         suite, plan, report = self.invocation.suite, self._planned.plan, self._report()
-        keys = suspects(head_cells(report, suite.gate, unplanned=True), baseline) if suite.confirm_runs else ()
+        found = suspects(head_cells(report, suite.gate, unplanned=True), baseline, suite.confirm_runs)
         shown = report.plan  # without secrets in its names, as in the baseline
-        cells = [cell for cell in range(len(shown)) if shown.runs(cell) and shown.key(cell) in keys]
+        cells = {
+            cell: found[key] for cell in range(len(shown)) if shown.runs(cell) and (key := shown.key(cell)) in found
+        }
         if not cells:
             return
-        further = plan_runs(plan.cases, plan.variants, suite.confirm_runs, only=frozenset(cells), after=plan)
-        part = self._confirmation = self._take_over(further, {})
+        part = self._confirmation = self._take_over(plan_further_runs(plan, cells), {})
         names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
         named = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
         count = number_of(len(cells), "suspect")
         if part.missing and self.invocation.run_missing:
-            more = number_of(suite.confirm_runs, "more run")
+            most = max(cells.values())
+            more = f"{'' if min(cells.values()) == most else 'up to '}{number_of(most, 'more run')}"
             self.watcher.note_decision(f"confirming {count} with {more} each: {named}")
         elif part.missing:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"

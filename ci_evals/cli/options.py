@@ -29,6 +29,13 @@ setting = partial(click.option, show_envvar=True)
 """An option that an environment variable may give, too: `--max-runs` is CI_EVALS_MAX_RUNS."""
 
 
+class _IntegerOrAuto(click.IntRange):
+    """A whole number, or `auto`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "auto" else super().convert(value, param, ctx)
+
+
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
 
@@ -151,8 +158,8 @@ overriding = _collect(
         ),
         "confirm_runs": setting(
             "--confirm-runs",
-            type=click.IntRange(min=0, max=1000),
-            help="Further runs of a case that looks worse than the baseline; 0: none.",
+            type=_IntegerOrAuto(0, 1000),
+            help="Further runs of a case that looks worse than the baseline; auto: what naming it takes; 0: none.",
         ),
         "max_concurrency": setting(
             "--max-concurrency",

@@ -271,6 +271,7 @@ def run_command(
         durations_s=known_durations(balance_by) if balance_by else {},
         replay=_journal(replay) if replay else None,
         replay_only=replay_only or without_secrets,
+        without_secrets=without_secrets,
         revision=revision(console.environ),
         run_id=uuid4().hex,
         files=suite.out,
@@ -319,13 +320,14 @@ def merge_command(
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
     sources = tuple(map(_journal, folders))
-    starts = filter(None, map(first_header, sources))
+    starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
         sources=sources,
         merge=True,
         run_missing=run_missing,
+        without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
         revision=revision(console.environ),
         run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
         files=suite.out,

@@ -13,11 +13,11 @@ from ci_evals.errors import GradingError, StorageError, UsageError, first_proble
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import unwrap
 from ci_evals.model.case import Answer, Case, Request
-from ci_evals.model.plan import plan_runs
 from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
 from ci_evals.stats.classification import Confusion, cohen_kappa, confusion
 from ci_evals.stats.rates import Estimate
+from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
 
 FEWEST_LABELS = 30
@@ -115,14 +115,14 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
             grader = unwrap(each.grader)
             if isinstance(grader, LlmJudge):
                 found.setdefault(grader.rubric, grader)
-    known = ", ".join(map(repr, found))
     if not found:
         raise UsageError(f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`")
     if rubric is None and len(found) > 1:
+        known = ", ".join(map(repr, found))
         raise UsageError(f"{suite.file} has several judges: name one with --rubric: {known}")
     chosen = next(iter(found)) if rubric is None else rubric
     if chosen not in found:
-        raise UsageError(f"{suite.file} has no judge with the rubric {chosen!r}; it has: {known}")
+        raise UsageError(f"{suite.file}: {unknown('rubric', chosen, found)}")
     return found[chosen]
 
 
@@ -132,19 +132,18 @@ async def check_judge(suite: CheckedSuite, judge: LlmJudge, answers: Sequence[La
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
-    plan = plan_runs(suite.cases, suite.columns, suite.runs)
-    async with open_suite(suite, plan, {}, calls=False) as opened:
+    async with open_suite(suite, calls=False) as opened:
         assert opened.judges is not None  # the suite has a judge, and its model was found when it was loaded
         meter = opened.judges.meter()
 
         async def ask(numbered: tuple[int, LabelledAnswer]) -> str | GradingError:
             number, labelled = numbered
             given = {"reference": labelled.reference, "context": labelled.context}
-            asked = replace(judge, **{name: value for name, value in given.items() if value is not None})
+            informed = replace(judge, **{name: value for name, value in given.items() if value is not None})
             case = Case(id=labelled.case or f"row {number}", input=labelled.input)
             request = Request(labelled.input, (), case, 1, timeout_s=0.0)
             try:
-                finding = await asked.grade_with(Answer(request, Response(labelled.output), 0.0, None), meter)
+                finding = await informed.grade_with(Answer(request, Response(labelled.output), 0.0, None), meter)
             except GradingError as error:
                 return error
             return "pass" if finding.passed else "fail"

@@ -11,6 +11,7 @@ from ci_evals.model.case import Asking, Request
 from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.problems import unknown
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -92,8 +93,9 @@ class Judges:
                 return meant[0]
         elif grader.provider in fitting:
             return fitting[grader.provider]
-        named = "no `provider` is named" if grader.provider is None else f"there is no judge {grader.provider!r}"
-        raise GradingError(f"{named}; known: {', '.join(fitting) or 'none'}", "judge")
+        if grader.provider is None:
+            raise GradingError(f"no `provider` is named; known: {', '.join(fitting) or 'none'}", "judge")
+        raise GradingError(unknown("judge", grader.provider, fitting), "judge")
 
 
 class Meter:

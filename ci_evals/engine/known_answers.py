@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ci_evals.engine.journal import JOURNAL, Journal, decode, is_torn, read_results, restore_output
+from ci_evals.engine.journal import JOURNAL, Journal, decode, headers, is_torn, read_results, restore_output
 from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError, first_problem
@@ -64,14 +64,16 @@ class KnownAnswers:
 
     Args:
         keep_errored: take over errored results too, instead of running them again.
+        keep_unchecked: take over what only a recording answered because a job had no secrets, too.
     """
 
-    def __init__(self, *, keep_errored: bool = False) -> None:
+    def __init__(self, *, keep_errored: bool = False, keep_unchecked: bool = False) -> None:
         self.torn: list[Path] = []
         """The journals whose last line a crash cut off."""
         self.ended_at = 0.0
         """The end of the last of the runs that were taken over, in seconds since the epoch."""
         self._keep_errored = keep_errored
+        self._keep_unchecked = keep_unchecked
         self._files = ExitStack()
         self._graded: dict[tuple[str, str | None, int], _Place] = {}
         self._errored: dict[tuple[str, str | None, int], _Place] = {}
@@ -93,7 +95,10 @@ class KnownAnswers:
             StorageError: it cannot be read.
         """
         file = self._open(path)
+        drop_recorded = not self._keep_unchecked and any(each.suite.without_secrets for each in headers(path))
         for offset, result in read_results(path):
+            if drop_recorded and result.recorded:
+                continue
             key, place = (result.fingerprint, result.prompt, result.run), _Place(file, offset, is_own)
             if result.status == "errored":
                 self._errored[key] = place

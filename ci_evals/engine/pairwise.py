@@ -18,6 +18,7 @@ from ci_evals.model.case import Case, Request, Variant
 from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import call_in_thread, load_target
 
@@ -56,13 +57,13 @@ def choose_variant(variants: Mapping[str, Answers], name: str | None, where: str
     """
     if name is None and len(variants) == 1:
         return next(iter(variants.items()))
-    known = ", ".join(variants) or "none"
     if name is None:
+        known = ", ".join(variants) or "none"
         raise UsageError(
             f"{where} has several variants ({known}): name one, as in {where}::{next(iter(variants), '…')}"
         )
     if name not in variants:
-        raise UsageError(f"{where} has no variant {name!r}; it has: {known}")
+        raise UsageError(f"{where}: {unknown('variant', name, variants)}")
     return name, variants[name]
 
 

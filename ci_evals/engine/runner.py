@@ -122,14 +122,9 @@ class Run:
         files: Path | None = None,
     ) -> None:
         self.suite = suite
-        self.plan = plan
-        self.records = records
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
-        self.doing = ""
-        self._rounds: int | None = None
         self._journal = journal
-        self._cells = cells
         self._on_result = on_result
         self._known = known
         self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
@@ -137,9 +132,10 @@ class Run:
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
+        self.load_plan(plan, records, cells)
 
     def load_plan(
-        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, doing: str, rounds: int | None = None
+        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, doing: str = "", rounds: int | None = None
     ) -> None:
         """Queue the runs of a plan, for `run`. Spending and the state of providers are kept.
 

@@ -19,8 +19,6 @@ from ci_evals.engine.stages import Price, Stage, StagedProvider, function_identi
 from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
-from ci_evals.model.plan import RunPlan, execution_order
-from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.http_client import open_session
@@ -72,8 +70,6 @@ class OpenSuite:
 @asynccontextmanager
 async def open_suite(
     suite: CheckedSuite,
-    plan: RunPlan,
-    records: dict[int, RunRecord],
     *,
     calls: bool,
     judges: bool = True,
@@ -83,8 +79,6 @@ async def open_suite(
 
     Args:
         suite: what is run.
-        plan: its cells.
-        records: what has a result already.
         calls: whether providers are called, and simulated users.
         judges: whether graders may ask models.
         files: the results folder, for files in answers; None keeps none.
@@ -103,7 +97,7 @@ async def open_suite(
         models: Judges | None = None
         if calls:
             with collect_problems(problems):
-                queues = _open_queues(suite, plan, records, resources, limiters)
+                queues = _open_queues(suite, resources, limiters)
             with collect_problems(problems):
                 users = _open_users(suite, resources, limiters)
         if judges and suite.grader_models:
@@ -190,14 +184,8 @@ class _PerCase:
         return replace(response, cost_usd=price(response))
 
 
-def _open_queues(
-    suite: CheckedSuite,
-    plan: RunPlan,
-    records: dict[int, RunRecord],
-    resources: EngineResources,
-    limiters: Mapping[str, RateLimiter],
-) -> list[Queue]:
-    """Open every provider of a suite, with its stages, and queue its runs."""
+def _open_queues(suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]) -> list[Queue]:
+    """Open every provider of a suite, with its stages, and an empty queue for it."""
     slots = Slots(suite.max_concurrency)
     queues: list[Queue] = []
     problems: list[Problem] = []
@@ -219,7 +207,6 @@ def _open_queues(
             slots.share(_max_concurrency(options, suite)),
             price,
         )
-        queue.fill(execution_order(plan, str(options.name), suite.seed, records))
         queues.append(queue)
     if problems:
         raise ConfigError(problems)

@@ -1,6 +1,6 @@
 """The two sides of a comparison: the cells of a report, and the baseline that earlier reports make together.
 
-Earlier runs of a cell are pooled, newest report first, as long as they agree with all older ones.
+Earlier runs of a cell are pooled, newest report first, but for what is older than a fall of the base branch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,18 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
-from ci_evals.stats.exact_tests import fisher_two_sided
+from ci_evals.stats.exact_tests import fisher_two_sided, stratified_lower
 from ci_evals.stats.rates import PassRate, pass_rate
 
 POOLED_RUNS = 30
 """This many runs of a cell are enough history."""
 TREND_POINTS = 50
 DISAGREEMENT = 0.2
-"""Newer and older runs with a two-sided p at or below this are taken for different behaviour."""
+"""Newer and older runs of a cell with a two-sided p at or below this are taken for different behaviour."""
+FALL = 0.001
+"""The base branch has fallen where its newest reports are below all older ones with a p at or below this."""
+LARGEST_SUPPORT = 1000
+"""Above, the normal distribution gives the same first three digits, and costs no time."""
 
 
 NO_RUNS = Tally(0, 0)
@@ -60,70 +64,79 @@ class Evidence(NamedTuple):
 class PoolStep:
     """The decision about one report's evidence of a cell.
 
-    `older` are its runs together with those of all older reports that may count, `p` tests whether these differ from
-    the newer ones; both are None where nothing was tested.
+    All but the last three outcomes are in the full pool, and only what is `recent` is in the recent one. `older` are
+    its runs together with those of all older reports in the full pool, `p` tests whether these differ from the newer
+    ones; both are None where nothing was tested.
     """
 
     evidence: Evidence
-    outcome: Literal["pooled", "disagrees", "beyond a change", "enough without", "nothing graded"]
+    outcome: Literal["recent", "disagrees", "before a change", "before a fall", "enough without", "nothing graded"]
     older: Tally | None = None
     p: float | None = None
 
 
 @dataclass(frozen=True)
 class History:
-    """The evidence of a cell, newest report first."""
+    """The evidence of a cell, newest report first, and the two pools that are made of it.
+
+    The full pool has about `POOLED_RUNS` runs at most. The recent pool stops where its runs disagree with all older
+    ones together: behaviour on the base branch may have changed there. By chance, that cuts a third of all unchanged
+    cells, so a drop is tested against the full pool, and named if the recent one shows it, too.
+
+    Args:
+        evidence: what is known.
+        reports: how many of the newest reports with graded runs count; all of them if None.
+    """
 
     evidence: tuple[Evidence, ...]
+    reports: int | None = None
 
     @cached_property
     def sums(self) -> tuple[tuple[int, int], ...]:
-        """The sums of (passed, graded) over the newest 0, 1, 2, … reports with graded runs, until these suffice."""
+        """The sums of (passed, graded) over the newest 0, 1, 2, … reports of the full pool."""
         passed = graded = 0
         sums = [(0, 0)]
         for _, more_passed, more in self.evidence:
-            if graded >= POOLED_RUNS:
+            if graded >= POOLED_RUNS or len(sums) - 1 == self.reports:
                 break
             if more:
                 passed, graded = passed + more_passed, graded + more
                 sums.append((passed, graded))
         return tuple(sums)
 
-    @cached_property
-    def pooled(self) -> tuple[Evidence, ...]:
-        """The evidence that counts for a cell by itself, about `POOLED_RUNS` runs at most."""
-        return tuple(step.evidence for step in self.steps() if step.outcome == "pooled")
+    @property
+    def tally(self) -> Tally:
+        """The runs of the full pool."""
+        return Tally(*self.sums[-1])
 
     @cached_property
-    def tally(self) -> Tally:
-        """The runs that are pooled."""
-        return Tally(sum(each.passed for each in self.pooled), sum(each.graded for each in self.pooled))
+    def recent(self) -> Tally:
+        """The runs of the recent pool."""
+        return Tally(*self.sums[sum(step.outcome == "recent" for step in self.steps())])
 
     def steps(self) -> list[PoolStep]:
         """Decide report by report what is pooled.
 
-        Pooling stops where the pool disagrees with all older reports together: behaviour on the base branch changed
-        there. The next report alone has too few runs to show it.
+        Newer runs are tested against all older ones together, as a single report has too few to show a change.
         """
         steps: list[PoolStep] = []
-        older_passed, older = self.sums[-1]
-        passed = graded = 0
-        changed = False
+        age, changed = 0, False
         for each in self.evidence:
             if not each.graded:
                 steps.append(PoolStep(each, "nothing graded"))
+            elif age == len(self.sums) - 1:
+                fell = age == self.reports and self.sums[age][1] < POOLED_RUNS
+                steps.append(PoolStep(each, "before a fall" if fell else "enough without"))
             elif changed:
-                steps.append(PoolStep(each, "beyond a change"))
-            elif graded >= POOLED_RUNS:
-                steps.append(PoolStep(each, "enough without"))
+                steps.append(PoolStep(each, "before a change"))
+                age += 1
             else:
-                p = fisher_two_sided(older_passed, older, passed, graded) if graded else None
+                newer, (passed, graded) = self.sums[age], self.sums[-1]
+                older = Tally(passed - newer[0], graded - newer[1])
+                p = fisher_two_sided(*older, *newer) if age else None
                 changed = p is not None and p <= DISAGREEMENT
-                rest = Tally(older_passed, older) if graded else None
-                steps.append(PoolStep(each, "disagrees" if changed else "pooled", rest, p))
-                if not changed:
-                    passed, graded = passed + each.passed, graded + each.graded
-                    older_passed, older = older_passed - each.passed, older - each.graded
+                steps.append(PoolStep(each, "disagrees" if changed else "recent", older if age else None, p))
+                age += 1
         return steps
 
 
@@ -208,6 +221,32 @@ class Baseline:
         return tuple(dict.fromkeys(Variant(provider, prompt) for _, provider, prompt in self.cells))
 
 
+def cut_at_falls(base: Baseline) -> Baseline:
+    """Leave out what is older than a fall of the base branch itself.
+
+    Where the newest reports of a variant are, over all its cells, below all older ones together, only these newest ones
+    count for each of its cells.
+    """
+    reports = {}
+    for variant in base.variants:
+        histories = [cell.history for key, cell in base.cells.items() if Variant(*key[1:]) == variant]
+        for age in range(1, max((len(history.sums) for history in histories), default=1) - 1):
+            tables = []
+            for sums in (history.sums for history in histories if age < len(history.sums)):
+                newest, (passed, graded) = sums[age], sums[-1]
+                tables.append((*newest, passed - newest[0], graded - newest[1]))
+            if stratified_lower(tables, largest_support=LARGEST_SUPPORT) <= FALL:
+                reports[variant] = age
+                break
+    if not reports:
+        return base
+    cells = {
+        key: replace(cell, history=replace(cell.history, reports=reports.get(Variant(*key[1:]))))
+        for key, cell in base.cells.items()
+    }
+    return replace(base, cells=cells)
+
+
 def join(reports: Sequence[Baseline]) -> Baseline:
     """Join several reports into one baseline: the newest, with the evidence of all the others as its history.
 
@@ -240,7 +279,7 @@ def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence,
     if cell is None or cell.fingerprint != fingerprint:
         return ()
     graded = [each for each in cell.history.evidence if each.graded]
-    return tuple(graded[: len(cell.history.sums) - 1])
+    return tuple(graded[: len(History(cell.history.evidence).sums) - 1])
 
 
 # The report that is compared.

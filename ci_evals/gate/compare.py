@@ -4,15 +4,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from ci_evals.gate.baseline import DISAGREEMENT, NO_RUNS, BaseCell, Baseline, HeadCell, History
+from ci_evals.gate.baseline import (
+    DISAGREEMENT,
+    LARGEST_SUPPORT,
+    NO_RUNS,
+    BaseCell,
+    Baseline,
+    HeadCell,
+    History,
+    cut_at_falls,
+)
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
+from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.exact_tests import (
     Table,
     benjamini_hochberg,
@@ -26,12 +37,14 @@ from ci_evals.stats.power import NEWEST_ALONE
 
 SUSPICION = 0.30
 """A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
+USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
+MOST_CONFIRMED = 20
+"""So many cells are run again, or a fifth of all if that is more."""
+
 
 CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
 KINDS: tuple[CellKind, ...] = CellKind.__args__  # type: ignore[attr-defined]
 
-_LARGEST_SUPPORT = 1000
-"""Above, the normal distribution gives the same first three digits, and costs no time."""
 _EXACT_ENOUGH = 60
 """Newer and older reports of one branch are told apart exactly up to this support."""
 
@@ -113,7 +126,7 @@ class Comparison:
     """
 
     baseline: Baseline
-    confirm_runs: int
+    confirm_runs: ConfirmRuns
     usual_runs: int
     alpha: float
     variants: tuple[VariantComparison, ...]
@@ -176,7 +189,7 @@ class NoComparison:
     reason: str
 
 
-def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alpha: float = 0.05) -> Comparison:
+def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRuns, alpha: float = 0.05) -> Comparison:
     """Compare a report with a baseline.
 
     Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and each variant as a
@@ -185,10 +198,11 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     Args:
         head: the cells of the report.
         base: the baseline.
-        confirm_runs: the number of further runs that a suspect gets; it is not named before it has them. With 0 the
-            planned runs decide.
+        confirm_runs: how often suspects were to be run again; they are not named before they were. With 0 the planned
+            runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
     """
+    base = cut_at_falls(base)
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     cells = _compare_cells(matched, confirm_runs, alpha)
@@ -202,11 +216,41 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: int, alph
     )
 
 
-def suspects(head: Sequence[HeadCell], base: Baseline) -> frozenset[CellKey]:
-    """Return the cells that must be run again before they may be named."""
+def suspects(head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns) -> Mapping[CellKey, int]:
+    """Return the cells to run again before they may be named, and how often.
+
+    If there are many, these are the critical ones and those least likely by chance.
+    """
+    base = cut_at_falls(base)
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, _ = _match_cells(head, base, variants)
-    return frozenset(cell.head.key for cell in matched if cell.suspicious)
+    suspicious = sorted(
+        (cell for cell in matched if cell.suspicious), key=lambda cell: (not cell.head.critical, cell.p)
+    )
+    chosen = suspicious[: max(MOST_CONFIRMED, len(matched) // 5)]
+    if confirm_runs != "auto":
+        return {cell.head.key: confirm_runs for cell in chosen} if confirm_runs else {}
+    return {
+        cell.head.key: runs_to_confirm(cell.head.planned.graded, cell.pooled.graded, len(matched)) for cell in chosen
+    }
+
+
+def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int:
+    """Return how many further runs name a case that always fails and never did before; the usual ones if too many.
+
+    The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over `base`, and it is to be
+    at most `alpha / cells`, so that Benjamini and Hochberg's procedure rejects it alone.
+
+    Args:
+        planned: its planned runs.
+        base: its runs in the baseline.
+        cells: the number of cells that are compared.
+        alpha: the accepted chance of a false alarm.
+    """
+    for more in range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1):
+        if comb(base + planned + more, base) * alpha >= cells:
+            return more
+    return USUAL_CONFIRM_RUNS
 
 
 def commonest(numbers: Iterable[int]) -> int:
@@ -263,8 +307,8 @@ def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
     reports = max((len(history.sums) for history in histories), default=1) - 1
     agreeing = next((age for age in range(1, reports) if disagree(age)), reports)
     tables = against(agreeing)
-    pooled = stratified_lower(tables, largest_support=_LARGEST_SUPPORT)
-    alone = stratified_lower(against(1), largest_support=_LARGEST_SUPPORT)
+    pooled = stratified_lower(tables, largest_support=LARGEST_SUPPORT)
+    alone = stratified_lower(against(1), largest_support=LARGEST_SUPPORT)
     return Fall(max(pooled, alone / NEWEST_ALONE), tables)
 
 
@@ -282,10 +326,14 @@ class _MatchedCell:
         return self.base.history.tally
 
     @cached_property
+    def p(self) -> float:
+        """The chance that the planned runs are as low as they are."""
+        return fisher_lower(*self.head.planned, *self.pooled)
+
+    @property
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
-        planned = self.head.planned
-        return planned.rate < self.pooled.rate and fisher_lower(*planned, *self.pooled) <= SUSPICION
+        return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
 
 
 def _match_cells(
@@ -335,10 +383,11 @@ def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[Cell
     return names
 
 
-def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: float) -> list[CellComparison]:
+def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: ConfirmRuns, alpha: float) -> list[CellComparison]:
     """Test each cell by itself for a drop and for a rise.
 
     The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its runs speak for it.
+    What is named must show against the recent pool by itself, too.
     """
     runs, drops, named_drops, rises = [], [], [], []
     for cell in matched:
@@ -354,13 +403,16 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: fl
     for cell, (head, drop, rise, adjusted_drop, adjusted_rise) in zip(matched, tests, strict=True):
         base, fell = cell.pooled, cell.suspicious and head.rate < cell.pooled.rate
         p, adjusted_p = drop, adjusted_drop
+        recent = cell.base.history.recent
         kind: CellKind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
-        if fell and adjusted_drop <= alpha:
+        if fell and adjusted_drop <= alpha and fisher_lower(*head, *recent) <= alpha:
             kind = "regressed"
         elif fell and drop <= SUSPICION:
             kind = "suspect"
         elif not cell.suspicious and head.rate > base.rate and adjusted_rise <= alpha:
-            kind, p, adjusted_p = "fixed", rise, adjusted_rise
+            if fisher_upper(*head, *recent) <= alpha:
+                kind = "fixed"
+            p, adjusted_p = rise, adjusted_rise
         case, provider, prompt = cell.head.key
         compared.append(
             CellComparison(
@@ -370,7 +422,7 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: int, alpha: fl
                 kind=kind,
                 head=head,
                 base=base,
-                base_reports=len(cell.base.history.pooled),
+                base_reports=len(cell.base.history.sums) - 1,
                 p=p,
                 adjusted_p=adjusted_p,
                 renamed_from=cell.renamed_from,

@@ -10,6 +10,7 @@ from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, 
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
+    HOW_TO_CHECK,
     all_errored_sentence,
     bar_sentence,
     calm_sentence,
@@ -19,6 +20,8 @@ from ci_evals.gate.wording import (
     over_budget_sentence,
     scope_subject,
     stopped_clause,
+    unchanged_clause,
+    unchecked_sentence,
 )
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import SuiteReport, Tally
@@ -34,7 +37,7 @@ class Verdict:
 
     `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that the comparison with
     the baseline broke, the worst first. `warning` marks a `borderline` that never blocks: the suite asked only to be
-    told.
+    told. `unchecked` marks an `error` whose cause is that the code under test was not run, for lack of secrets.
     """
 
     status: VerdictStatus
@@ -43,6 +46,7 @@ class Verdict:
     rules: tuple[RuleVerdict, ...] = ()
     hint: str | None = None
     warning: bool = False
+    unchecked: bool = False
 
 
 def decide(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison | None = None) -> Verdict:
@@ -57,18 +61,23 @@ def decide(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoCo
         comparison: the report beside its baseline, or the reason why there is none; None if nobody asked for one.
     """
     rules = _over_looks(report, gate or Gate())
-    return _beside(comparison, _by_bars(report, rules), report, rules)
+    if report.unchecked:
+        return _unchecked(report, judge_scopes(report, _tallies(report), rules))
+    verdict = _beside(comparison, _by_bars(report, rules), report, rules)
+    return verdict if verdict.status == "error" else replace(verdict, reason=unchanged_clause(report) + verdict.reason)
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
     """Return 0 for pass, 1 for fail, 3 for no verdict; for borderline 0 unless the gate says `on_borderline: fail`.
+
+    Code that was not run for lack of secrets is no verdict, either, unless the gate says `on_unchecked: warn`.
 
     Args:
         verdict: the decision.
         gate: the suite's.
         fail_on: fail on this verdict or worse, whatever `on_borderline` says; `never` returns 0 even without a verdict.
     """
-    if fail_on == "never":
+    if fail_on == "never" or (verdict.unchecked and gate is not None and gate.on_unchecked == "warn"):
         return 0
     usual = gate is not None and gate.on_borderline == "fail"
     blocks = (usual if fail_on is None else fail_on == "borderline") and not verdict.warning
@@ -77,6 +86,8 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
 
 def comparison_verdict(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison) -> Verdict:
     """Decide by the comparison alone, whatever the report's own bars say; without one there is no verdict."""
+    if report.unchecked:
+        return _unchecked(report)
     if not isinstance(comparison, Comparison) or not comparison.compared:
         return Verdict(status="error", reason=not_compared_sentence(comparison), scopes=())
     calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
@@ -190,6 +201,11 @@ def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules
             lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"
             return scope_subject(scope, report) + lack
     return None
+
+
+def _unchecked(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Verdict:
+    reason = unchecked_sentence(report)
+    return Verdict(status="error", reason=reason, scopes=scopes, hint=HOW_TO_CHECK, unchecked=True)
 
 
 def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: SuiteReport, rules: Gate) -> Verdict:

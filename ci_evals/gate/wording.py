@@ -60,6 +60,8 @@ def test_sentence(cell: CellComparison, alpha: float) -> str:
     adjusted = f"{test}, {cell.adjusted_p:.2g} adjusted for the number of compared cells"
     if cell.kind in ("regressed", "fixed"):
         return f"{adjusted}; at most {alpha:g}, so it is named"
+    if cell.adjusted_p <= alpha:
+        return f"{adjusted}; the newest reports that agree do not show it by themselves, so it is not named"
     waiting = " (a suspect counts as 1 until confirmed)" if cell.kind == "suspect" and cell.adjusted_p >= 1 else ""
     return f"{adjusted}{waiting}; more than {alpha:g}, so it is not named"
 
@@ -71,9 +73,10 @@ def step_sentence(step: PoolStep) -> str:
     older = f" ({tally_text(step.older)} with all older ones)" if together and step.older else ""
     p = "" if step.p is None else f" (p = {step.p:.2g})"
     return {
-        "pooled": f"{runs}, pooled",
-        "disagrees": f"{runs}{older}, unlike the newer ones{p}: behaviour changed, pooling stops here",
-        "beyond a change": f"{runs}, left out: older than the change",
+        "recent": f"{runs}, pooled",
+        "disagrees": f"{runs}{older}, pooled, but unlike the newer ones{p}: what is named must show against those, too",
+        "before a change": f"{runs}, pooled",
+        "before a fall": f"{runs}, left out: the whole variant has been worse since",
         "enough without": f"{runs}, left out: newer reports have enough runs",
         "nothing graded": "no run was graded",
     }[step.outcome]
@@ -280,6 +283,32 @@ def stopped_clause(report: SuiteReport) -> str:
 
 def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
     return scope.cases < len(report.plan.cases)
+
+
+# Jobs without secrets.
+
+
+def unchecked_sentence(report: SuiteReport) -> str:
+    """`not checked: this pull request's agent was not run, for lack of secrets`, with its name if there are others."""
+    unchecked = report.unchecked
+    names = dict.fromkeys(name_of(variant.provider) for variant in unchecked)
+    which = f" ({', '.join(names)})" if len(unchecked) < len(report.plan.variants) else ""
+    return f"not checked: this pull request's agent{which} was not run, for lack of secrets"
+
+
+HOW_TO_CHECK = (
+    "To check it, a maintainer who has read the change runs it with secrets: push it to a branch of this repository and"
+    " open a pull request from there. For Dependabot, add the keys to its own secrets and run the job again."
+)
+"""Tells a maintainer how to run a pull request that gets no secrets."""
+
+
+def unchanged_clause(report: SuiteReport) -> str:
+    """Say what recorded answers prove where nothing was called: `prompts and cases are unchanged, …: `."""
+    if not (report.suite.without_secrets and report.recorded):
+        return ""
+    but = f" but for {number_of(report.errored, 'run')}" if report.errored else ""
+    return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
 
 
 # Runs without an answer.

@@ -295,7 +295,10 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
 
     Cells without a graded run whose first runs had the same error, as in an outage, are one annotation.
     """
-    report, found = summary.report, changes(summary)
+    report, found, verdict = summary.report, changes(summary), summary.verdict
+    if verdict.unchecked:
+        only_told = summary.gate is not None and summary.gate.on_unchecked == "warn"
+        yield Annotation("warning" if only_told else "error", f"{verdict.reason}\n{verdict.hint}", title="Not checked")
 
     def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
         case, number = cell.case, cell.cell
@@ -305,7 +308,7 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
         file = None if Path(case.file).is_absolute() else case.file
         return Annotation(level, message, file, case.line, f"{word}: {case.id}{on}{more}")
 
-    level: Level = "error" if summary.verdict.status == "fail" else "warning"
+    level: Level = "error" if verdict.status == "fail" else "warning"
     worse = [("Regressed", cell) for cell in found.regressed]
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
     for word, cell in worse:

@@ -91,11 +91,7 @@ class RunPlan:
 
 
 def plan_runs(
-    cases: Sequence[Case],
-    variants: Sequence[Variant],
-    runs: int,
-    only: Container[int] | None = None,
-    after: RunPlan | None = None,
+    cases: Sequence[Case], variants: Sequence[Variant], runs: int, only: Container[int] | None = None
 ) -> RunPlan:
     """Plan the runs of a suite.
 
@@ -104,15 +100,18 @@ def plan_runs(
         variants: what they are run on.
         runs: how often each cell runs; a case's own `runs` wins.
         only: the cells that run; None means all.
-        after: a plan of the same cells to which this one adds `runs`, whatever a case says. Run numbers continue
-            where those of that plan end.
     """
-    counts = [runs if after is not None else case.runs or runs for case in cases for _ in variants]
+    counts = [case.runs or runs for case in cases for _ in variants]
     if only is not None:
         counts = [count if cell in only else 0 for cell, count in enumerate(counts)]
-    if after is None:
-        return RunPlan(cases, variants, counts, [1] * len(counts))
-    return RunPlan(cases, variants, counts, [after.first_run(cell) + after.runs(cell) for cell in range(len(after))])
+    return RunPlan(cases, variants, counts, [1] * len(counts))
+
+
+def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
+    """Plan more runs of some cells, whose run numbers continue where those of `plan` end."""
+    counts = [runs.get(cell, 0) for cell in range(len(plan))]
+    first_runs = [plan.first_run(cell) + plan.runs(cell) for cell in range(len(plan))]
+    return RunPlan(plan.cases, plan.variants, counts, first_runs)
 
 
 def execution_order(

@@ -22,7 +22,8 @@ class SuiteInfo:
     """The suite that a report is of.
 
     `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
-    continuations; `label` is the user's, to group reports by.
+    continuations; `label` is the user's, to group reports by. `own_code` are the providers that run code of the team's
+    own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered.
     """
 
     name: str
@@ -35,6 +36,8 @@ class SuiteInfo:
     shard: str | None = None
     label: str | None = None
     run_id: str | None = None
+    own_code: tuple[str, ...] = ()
+    without_secrets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,6 +368,14 @@ class SuiteReport:
     def recorded(self) -> int:
         """The number of runs that a recording answered instead of the provider."""
         return sum(record.recorded for record in self.records.values())
+
+    @property
+    def unchecked(self) -> tuple[Variant, ...]:
+        """The variants of the team's own code of which no run was made, for lack of secrets."""
+        if not self.suite.without_secrets:
+            return ()
+        own = (each for each in self.plan.variants if each.provider in self.suite.own_code)
+        return tuple(each for each in own if not any(self.fresh(cell).graded for cell in self.cells_of(each)))
 
     @property
     def budget_violations(self) -> int:

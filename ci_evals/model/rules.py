@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from annotated_types import Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import Field, Strict
 
 from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
+
+ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE] | Literal["auto"]
+"""How often a suspect is run again; `auto` is as often as naming a case takes that always fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,10 @@ class Gate(Options):
         Literal["fail", "warn"], Field(description="What to do when the comparison with the baseline is red.")
     ] = "fail"
     require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
+    on_unchecked: Annotated[
+        Literal["error", "warn"],
+        Field(description="What to do where your own code could not be run for lack of secrets, as on forks."),
+    ] = "error"
     ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
     max_cost_increase: Annotated[
         AtLeast1 | None,

@@ -168,7 +168,7 @@ def _base_entries(comparison: Comparison, key: CellKey) -> tuple[BaseEntry, ...]
             report=refs[step.evidence.report],
             passed=step.evidence.passed,
             graded=step.evidence.graded,
-            pooled=step.outcome == "pooled",
+            pooled=step.outcome in ("recent", "disagrees", "before a change"),
             sentence=step_sentence(step),
         )
         for step in (cell.history.steps() if cell else ())

@@ -15,9 +15,10 @@ from ci_evals.format import one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, join
 from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, commonest
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.plan import CellKey, RunPlan, plan_runs
+from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.result import Result
+from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
@@ -62,7 +63,7 @@ class SavedReport:
         return self.document.interrupted
 
     @property
-    def confirm_runs(self) -> int:
+    def confirm_runs(self) -> ConfirmRuns:
         """The number of further runs that its suspects were given."""
         return self.document.compared.confirm_runs if self.document.compared else 0
 
@@ -324,8 +325,10 @@ def summary_of(document: ReportDocument) -> Summary:
 
     confirmation = None
     if further:
-        most, suspects = max(run - plan.runs(cell) for cell, run in further), {cell for cell, _ in further}
-        confirmation = report(plan_runs(plan.cases, plan.variants, most, only=suspects, after=plan), further)
+        runs: dict[int, int] = {}
+        for cell, run in further:
+            runs[cell] = max(run - plan.runs(cell), runs.get(cell, 0))
+        confirmation = report(plan_further_runs(plan, runs), further)
     made = report(
         plan,
         planned,

@@ -19,13 +19,20 @@ from ci_evals.gate.baseline import (
     head_cells,
     trend_point,
 )
-from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.compare import (
+    KINDS,
+    CellComparison,
+    CellKind,
+    Comparison,
+    NoComparison,
+    VariantComparison,
+)
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
 from ci_evals.model.fields import Share
 from ci_evals.model.report import Looks, Resumption, SuiteInfo, Tally
 from ci_evals.model.result import Judging, Result
-from ci_evals.model.rules import Gate
+from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
@@ -92,7 +99,7 @@ class ComparisonEntry:
     sentence: str
     name: str
     baseline: Annotated[tuple[ReportRef, ...], Field(min_length=1)]
-    confirm_runs: int
+    confirm_runs: ConfirmRuns
     alpha: Annotated[float, Field(gt=0, lt=0.5)]
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]

@@ -9,7 +9,7 @@ from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict, decide
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.rules import Gate
+from ci_evals.model.rules import ConfirmRuns, Gate
 
 
 class Summary(NamedTuple):
@@ -42,7 +42,11 @@ class Renderer(Protocol):
 
 
 def summarize(
-    report: SuiteReport, gate: Gate | None, baseline: Baseline | NoComparison | None = None, *, confirm_runs: int = 0
+    report: SuiteReport,
+    gate: Gate | None,
+    baseline: Baseline | NoComparison | None = None,
+    *,
+    confirm_runs: ConfirmRuns = 0,
 ) -> Summary:
     """Compare a report and judge it.
 
@@ -50,7 +54,7 @@ def summarize(
         report: what was run.
         gate: the rules for merging.
         baseline: what to compare with, or why there is nothing; None if nobody asked.
-        confirm_runs: how many further runs each suspect was to get.
+        confirm_runs: how often suspects were to be run again.
     """
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):

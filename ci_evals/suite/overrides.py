@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ci_evals.errors import UsageError
+from ci_evals.model.rules import ConfirmRuns
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
 
@@ -15,7 +16,7 @@ class Overrides:
 
     runs: int | None = None
     max_runs: int | None = None
-    confirm_runs: int | None = None
+    confirm_runs: ConfirmRuns | None = None
     max_concurrency: int | None = None
     timeout_s: float | None = None
     retries: int | None = None

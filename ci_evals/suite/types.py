@@ -6,15 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le, MinLen
-from pydantic import Field, GetPydanticSchema, Strict
+from annotated_types import MinLen
+from pydantic import Field, GetPydanticSchema
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
 from ci_evals.graders.scoring import model_grader
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
-    FROM_VARIABLE,
     Bool,
     Int,
     Many,
@@ -28,7 +27,7 @@ from ci_evals.model.fields import (
     Share,
 )
 from ci_evals.model.response import Message
-from ci_evals.model.rules import Budget, Gate
+from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.fingerprint import Fingerprints, identify
 
@@ -85,15 +84,15 @@ _FOUND = {"found": True}  # no key of a file
 _PositiveOrInf = Annotated[float, GetPydanticSchema(lambda _, handler: handler(Positive))]  # `math.inf` in Python only
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Suite(Options):
     """A suite: what is asked, of whom, how often, and when its answers are good enough to merge.
 
     The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their inputs), `Case`s, what
     `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset; `providers` and `judges` may be functions,
     objects with `answer(request)`, and those of `ci_evals.providers`, one or a list; `expect` takes graders of
-    `ci_evals.graders`, functions, and objects with `grade(answer)`. Relative paths start in `folder`, where `.env` is
-    looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`.
+    `ci_evals.graders`, functions, and objects with `grade(answer)`, one or a list. Relative paths start in `folder`,
+    where `.env` is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`.
 
     Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the place where the suite
     is written, which is `file` and `line` if these are given.
@@ -113,13 +112,9 @@ class Suite(Options):
         False
     )
     confirm_runs: Annotated[
-        int,
-        Strict(),
-        Ge(0),
-        Le(1000),
-        FROM_VARIABLE,
-        Field(description="Further runs of a case that looks worse than the baseline; 0: none."),
-    ] = 7
+        ConfirmRuns,
+        Field(description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."),
+    ] = "auto"
     max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
@@ -149,6 +144,10 @@ class Suite(Options):
             object.__setattr__(self, "file", file)
             object.__setattr__(self, "line", line)
         object.__setattr__(self, "folder", Path(self.folder).resolve())
+
+    def __repr__(self) -> str:
+        named = f" {self.name!r}" if self.name else ""
+        return f"<Suite{named} of {self.file}{f':{self.line}' if self.line else ''}>"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -194,6 +193,15 @@ class CheckedSuite(Suite):
         asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
         named = {grader.provider for grader in asking if grader is not None}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The providers that run code of the team's own, be it in a stage."""
+        return tuple(
+            str(each.name)
+            for each in self.providers
+            if each.own_code or any(self.stages[name].own_code for name in (*each.before, *each.after))
+        )
 
     @cached_property
     def columns(self) -> tuple[Variant, ...]:

@@ -61,7 +61,7 @@ def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases:
     (anew,) = explain_cells(head, "refund", base=bases)
     assert alone.sentence == anew.sentence.replace("the baseline", "main")
     assert (alone.p, alone.adjusted_p, alone.head, alone.base) == (anew.p, anew.adjusted_p, anew.head, anew.base)
-    assert [entry.pooled for entry in alone.base_reports] == [True, True, False, False]
+    assert [entry.pooled for entry in alone.base_reports] == [True, True, True, True]
     assert alone.base_runs == ()
     assert len(anew.base_runs) == 3
 
@@ -83,20 +83,20 @@ def test_confirm_runs_come_last_and_are_marked(head: Path) -> None:
     assert [run.confirming for run in found.runs] == [False] * 3 + [True] * 7
 
 
-def test_it_says_where_pooling_stopped_and_why(head: Path, bases: list[Path]) -> None:
+def test_it_says_what_is_pooled_and_where_behaviour_changed(head: Path, bases: list[Path]) -> None:
     (found,) = explain_cells(head, "refund", base=bases)
-    assert [entry.pooled for entry in found.base_reports] == [True, True, False, False]
+    assert [entry.pooled for entry in found.base_reports] == [True, True, True, True]
     sentences = [entry.sentence for entry in found.base_reports]
     assert sentences[:2] == ["3 of 3, pooled"] * 2
-    unlike = "0 of 3 (3 of 6 with all older ones), unlike the newer ones (p = 0."
+    unlike = "0 of 3 (3 of 6 with all older ones), pooled, but unlike the newer ones (p = 0."
     assert sentences[2].startswith(unlike)
-    assert sentences[3] == "3 of 3, left out: older than the change"
+    assert sentences[3] == "3 of 3, pooled"
 
 
 def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
     *_, last = History((Evidence("new", 10, 10), Evidence("old", 0, 10))).steps()
     assert last.outcome == "disagrees"
-    assert step_sentence(last).startswith("0 of 10, unlike the newer ones (p = 1.1e-05): ")
+    assert step_sentence(last).startswith("0 of 10, pooled, but unlike the newer ones (p = 1.1e-05): ")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
 def test_the_steps_are_those_of_the_pool(evidence: list[tuple[int, int]]) -> None:
     history = History(tuple(Evidence(str(number), *each) for number, each in enumerate(evidence)))
     steps = history.steps()
-    taken = [step.evidence for step in steps if step.outcome == "pooled"]
-    assert history.pooled == tuple(taken)
+    pooled = [step.evidence for step in steps if step.outcome in ("recent", "disagrees", "before a change")]
+    assert history.tally == (sum(each.passed for each in pooled), sum(each.graded for each in pooled))
     assert len(steps) == len(evidence)
 
 
@@ -175,8 +175,8 @@ def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
     (cell,) = json.loads(render_json(explain_cells(head, "refund", base=bases)))["cells"]
     assert cell["kind"] == "regressed"
     assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
-    assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, False, False]
-    assert "Fisher's exact test for a drop, 2 of 10 against 6 of 6" in cell["test"]
+    assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, True, True]
+    assert "Fisher's exact test for a drop, 2 of 10 against 9 of 12" in cell["test"]
 
 
 async def test_explain_finds_the_results_of_the_suite(tmp_path: Path) -> None:

@@ -164,7 +164,10 @@ async def test_a_judge_that_does_not_choose_leaves_the_pair_unjudged(tmp_path: P
     [
         (("short", "long"), "name who prefers"),
         (("short", "long", "--judge", "jduge"), "unknown judge 'jduge'"),
-        (("short", "lnog", "--function", "taste_of_tests:first"), "has no variant 'lnog'; it has: short, long"),
+        (
+            ("short", "lnog", "--function", "taste_of_tests:first"),
+            "unknown variant 'lnog', did you mean 'long'?",
+        ),
         (
             ("short", "long", "--function", "taste_of_tests:frist"),
             "--function: target 'taste_of_tests:frist': there is no 'frist'",

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from ci_evals.engine.journal import decode, encode
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_cells, join, report_ref, trend_point
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.plan import RunPlan, plan_runs
+from ci_evals.model.plan import RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.response import Response, Usage
 from ci_evals.model.result import Grade, Result, RunError, Status
@@ -152,13 +152,13 @@ def _further(plan: RunPlan, outcomes: Mapping[str, Sequence[str]]) -> RunPlan:
     """The runs that are added for the cells that have an outcome."""
     width = len(plan.variants)
     runs = max(len(letters) for columns in outcomes.values() for letters in columns)
-    only = {
-        row * width + column
+    further = {
+        row * width + column: runs
         for row, case in enumerate(plan.cases)
         for column, letters in enumerate(outcomes.get(case.id, ()))
         if letters
     }
-    return plan_runs(plan.cases, plan.variants, runs, only=only, after=plan)
+    return plan_further_runs(plan, further)
 
 
 def _run(

@@ -1,10 +1,13 @@
 """A repository's life with the gate, through the real command line: main, pull requests, forks, queues, attempts."""
 
 import asyncio
+import html
 import json
 import re
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,7 +15,7 @@ from aiohttp import web
 from fakes.chat import completion
 from fakes.github import TOKEN, FakeGitHub, Fault
 from fakes.github_state import FORK, Token
-from fakes.http_server import Scripted, serving
+from fakes.http_server import FakeServer, Scripted, serving
 from jobs import SETTLED, Job, Repository
 from processes import ci_evals
 from pulls import comments, open_pull
@@ -185,13 +188,14 @@ READ_ONLY = "ghs_readonly0123456789abcdefghijklmnop"
 
 
 def needs_a_key(repository: Repository, url: str = "http://127.0.0.1:9", *more: str) -> None:
-    """A suite that cannot be run without a secret, with further cases."""
-    key = {"name": "agent", "type": "http", "url": url, "headers": {"X-Key": "${AGENT_KEY}"}}
-    repository.suite(cases=("capital", "river", *more), providers=[key])
+    """A suite of a model that cannot be called without a secret, with further cases."""
+    provider = chat(url, "model", api_key="${AGENT_KEY}")
+    repository.suite(cases=("capital", "river", *more), providers=[provider])
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    return web.json_response({"output": f"the {(await request.json())['input']}"})
+    question = (await request.json())["messages"][-1]["content"]
+    return web.Response(body=completion(f"the {question}"), content_type="application/json")
 
 
 async def fork_run(repository: Repository, *arguments: str, **changes: str) -> Job:
@@ -292,6 +296,188 @@ async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(repository: R
     assert job.ended.code == 2
     assert len(re.findall(r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE)) == 1
     assert job.outputs["verdict"] == "error"
+
+
+RIGHT_AGENT = """
+import json, sys
+
+def answer(text):
+    return f"the {text}"
+
+if __name__ == "__main__":
+    print(answer(json.load(sys.stdin)["input"]))
+"""
+BROKEN_AGENT = """
+import sys
+
+def answer(text):
+    raise SystemExit(1)
+
+if __name__ == "__main__":
+    sys.exit(1)
+"""
+NOT_CHECKED = "not checked: this pull request's agent was not run, for lack of secrets"
+COMMAND = {"name": "agent", "type": "command", "command": [sys.executable, "agent.py"]}
+WITH_KEY = {"env": {"AGENT_KEY": "${AGENT_KEY}"}}
+
+
+def shown(markdown: str) -> str:
+    """Markdown as it is read."""
+    return html.unescape(markdown).replace("\u00a0", " ")
+
+
+def agent_suite(repository: Repository, agent: str, *providers: dict[str, Any], **settings: Any) -> None:
+    """A suite that runs the repository's own agent."""
+    (repository.folder / "agent.py").write_text(agent)
+    repository.suite(cases=("capital", "river"), providers=list(providers), **settings)
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[FakeServer]:
+    """A model API that answers rightly."""
+    async with serving() as server:
+        server.answers(answer)
+        yield server
+
+
+def model_api(server: FakeServer, **options: Any) -> dict[str, Any]:
+    return chat(server.url, "model", api_key="${AGENT_KEY}", **options)
+
+
+async def test_a_changed_agent_in_a_fork_has_no_verdict(repository: Repository, fake: FakeGitHub) -> None:
+    fake.state.add_history(BASE, RED)
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
+    recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    assert (recorded.ended.code, recorded.outputs["verdict"]) == (0, "pass"), recorded.ended.err
+
+    agent_suite(repository, BROKEN_AGENT, COMMAND | WITH_KEY)
+    job = await fork_run(repository)
+    assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
+    assert shown(job.summary).startswith(f"## ⚠️ No verdict: {NOT_CHECKED}\n")
+    assert "push it to a branch of this repository" in job.summary
+    assert f"::error title=Not checked::{NOT_CHECKED}%0ATo check it, a maintainer" in job.ended.out
+    assert job.ended.out.splitlines()[-1] == f"NO VERDICT: {NOT_CHECKED}"
+    assert "✅" not in job.summary + job.ended.out
+
+    run = fake.state.runs[max(fake.state.runs)]
+    environ = repository.environment("workflow_run", {}, run, repository.folder)
+    posted = await ci_evals(repository.folder, "comment", "--from-run", str(run.id), environ=environ, constants=SETTLED)
+    assert posted.code == 0, posted.err
+    (comment,) = comments(fake)
+    assert f"⚠️ No verdict · <code>geography</code>: {NOT_CHECKED}" in shown(comment.body)
+    assert "push it to a branch of this repository" in comment.body
+
+
+async def test_a_comparison_of_an_unchecked_report_has_no_verdict(repository: Repository, fake: FakeGitHub) -> None:
+    fake.state.add_history(BASE, RED)
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
+    recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    job = await fork_run(repository, "--comment", "off")
+    compared = await ci_evals(repository.folder, "compare", str(recorded.results), str(job.results))
+    assert compared.code == 3
+    assert NOT_CHECKED in compared.out
+
+
+async def test_a_suite_may_ask_only_to_be_told_that_nothing_was_checked(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    gate = {"on_unchecked": "warn"}
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY, gate=gate)
+    await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    job = await fork_run(repository, "--comment", "off")
+    assert (job.ended.code, job.outputs["verdict"]) == (0, "error")
+    assert f"::warning title=Not checked::{NOT_CHECKED}" in job.ended.out
+    assert NOT_CHECKED in shown(job.summary)
+
+    agent_suite(repository, BROKEN_AGENT, COMMAND, gate=gate)
+    checked = await fork_run(repository, "--comment", "off")
+    assert (checked.ended.code, checked.outputs["verdict"]) == (1, "fail")
+
+
+@pytest.mark.parametrize("agent", [RIGHT_AGENT, BROKEN_AGENT])
+async def test_an_agent_that_needs_no_key_is_run_and_judged_in_a_fork(
+    agent: str, repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    agent_suite(repository, RIGHT_AGENT, COMMAND)
+    await repository.push(BASE)
+    agent_suite(repository, agent, COMMAND)
+    job = await fork_run(repository, "--comment", "off")
+    code, verdict, headline = (0, "pass", "## ✅ Pass") if agent == RIGHT_AGENT else (1, "fail", "## ❌ Fail")
+    assert (job.ended.code, job.outputs["verdict"]) == (code, verdict)
+    assert job.summary.startswith(headline)
+    assert job.report["totals"]["recorded"] == 0
+
+
+async def test_a_recording_of_a_model_proves_that_prompts_and_cases_are_unchanged(
+    repository: Repository, fake: FakeGitHub, model: FakeServer
+) -> None:
+    fake.state.add_history(BASE, RED)
+    agent_suite(repository, RIGHT_AGENT, model_api(model))
+    await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    asked = len(model.seen)
+    job = await fork_run(repository, "--comment", "off")
+    assert (job.ended.code, job.outputs["verdict"], len(model.seen)) == (0, "pass", asked)
+    assert (
+        "✅ Pass: prompts and cases are unchanged, and no model was called; their recorded answers:"
+        " 10 of 10 runs passed" in shown(job.summary)
+    )
+
+
+@pytest.mark.parametrize("part", ["python", "stage"])
+async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
+    part: str, repository: Repository, fake: FakeGitHub, model: FakeServer
+) -> None:
+    fake.state.add_history(BASE, RED)
+    plain = model_api(model)
+    own = {"name": "agent", "type": "python", "target": "agent:answer"}
+    providers = [plain, own] if part == "python" else [plain, {**plain, "name": "agent", "after": ["agent:answer"]}]
+    agent_suite(repository, RIGHT_AGENT, *providers)
+    recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    assert recorded.ended.code == 0, recorded.ended.out
+    agent_suite(repository, BROKEN_AGENT, *providers)
+    job = await fork_run(repository, "--comment", "off")
+    assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
+    assert NOT_CHECKED.replace("agent was", "agent (agent) was") in shown(job.summary)
+
+
+async def test_a_later_attempt_with_secrets_runs_what_only_a_recording_had_answered(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
+    await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    agent_suite(repository, BROKEN_AGENT, COMMAND | WITH_KEY)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    of_bot = {"GITHUB_ACTOR": "dependabot[bot]", "CI_EVALS_COMMENT": "off"}
+    first = await repository.pull_request(RED, run=run, **of_bot)
+    assert (first.ended.code, first.outputs["verdict"]) == (3, "error")
+    repository.upload(first, run)
+    later = {**of_bot, "GITHUB_RUN_ATTEMPT": "2", "AGENT_KEY": "secret-of-the-agent"}
+    second = await repository.pull_request(RED, run=run, **later)
+    assert (second.ended.code, second.outputs["verdict"]) == (1, "fail")
+    assert second.report["totals"]["recorded"] == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--run-missing",)])
+async def test_the_merge_of_a_forks_shards_has_no_verdict_either(
+    arguments: tuple[str, ...], repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, RED)
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
+    await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    agent_suite(repository, BROKEN_AGENT, COMMAND | WITH_KEY)
+    shards = [
+        await fork_run(repository, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}") for number in (1, 2)
+    ]
+    assert [job.ended.code for job in shards] == [0, 0]
+    merged = await fork_run(
+        repository, "merge", *(str(job.results) for job in shards), *arguments, CI_EVALS_COMMENT="off"
+    )
+    assert (merged.ended.code, merged.outputs["verdict"]) == (3, "error")
+    assert NOT_CHECKED in shown(merged.summary)
 
 
 # The code under test.

@@ -30,7 +30,7 @@ def test_the_only_judge_need_not_be_named(tmp_path: Path) -> None:
         (None, (), "evals.yaml has no judge to check: add one to `expect`"),
         ("polite", (), "evals.yaml has no judge to check: add one to `expect`"),
         (None, (POLITE, BRIEF), "evals.yaml has several judges: name one with --rubric: 'polite', 'It is brief.'"),
-        ("rude", (POLITE,), "evals.yaml has no judge with the rubric 'rude'; it has: 'polite'"),
+        ("rude", (POLITE,), "evals.yaml: unknown rubric 'rude', known: polite"),
     ],
 )
 def test_without_one_judge_to_check_it_is_said_which_there_are(

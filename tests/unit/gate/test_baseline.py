@@ -38,32 +38,39 @@ def history(evidence: Iterable[tuple[int, int]]) -> History:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "pool"),
+    ("evidence", "full", "recent"),
     [
-        ((), (0, 0, 0)),
-        (((0, 0),), (0, 0, 0)),
-        (((3, 3),) * 4, (12, 12, 4)),
-        (((3, 3),) * 40, (30, 30, 10)),
-        (((0, 0), (3, 3), (0, 0), (2, 3)), (5, 6, 2)),
-        (((50, 50), (3, 3)), (50, 50, 1)),
-        (((1, 1), (0, 1)), (1, 2, 2)),
-        (((3, 3), (3, 3), (0, 3), (3, 3)), (6, 6, 2)),
+        ((), (0, 0), (0, 0)),
+        (((0, 0),), (0, 0), (0, 0)),
+        (((3, 3),) * 4, (12, 12), (12, 12)),
+        (((3, 3),) * 40, (30, 30), (30, 30)),
+        (((0, 0), (3, 3), (0, 0), (2, 3)), (5, 6), (5, 6)),
+        (((50, 50), (3, 3)), (50, 50), (50, 50)),
+        (((1, 1), (0, 1)), (1, 2), (1, 2)),
+        (((3, 3), (3, 3), (0, 3), (3, 3)), (9, 12), (6, 6)),
     ],
     ids=["none", "ungraded", "few", "enough", "gaps", "one-large", "too-few-to-disagree", "changed"],
 )
-def test_reports_are_pooled_newest_first_while_they_agree(
-    evidence: tuple[tuple[int, int], ...], pool: tuple[int, int, int]
+def test_all_reports_are_pooled_newest_first_and_the_newest_that_agree_by_themselves(
+    evidence: tuple[tuple[int, int], ...], full: tuple[int, int], recent: tuple[int, int]
 ) -> None:
     found = history(evidence)
-    assert (*found.tally, len(found.pooled)) == pool
+    assert (found.tally, found.recent) == (full, recent)
+
+
+def test_only_so_many_reports_count_as_the_base_branch_is_as_it_is_now() -> None:
+    found = replace(history([(1, 3), (0, 0), (2, 3), (3, 3)]), reports=2)
+    assert found.tally == (3, 6)
+    assert [step.outcome for step in found.steps()] == ["recent", "nothing graded", "recent", "before a fall"]
 
 
 @given(st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=20))
 def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]]) -> None:
     found = history(evidence)
     assert 0 <= found.tally.passed <= found.tally.graded < POOLED_RUNS + 12
+    assert found.recent.graded <= found.tally.graded
     graded = [each for each in evidence if each[1]]
-    assert found.tally == tuple(map(sum, zip((0, 0), *graded[: len(found.pooled)], strict=True)))
+    assert found.tally == tuple(map(sum, zip((0, 0), *graded[: len(found.sums) - 1], strict=True)))
 
 
 def report(id: str, at: float, passed: int, graded: int, *older: Evidence, fingerprint: str = "f") -> Baseline:  # noqa: A002

@@ -63,7 +63,47 @@ def test_nothing_is_named_before_it_is_confirmed() -> None:
 def test_only_what_fell_further_than_usual_is_a_suspect() -> None:
     head = head_of({"fell": (2, 3), "rose": (3, 3), "same": (3, 3), "flaky": (2, 3), "new": (0, 3), "none": (0, 0)})
     base = base_of({"fell": (30, 30), "rose": (0, 30), "same": (30, 30), "flaky": (22, 30), "none": (30, 30)})
-    assert suspects(head, base) == {key_of("fell")}
+    assert suspects(head, base, 7) == {key_of("fell"): 7}
+    assert suspects(head, base, 0) == {}
+
+
+@pytest.mark.parametrize(("cells", "base", "more"), [(40, 3, 12), (20, 3, 9), (40, 30, 7), (500, 3, 7), (5, 1, 7)])
+def test_a_case_that_always_fails_gets_as_many_runs_as_naming_it_takes(cells: int, base: int, more: int) -> None:
+    steady = {str(number): (3, 3) for number in range(cells - 1)}
+    head, older = {"dead": (0, 3)} | steady, {"dead": (base, base)} | dict.fromkeys(steady, (base, base))
+    assert suspects(head_of(head), base_of(older), "auto") == {key_of("dead"): more}
+    dead = compared(head_of(head, {"dead": (0, more)}), base_of(older)).by_key[key_of("dead")]
+    assert (dead.kind == "regressed") == ((cells, base) not in {(500, 3), (5, 1)})
+
+
+def test_of_many_suspects_the_critical_and_the_surest_are_run_again() -> None:
+    fallen = {str(number): (number % 2, 3) for number in range(50)}
+    head = [cell._replace(critical=cell.key == key_of("1")) for cell in head_of(fallen)]
+    found = suspects(head, base_of(dict.fromkeys(fallen, (30, 30))), 7)
+    assert len(found) == 20
+    assert key_of("1") in found
+    assert sum(int(case) % 2 for case, *_ in found) == 1
+
+
+def test_a_drop_must_show_against_the_newer_reports_too() -> None:
+    """The case has been worse on the base branch for two reports, which the full pool hides."""
+    history: dict[str, tuple[int, int] | list[tuple[int, int]]] = {"a": [(1, 3), (2, 3), *[(3, 3)] * 8], **MANY_BASE}
+    head = head_of({"a": (1, 3)} | MANY, {"a": (1, 7)})
+    cell = compared(head, base_of(history)).by_key[key_of("a")]
+    assert cell.kind == "suspect"
+    assert cell.adjusted_p is not None
+    assert cell.adjusted_p <= 0.05
+
+
+def test_what_is_older_than_a_fall_of_the_whole_base_branch_does_not_count() -> None:
+    cases = [str(number) for number in range(40)]
+    fallen = [[(1, 3), (3, 3), (3, 3)] if number % 2 else [(3, 3)] * 3 for number in range(40)]
+    base = base_of(dict(zip(cases, fallen, strict=True)))
+    head = head_of({case: history[0] for case, history in zip(cases, fallen, strict=True)})
+    comparison = compared(head, base)
+    assert comparison.counts == {"flaky": 20, "unchanged": 20}
+    assert {cell.base_reports for cell in comparison.cells} == {1}
+    assert comparison.variants[0].adjusted_p > 0.05
 
 
 def test_confirm_runs_of_what_is_no_suspect_do_not_count() -> None:

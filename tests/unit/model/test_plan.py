@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.model.case import Variant
-from ci_evals.model.plan import RunPlan, Shard, cells_of_shard, execution_order, plan_runs
+from ci_evals.model.plan import RunPlan, Shard, cells_of_shard, execution_order, plan_further_runs, plan_runs
 
 VARIANTS = (Variant("a", "p"), Variant("b", "p"), Variant("a", "q"))
 
@@ -36,7 +36,7 @@ def test_every_run_of_the_provider_comes_once() -> None:
 @pytest.mark.parametrize("only", [None, {0, 3, 4}, set()])
 def test_an_index_is_of_the_cell_whose_indices_it_is_among(case_runs: int | None, only: set[int] | None) -> None:
     plan = plan_runs([case_of("a"), case_of("b", runs=case_runs), case_of("c")], VARIANTS, 3, only=only)
-    further = plan_runs(plan.cases, plan.variants, 2, only=only, after=plan)
+    further = plan_further_runs(plan, {cell: cell + 1 for cell in (range(len(plan)) if only is None else only)})
     for each in (plan, further):
         of_indices = [cell for cell in range(len(each)) for _ in each.indices(cell)]
         assert [each.cell_of(index) for index in range(each.total)] == of_indices
