@@ -41,6 +41,9 @@ class Report(SuiteReport):
         """Make the report of a run that was judged."""
         return cls(**{part.name: getattr(judged.report, part.name) for part in fields(SuiteReport)}, judged=judged)
 
+    def __repr__(self) -> str:
+        return f"<Report {self.suite.name!r}: {self.verdict.status}, {outcome(self)}>"
+
     @property
     def gate(self) -> Gate | None:
         return self.judged.gate

@@ -196,8 +196,8 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
     """Return the error that a status outside 2xx stands for, in the server's own words."""
     status, host = response.status, response.url.host
     if 300 <= status < 400:
-        target = readable(response.headers.get("Location", "nowhere").partition("?")[0])
-        return ProviderError("rejected", f"{host} redirects to {target}; use that address", status=status)
+        text = f"{host} answered {status}, a redirect, which is not followed: check the provider's `base_url` or `url`"
+        return ProviderError("rejected", text, status=status)  # where to is said by nobody that has to be believed
     try:
         body = await _read(response, _REFUSAL_BYTES)
     except (aiohttp.ClientError, OSError):

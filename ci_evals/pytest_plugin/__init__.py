@@ -12,7 +12,7 @@ from ci_evals.library import Report
 from ci_evals.pytest_plugin.marked import OUTCOME, Evaluation, baseline_path, evaluate_marked
 from ci_evals.pytest_plugin.suites import SuiteFile
 
-MARKER = "evals(prompt|prompts|cases|config, expect, target, runs, max_concurrency, gate, …): evaluate and judge"
+MARKER = "evals(prompt|prompts|cases|config, expect, judges, target, runs, gate, …): evaluate and judge"
 _EVALUATION = pytest.StashKey[Evaluation]()
 _MOST_LINES = 50
 
@@ -70,6 +70,12 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
         pytest.mark.usefixtures("evals_result")(obj)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give a test that only one of its parameters marks the fixture, too."""
+    if isinstance(item, pytest.Function) and item.get_closest_marker("evals"):
+        item.fixturenames = list(dict.fromkeys((*item.fixturenames, "evals_result")))  # its own: parameters share one
+
+
 @pytest.fixture
 def evals_target() -> Any:
     """The provider, unless the marker names one: override this fixture in a conftest or beside the tests."""
@@ -79,7 +85,7 @@ def evals_target() -> Any:
 @pytest.fixture
 def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Report:
     """The report of the evaluation that the test's `evals` marker asks for."""
-    evaluation = evaluate_marked(request.node, evals_target)
+    evaluation = evaluate_marked(request.node, evals_target, request.getfixturevalue)
     request.node.stash[_EVALUATION] = evaluation
     decides_itself = isinstance(request.node, pytest.Function) and _takes_the_result(request.node)
     lines = (evaluation.figures if decides_itself else evaluation.line, *(f"  {each}" for each in evaluation.changes))

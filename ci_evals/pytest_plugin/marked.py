@@ -2,8 +2,9 @@
 
 import asyncio
 import contextvars
+import inspect
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +35,9 @@ OUTCOME = "evals"
 
 _WIDTH = 100
 _LINE_CHARACTERS = 1000
-_SETTINGS = ("expect", "gate", "threshold", "timeout_s", "retries", "budget")
-_KNOWN = ("prompt", "prompts", "cases", "target", "config", "runs", "max_concurrency", *_SETTINGS)
+_SETTINGS = ("expect", "judges", "gate", "threshold", "timeout_s", "retries", "budget")
+_ASKED = ("prompt", "prompts", "cases", "config")
+_KNOWN = (*_ASKED, "target", "runs", "max_concurrency", *_SETTINGS)
 
 
 def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -75,14 +77,22 @@ class Evaluation:
     is_good: bool
 
 
-def evaluate_marked(item: pytest.Item, target: Any) -> Evaluation:
-    """Evaluate what a test's marker asks for; a mistake in it fails the test."""
-    marker = item.get_closest_marker("evals")
-    if marker is None:
+def evaluate_marked(item: pytest.Item, target: Any, fixture: Callable[[str], Any]) -> Evaluation:
+    """Evaluate what a test's markers ask for; a mistake in them fails the test.
+
+    Args:
+        item: the test.
+        target: what answers unless a marker says so.
+        fixture: returns a fixture, or a parameter of the test, by its name.
+    """
+    markers = list(item.iter_markers("evals"))
+    if not markers:
         pytest.fail("evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)", pytrace=False)
-    settings = dict(marker.kwargs)
     try:
-        _check(marker.args, settings)
+        settings = _merge(markers)
+        for name in {"prompt", "prompts", "cases"} & settings.keys():
+            if inspect.isfunction(make := settings[name]):
+                settings[name] = make(*(fixture(parameter) for parameter in inspect.signature(make).parameters))
         runs, max_concurrency = settings.pop("runs", None), settings.pop("max_concurrency", None)
         suite = _suite(item, settings, target)
         report = evaluate_in_thread(item, suite, runs=runs, max_concurrency=max_concurrency)
@@ -162,18 +172,29 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
     return (*whole, *(f"{kind}: {cell_sentence(comparison, cell)}" for kind, cell in cells))
 
 
-def _check(arguments: tuple[Any, ...], settings: Mapping[str, Any]) -> None:
-    if arguments:
-        raise UsageError("@pytest.mark.evals: name its arguments, as in evals(prompt=…)")
+def _merge(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
+    """Return the arguments of markers, the closest of which comes first and wins.
+
+    Raises:
+        UsageError: one does not exist, they ask for nothing, or for two things.
+    """
+    settings: dict[str, Any] = {}
+    for marker in markers:
+        if marker.args:
+            raise UsageError("@pytest.mark.evals: name its arguments, as in evals(prompt=…)")
+        asks = not settings.keys().isdisjoint(_ASKED)  # then what a marker further out asks is replaced
+        beyond = {name: value for name, value in marker.kwargs.items() if not (asks and name in _ASKED)}
+        settings = beyond | settings
     for name in settings:
         if name not in _KNOWN:
             raise UsageError(f"@pytest.mark.evals: {unknown('argument', name, _KNOWN)}")
-    asked = [name for name in ("prompt", "prompts", "cases", "config") if name in settings]
+    asked = [name for name in _ASKED if name in settings]
     if len(asked) != 1:
         what = " and ".join(asked) if asked else "nothing"
         raise UsageError(f"@pytest.mark.evals: give one of prompt, prompts, cases and config; there is {what}")
     if "config" in settings and (beside := settings.keys() - {"config", "runs", "max_concurrency"}):
         raise UsageError(f"@pytest.mark.evals: {', '.join(sorted(beside))}: belongs into the suite that config names")
+    return settings
 
 
 def _suite(item: pytest.Item, settings: Mapping[str, Any], target: Any) -> Suite:

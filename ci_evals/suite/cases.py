@@ -12,7 +12,7 @@ from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import TurnGrader
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.suite.datasets import MAX_PROBLEMS, find_cases
-from ci_evals.suite.expectations import read_expect, read_expectation
+from ci_evals.suite.expectations import entries_of, read_expect, read_expectation
 from ci_evals.suite.problems import Written, and_more
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.rendering import Templates
@@ -169,8 +169,10 @@ class CaseReader:
             entries = written["turns"][number - 1]["expect"] if turn.expect else None
             expected = read_expect(entries, self.problems, self.folder) if entries else ()
             turns += [replace(each, grader=TurnGrader(number, each.grader)) for each in expected]
-        if not (case.expect or turns or case.task or case.user) and self._expects_nothing:
-            text = "nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
+        expects = case.expect or any(turn.expect for turn in case.turns) or case.task or case.user
+        if not expects and self._expects_nothing:
+            example = "expect=[NotEmpty()]" if written.in_code else "`- not_empty: true`"
+            text = f"nothing is expected of the answer, so any would pass: add `expect`, such as {example}"
             self.problems.append(written.problem(text))
         defaults = [
             each if isinstance(each, Expectation) else self._fill(each, case, written) for each in self._defaults
@@ -197,10 +199,8 @@ class CaseReader:
 
     def _read_defaults(self, written: Written) -> list[Expectation | Written]:
         """Return the suite's own expectations; those with templates as they are written, to be filled in later."""
-        if not isinstance(written.value, list | tuple):
-            return list(read_expect(written, self.problems, self.folder))
         defaults: list[Expectation | Written] = []
-        for entry in written.items():
+        for entry in entries_of(written, self.problems):
             if _has_template(entry.value):
                 defaults.append(entry)
             elif expectation := read_expectation(entry, self.problems, self.folder):

@@ -47,7 +47,7 @@ def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Itera
         for entry in written.items():
             if isinstance(entry.value, Case):
                 case = entry.value
-                yield from _check_case(Written(case, Lines(case.line), case.file, entry.path), problems)
+                yield from _check_case(Written(case, Lines(case.line), case.file, entry.path, in_code=True), problems)
             elif "file" in entry or "tasks" in entry:
                 yield from _cases_of(entry, folder, problems, seen)
             else:
@@ -57,6 +57,9 @@ def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Itera
 
 
 def _check_case(written: Written, problems: list[Problem]) -> Iterator[CaseEntry]:
+    if written.in_code and not isinstance(written.value, Mapping | Case):
+        problems.append(written.problem(f"expected a Case, or the text of its input, got {written.value!r:.80}"))
+        return
     case = check(Case, written, problems, found={"file": written.file, "line": written.line})
     if isinstance(written.value, Mapping) and "id" not in written:
         problems.append(written.problem("the key 'id' is missing"))

@@ -28,13 +28,21 @@ def read_expect(written: Written, problems: list[Problem], folder: Path) -> tupl
         problems: gets every problem.
         folder: the config's, where the team's own modules are looked for.
     """
-    if written.value is None:
-        return ()
-    if not isinstance(written.value, list | tuple):
-        problems.append(written.problem("expected a list of graders, as in `- contains: Paris`"))
-        return ()
-    read = (read_expectation(entry, problems, folder) for entry in written.items())
+    read = (read_expectation(entry, problems, folder) for entry in entries_of(written, problems))
     return tuple(expectation for expectation in read if expectation is not None)
+
+
+def entries_of(written: Written, problems: list[Problem]) -> list[Written]:
+    """Return the entries of a list of graders; in Python, a grader that stands alone is the only one."""
+    value = written.value
+    if isinstance(value, list | tuple):
+        return list(written.items())
+    if is_object(value) or (written.in_code and isinstance(value, Mapping)):
+        return [written]
+    if value is not None:
+        listed = f'[Contains("Paris")], got {value!r:.80}' if written.in_code else "`- contains: Paris`"
+        problems.append(written.problem(f"expected a list of graders, as in {listed}"))
+    return []
 
 
 def read_expectation(written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
@@ -47,7 +55,10 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         problems.append(written.problem(f"{entry!r} needs a value, as in `{entry}: {value}`"))
         return None
     if not isinstance(entry, Mapping) or len(entry) != 1:
-        hint = _slip(entry) or "expected one grader with its value, as in `contains: Paris`"
+        usual = "expected one grader with its value, as in `contains: Paris`"
+        if written.in_code and not isinstance(entry, Mapping):
+            usual = f'expected a grader, as in Contains("Paris"), got {entry!r:.80}'
+        hint = _slip(entry) or usual
         problems.append(written.problem(hint))
         return None
     (name,) = entry
@@ -141,13 +152,7 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
         grader = of.grader.for_negation() if isinstance(of.grader, GraderOptions) else of.grader
         return dataclasses.replace(of, name=NEGATION + of.name, grader=grader, negated=not of.negated)
     if isinstance(entry, GraderOptions):
-        options = check(type(entry), written, problems)
-        if options is None:
-            return None
-        problems += map(written.problem, options.problems())
-        name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
-        place = Place(*written.place) if options.has_dependency else None
-        return Expectation(name, options, weight=options.weight, place=place)
+        return _read_grader(entry, written, problems)
     if isinstance(entry, FunctionGrader):
         judge = entry
     elif not isinstance(entry, type) and callable(getattr(entry, "grade", None)):
@@ -165,3 +170,17 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
     if judge.weight < 0:
         problems.append(written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0"))
     return Expectation(judge.name, judge, weight=judge.weight)
+
+
+def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]) -> Expectation | None:
+    if isinstance(entry, ModelGrader) and is_object(entry.provider):
+        text = "expected the name of a judge: give the suite what answers, as in judges=[my_judge], and name it here"
+        problems.append(written["provider"].problem(f"{text}, or leave `provider` out if it is the only one"))
+        return None
+    options = check(type(entry), written, problems)
+    if options is None:
+        return None
+    problems += map(written.problem, options.problems())
+    name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
+    place = Place(*written.place) if options.has_dependency else None
+    return Expectation(name, options, weight=options.weight, place=place)

@@ -1,7 +1,7 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     values |= {key: _listed(values[key]) for key in ("providers", "judges") if key in values}
     if suite.max_concurrency == math.inf:
         values["max_concurrency"] = UNLIMITED
-    written = Written(values, Lines(suite.line), suite.file)
+    written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 
 
@@ -134,11 +134,11 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _listed_cases(suite: Suite) -> Any:
-    cases = suite.cases
+    cases = [suite.cases] if isinstance(suite.cases, Case) else suite.cases
     if isinstance(cases, Path):
         return {"file": cases.as_posix()}
-    if isinstance(cases, str):
-        text = f"{cases!r:.100} is a text: expected a list of cases, or Path(…) of a dataset"
+    if isinstance(cases, str) or not isinstance(cases, Iterable):
+        text = f"expected a list of cases, or Path(…) of a dataset, got {cases!r:.100}"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
     return cases if isinstance(cases, Mapping) else with_ids(cases, (suite.file, suite.line))
 

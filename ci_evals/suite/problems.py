@@ -50,12 +50,13 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value as it is written, with its place: in a file, or in the Python code that made it."""
+    """A value as it is written, with its place: in a file, or `in_code`, in the Python code that made it."""
 
     value: Any
     lines: Lines
     file: str
     path: str = ""
+    in_code: bool = False
 
     @property
     def line(self) -> int | None:
@@ -75,7 +76,7 @@ class Written:
         elif isinstance(self.value, Sequence):
             value = self.value[key]
         path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}" if self.path else key
-        return Written(value, self.lines.at(key), self.file, path)
+        return Written(value, self.lines.at(key), self.file, path, self.in_code)
 
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, Mapping) and key in self.value
@@ -86,7 +87,7 @@ class Written:
 
     def having(self, value: Any) -> "Written":
         """Return another value in the same place."""
-        return Written(value, self.lines, self.file, self.path)
+        return Written(value, self.lines, self.file, self.path, self.in_code)
 
     def problem(self, message: str) -> Problem:
         return Problem(self.file, self.line, self.path, message)
@@ -286,13 +287,19 @@ def _describe(value: Any) -> str:
         return "a list"
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
+    if is_object(value):
+        return (
+            f"the {type(value).__name__} {value.__name__}"
+            if hasattr(value, "__name__")
+            else f"a {type(value).__name__}"
+        )
     text = repr(value) if not isinstance(value, Interpolated) else f"the value of ${{{value.names[0]}}}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _advice(expected: str, value: Any) -> str:
     """Say what to write instead, for the usual slips."""
-    if isinstance(value, Interpolated) or value is None:
+    if isinstance(value, Interpolated) or value is None or is_object(value):
         return ""
     if expected == "a list":
         return ": write `- ` before each item, or put [ ] round them"

@@ -23,7 +23,8 @@ def read_prompts(
     if written.value is None:
         return ()
     if not isinstance(written.value, list | tuple):
-        problems.append(written.problem('expected a list of templates, as in `- "{{ question }}"`'))
+        example = '["{{ question }}"]' if written.in_code else '`- "{{ question }}"`'
+        problems.append(written.problem(f"expected a list of templates, as in {example}"))
         return ()
     prompts: dict[str, Prompt] = {}
     for number, entry in enumerate(written.items(), 1):

@@ -14,6 +14,8 @@ from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
 from ci_evals.suite.sweeps import Sweeps
 
+_EXPECTED = "expected a provider, a function, or an object with a method `answer`"
+
 
 class ProviderReader:
     """Reads the entries of one list of providers.
@@ -100,7 +102,10 @@ class ProviderReader:
     def _read_mapping(self, written: Written) -> ProviderOptions | None:
         kind = written.value.get("type") if isinstance(written.value, Mapping) else None
         if kind is None:
-            self.problems.append(written.problem(f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"))
+            expected = f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
+            if written.in_code and not isinstance(written.value, Mapping):
+                expected = f"{_EXPECTED}, got {written.value!r:.80}"
+            self.problems.append(written.problem(expected))
             return None
         cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
         if cls is None:
@@ -112,11 +117,15 @@ class ProviderReader:
         given = written.value
         if not isinstance(given, ProviderOptions):
             if not callable(given) and not callable(getattr(given, "answer", None)):
-                what = f"got a {type(given).__name__}"
-                text = f"expected a provider, a function, or an object with a method `answer`, {what}"
-                self.problems.append(written.problem(text))
+                self.problems.append(written.problem(f"{_EXPECTED}, got a {type(given).__name__}"))
                 return None
             given = Function.of(given)
+        for key in ("before", "after"):
+            stages = getattr(given, key)
+            if is_object(stages) or (isinstance(stages, list | tuple) and any(map(is_object, stages))):
+                text = f"stages go by name, which the cache needs: {key}=['module:function'], or the name of a provider"
+                self.problems.append(written[key].problem(text))
+                return None
         return check(type(given), written.having(given), self.problems)
 
     def _add_name(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:

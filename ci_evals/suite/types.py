@@ -84,15 +84,15 @@ _FOUND = {"found": True}  # no key of a file
 _PositiveOrInf = Annotated[float, GetPydanticSchema(lambda _, handler: handler(Positive))]  # `math.inf` in Python only
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Suite(Options):
     """A suite: what is asked, of whom, how often, and when its answers are good enough to merge.
 
     The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their inputs), `Case`s, what
     `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset; `providers` and `judges` may be functions,
     objects with `answer(request)`, and those of `ci_evals.providers`, one or a list; `expect` takes graders of
-    `ci_evals.graders`, functions, and objects with `grade(answer)`. Relative paths start in `folder`, where `.env` is
-    looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`.
+    `ci_evals.graders`, functions, and objects with `grade(answer)`, one or a list. Relative paths start in `folder`,
+    where `.env` is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`.
 
     Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the place where the suite
     is written, which is `file` and `line` if these are given.
@@ -144,6 +144,10 @@ class Suite(Options):
             object.__setattr__(self, "file", file)
             object.__setattr__(self, "line", line)
         object.__setattr__(self, "folder", Path(self.folder).resolve())
+
+    def __repr__(self) -> str:
+        named = f" {self.name!r}" if self.name else ""
+        return f"<Suite{named} of {self.file}{f':{self.line}' if self.line else ''}>"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import inspect
 import math
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +34,17 @@ from ci_evals import (
     provider,
     providers,
 )
-from ci_evals.graders import GRADERS, Contains, ContainsAll, Equals, Latency
+from ci_evals.graders import GRADERS, Contains, ContainsAll, Equals, Latency, LlmJudge
+from ci_evals.model.case import UserTurn
 from ci_evals.providers import PROVIDERS, Mock, OpenAI
 from ci_evals.suite.schema import suite_schema
 
 
 def echo(question: str) -> str:
     return question
+
+
+FUNCTION: Any = "a method".upper
 
 
 def problems(**changes: Any) -> list[str]:
@@ -103,6 +108,21 @@ def test_a_suite_is_shown_with_its_sizes() -> None:
     assert repr(check_suite(suite)) == "<CheckedSuite 's': 1 case × 2 variants × 1 run>"
 
 
+def test_a_suite_and_a_report_are_shown_in_a_line() -> None:
+    suite = Suite(name="s", cases=["one"], providers=echo, expect=Contains("one"))
+    assert re.fullmatch(r"<Suite 's' of .*test_suite\.py:\d+>", repr(suite))
+    assert repr(Suite(cases=[], providers=echo, file="own.py")) == "<Suite of own.py>"
+    assert repr(evaluate_sync(suite)) == "<Report 's': pass, 1 of 1 run passed (100 %)>"
+
+
+@pytest.mark.parametrize("expect", [Contains("x"), {"contains": "x"}, lambda output: "x" in output])
+def test_one_grader_needs_no_list(expect: Any) -> None:
+    assert evaluate_sync(Suite(cases=["x", "y"], providers=echo, expect=expect)).passed == 1
+    assert evaluate_sync(Suite(cases=Case(input="x", expect=expect), providers=echo)).all_passed
+    turns = Case(id="talk", turns=[UserTurn(user="x", expect=expect)])
+    assert evaluate_sync(Suite(cases=[turns], providers=echo)).all_passed
+
+
 def test_ids_are_made_of_the_input_and_stay_apart() -> None:
     cases = [
         *(Case(input="first line\nsecond", expect=[Contains("x")]) for _ in range(2)),
@@ -142,10 +162,24 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         ({"cases": [Case(input="a", id="x"), Case(input="b", id="x")]}, "the id 'x' is taken"),
         ({"cases": [Case(expect=[Contains("x")])]}, "nothing is asked"),
         ({"cases": [Case(input="a", runs=0)]}, "cases[0].runs: expected a whole number >= 1"),
-        ({"cases": [Case(input="a", expect=Contains("x"))]}, "expected a list of graders"),  # type: ignore[arg-type]
+        ({"expect": "x"}, """expect: expected a list of graders, as in [Contains("Paris")], got 'x'"""),
+        ({"expect": ["x"]}, """expect[0]: expected a grader, as in Contains("Paris"), got 'x'"""),
+        ({"cases": [Case(input="a", expect="x")]}, "cases[0].expect: expected a list of graders, as in [Contains("),
+        ({"expect": None}, "add `expect`, such as expect=[NotEmpty()]"),
+        (
+            {"expect": LlmJudge("polite", provider=FUNCTION)},
+            "expected the name of a judge: give the suite what answers",
+        ),
         ({"cases": []}, "there are no cases"),
+        ({"cases": None}, "cases: expected a list of cases, or Path(…) of a dataset, got None"),
+        ({"cases": 5}, "cases: expected a list of cases, or Path(…) of a dataset, got 5"),
+        ({"cases": [5]}, "cases[0]: expected a Case, or the text of its input, got 5"),
+        ({"prompts": "{{ input }}"}, 'prompts: expected a list of templates, as in ["{{ question }}"]'),
+        ({"providers": Mock(before=[FUNCTION])}, "providers[0].before: stages go by name, which the cache needs"),
+        ({"providers": Mock(after=FUNCTION)}, "providers[0].after: stages go by name, which the cache needs"),
+        ({"providers": None}, "expected a provider, a function, or an object with a method `answer`, got None"),
         ({"providers": []}, "expected a list with at least one provider"),
-        ({"providers": [3.5]}, "expected a mapping with a `type`"),
+        ({"providers": [3.5]}, "expected a provider, a function, or an object with a method `answer`, got 3.5"),
         ({"providers": [object()]}, "expected a provider, a function, or an object with a method `answer`"),
         ({"providers": [echo, echo]}, "a second provider called 'echo'"),
         ({"providers": [Mock(max_concurrency=0)]}, "providers[0].max_concurrency: expected a whole number >= 1"),

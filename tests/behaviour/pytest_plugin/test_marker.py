@@ -161,23 +161,109 @@ def test_a_marker_on_a_class_or_module_holds_for_its_tests(project: pytest.Pytes
     done.assert_outcomes(passed=1, failed=1)
 
 
-def test_a_marker_that_comes_late_is_no_reason_to_pass(project: pytest.Pytester) -> None:
+def test_markers_on_class_and_test_are_merged_and_the_closest_wins(project: pytest.Pytester) -> None:
     done = run(
         project,
         """
-    LATE = pytest.param(1, marks=pytest.mark.evals(prompt="hello", expect=[Contains("HELLO")]))
+    pytestmark = pytest.mark.evals(expect=[Contains("HELLO")], runs=2)
 
-    @pytest.mark.parametrize("number", [LATE])
-    def test_unseen(number):
+    @pytest.mark.evals(prompts=["hello", "hello there"])
+    class TestIt:
+        def test_of_the_class(self, evals_result):
+            assert (evals_result.total, evals_result.all_passed) == (4, True)
+
+        @pytest.mark.evals(prompt="hello again", runs=3)
+        def test_own(self, evals_result):
+            assert (evals_result.total, evals_result.all_passed) == (3, True)
+
+        @pytest.mark.evals(expect=[Contains("BYE")])
+        def test_strict(self, evals_result):
+            assert evals_result.failed == 4
+    """,
+    )
+    done.assert_outcomes(passed=3)
+
+
+def test_a_marker_of_one_parameter_is_evaluated(project: pytest.Pytester) -> None:
+    done = run(
+        project,
+        """
+    def asking(text, answer):
+        return pytest.param(text, marks=pytest.mark.evals(prompt=text, expect=Contains(answer)))
+
+    @pytest.mark.parametrize("text", [asking("hello", "HELLO"), asking("hello", "BYE"), "unmarked"])
+    def test_by_the_gate(text):
         pass
 
-    @pytest.mark.parametrize("number", [LATE])
-    def test_taken(number, evals_result):
+    @pytest.mark.parametrize("text", [asking("hello", "HELLO")])
+    def test_taken(text, evals_result):
         assert evals_result.all_passed
     """,
     )
-    done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(["*let the test take `evals_result`*", "test_agent.py::test_taken*: 1 of 1 run passed*"])
+    done.assert_outcomes(passed=3, failed=1)
+
+
+def test_what_is_asked_may_be_made_of_parameters_and_fixtures(project: pytest.Pytester) -> None:
+    done = run(
+        project,
+        """
+    @pytest.fixture
+    def greeting():
+        return "hello"
+
+    @pytest.mark.parametrize("name", ["Ann", "Bob"])
+    @pytest.mark.evals(prompt=lambda greeting, name: f"{greeting} {name}", expect=Contains("HELLO"))
+    def test_prompt(name, evals_result):
+        (run,) = evals_result.runs
+        assert (run.case, run.status) == (f"hello {name}", "passed")
+
+    @pytest.mark.parametrize("name", ["Ann", "Bob"])
+    @pytest.mark.evals(cases=lambda name: [Case(input=name, expect=[Contains(name.upper())])])
+    def test_cases(name):
+        pass
+
+    class TestTargets:
+        @pytest.fixture(params=["a", "b"])
+        def evals_target(self, request):
+            return lambda question: request.param
+
+        @pytest.mark.evals(prompt="q", expect=Contains("a"))
+        def test_target(self):
+            pass
+    """,
+    )
+    done.assert_outcomes(passed=5, failed=1)
+
+
+def test_a_marker_may_name_judges(project: pytest.Pytester) -> None:
+    done = run(
+        project,
+        """
+    from ci_evals.graders import LlmJudge
+
+    def strict(question):
+        return '{"reason": "so it is", "verdict": "pass"}'
+
+    @pytest.mark.evals(prompt="hello", expect=LlmJudge("polite"), judges=strict)
+    def test_it(evals_result):
+        assert evals_result.all_passed
+    """,
+    )
+    done.assert_outcomes(passed=1)
+
+
+def test_a_marker_that_comes_late_is_no_reason_to_pass(project: pytest.Pytester) -> None:
+    project.makeconftest(
+        CONFTEST
+        + """
+    def pytest_collection_modifyitems(items):
+        for item in items:
+            item.add_marker(pytest.mark.evals(prompt="hello", expect="HELLO"))
+    """
+    )
+    done = run(project, "\n    def test_unseen(): pass")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*let the test take `evals_result`*"])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +275,7 @@ def test_a_marker_that_comes_late_is_no_reason_to_pass(project: pytest.Pytester)
         ("'a'", "name its arguments"),
         ("prompt='a', expect=[Contains('a')], runs=0", "runs=0: expected a whole number"),
         ("prompt='a'", "nothing is expected of the answer"),
-        ("prompt='a', target=3.5", "expected a mapping with a `type`"),
+        ("prompt='a', target=3.5", "expected a provider, a function, or an object"),
         ("config='nowhere.yaml'", "no such file"),
         ("config='evals.yaml', expect=[]", "expect: belongs into the suite that config names"),
     ],
