@@ -108,7 +108,7 @@ class Report(SuiteReport):
         """Read a `report.json`, or that of a results folder.
 
         Raises:
-            StorageError: the file cannot be read, is no report, or a newer ci-evals wrote it.
+            StorageError: the file cannot be read, is not a report, or a newer ci-evals wrote it.
         """
         return cls.of(read_summary(Path(path)))
 

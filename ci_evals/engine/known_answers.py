@@ -260,7 +260,7 @@ def _stored_answer(path: Path) -> Trace:
         response = as_response(json.loads(text) if path.suffix == ".json" else text)
         return Trace(None, None, response, latency_s=0.0, started_at=path.stat().st_mtime)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(f"{path}: holds no recorded answer: {error}") from error
+        raise StorageError(f"{path}: does not hold a recorded answer: {error}") from error
 
 
 def _from_trace(cell: PreparedCell, run: int, trace: Trace) -> Result:
@@ -318,5 +318,5 @@ def results_of(path: Path) -> Iterator[Result]:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {instead}") from error
     except ValidationError as error:
-        raise StorageError(f"{path}: is no report of ci-evals ({first_problem(error)}): {instead}") from error
+        raise StorageError(f"{path}: is not a report of ci-evals ({first_problem(error)}): {instead}") from error
     yield from results

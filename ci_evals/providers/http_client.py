@@ -89,7 +89,7 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
     """Read a JSON answer, replacing stray bytes and lone surrogates in it.
 
     Raises:
-        ProviderError: it is no JSON, or of another shape.
+        ProviderError: it is not valid JSON, or of another shape.
     """
     with suppress(ValidationError):
         return adapter.validate_json(body)
@@ -113,7 +113,7 @@ def url_problems(key: str, url: str) -> list[str]:
         complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         complete = False
-    return [] if complete else [f"{key}: is no complete address; write it as https://host/path"]
+    return [] if complete else [f"{key}: is not a complete address; write it as https://host/path"]
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:
@@ -196,8 +196,8 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
     """Return the error that a status outside 2xx stands for, in the server's own words."""
     status, host = response.status, response.url.host
     if 300 <= status < 400:
-        target = readable(response.headers.get("Location", "nowhere").partition("?")[0])
-        return ProviderError("rejected", f"{host} redirects to {target}; use that address", status=status)
+        text = f"{host} answered {status}, a redirect, which is not followed: check the provider's `base_url` or `url`"
+        return ProviderError("rejected", text, status=status)  # where to is said by nobody that has to be believed
     try:
         body = await _read(response, _REFUSAL_BYTES)
     except (aiohttp.ClientError, OSError):

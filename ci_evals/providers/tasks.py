@@ -71,7 +71,7 @@ class TaskAgent(ProgramOptions):
             try:
                 template_sandbox().from_string(word)
             except TemplateSyntaxError as error:
-                found.append(f"command: {one_line(word, 80)!r} is no valid template: {error.message}")
+                found.append(f"command: {one_line(word, 80)!r} is not a valid template: {error.message}")
         if self.sandbox not in BUILT_IN:
             expected = f"expected module:function, or one of {', '.join(BUILT_IN)}"
             if problem := missing_target(self.sandbox, folder) if target_parts(self.sandbox) else expected:
@@ -107,7 +107,7 @@ class _Agent:
     async def answer(self, request: Request) -> Response:
         task = request.case.task
         if task is None:
-            raise ProviderError("rejected", "the case is no task folder")
+            raise ProviderError("rejected", "the case is not a task folder")
         kept = await asyncio.to_thread(_make_kept_folder, self._files, str(self._options.name), request)
         try:
             async with self._make_sandbox(task) as sandbox:

@@ -1,9 +1,14 @@
-"""Saved reports, read back as a baseline, as the side that is compared, or as the summary that they were made from."""
+"""Saved reports, read back as a baseline, as the side that is compared, or as the summary that they were made from.
+
+A report may come from anybody. Its results are believed; its figures must follow from them, and its verdict is decided
+anew.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import isclose
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +17,13 @@ from pydantic_core import from_json
 
 from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import one_line, shorten
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, join
-from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, commonest
+from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
+from ci_evals.gate.compare import SUSPICION, CellComparison, Comparison, NoComparison, commonest
+from ci_evals.gate.verdict import decide
+from ci_evals.graders.scoring import score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
-from ci_evals.model.report import RunRecord, SuiteInfo, SuiteReport
+from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
@@ -25,6 +32,7 @@ from ci_evals.reports.report_json import (
     MOST_RUNS,
     REPORT,
     SCHEMA_VERSION,
+    CellComparisonEntry,
     ComparisonEntry,
     ReportDocument,
     SavedCellEntry,
@@ -32,12 +40,14 @@ from ci_evals.reports.report_json import (
     encode,
 )
 from ci_evals.reports.summary import Summary
+from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
 
 _MAX_AMOUNT: Final = 1e12  # seconds, USD or score of one run: sums of such amounts stay numbers
+_ROUNDING: Final = 1e-6
 _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
 
@@ -104,7 +114,7 @@ class SavedReport:
 
     @property
     def summary(self) -> Summary:
-        """The summary that the report was made from. Of its cases it has what a report shows, not what was asked."""
+        """The summary of its results, judged again. Of its cases it has what a report shows, not what was asked."""
         return summary_of(self.document)
 
 
@@ -130,7 +140,7 @@ def read_report(path: Path) -> SavedReport:
             raise StorageError(f"{path}: {advice}") from error
         why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
         raise StorageError(
-            f"{path}: is no complete report of ci-evals ({why}): download it again, or name another"
+            f"{path}: is not a complete report of ci-evals ({why}): download it again, or name another"
         ) from error
 
 
@@ -140,7 +150,7 @@ def as_saved(summary: Summary) -> SavedReport:
 
 
 def read_summary(path: Path) -> Summary:
-    """Read one report.json, or the one in a folder, back as the summary that it was made from.
+    """Read one report.json, or the one in a folder, and judge its results again.
 
     Raises:
         StorageError: see `read_report`.
@@ -232,7 +242,7 @@ def decode_report(content: bytes) -> ReportDocument:
     """Decode a report.json, whoever wrote it.
 
     Raises:
-        ValueError: it is none, or of another version, or has numbers that no report has.
+        ValueError: it is none, or of another version, has numbers that no report has, or contradicts itself.
     """
     try:
         document = _DOCUMENT.validate_json(content)
@@ -266,11 +276,65 @@ def _check(document: ReportDocument) -> None:
         raise ValueError("more looks were taken than agreed on, or none was agreed on")
     _check_references(document)
     for result in document.results:
+        _check_status(result)
         judging_usd = result.judging.cost_usd if result.judging else None
         scores = [result.score, *(grade.score for grade in result.grades)]
         amounts = (result.latency_s, result.cost_usd, judging_usd, *scores)
         if any(amount is not None and abs(amount) > _MAX_AMOUNT for amount in amounts):
             raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")
+    _check_figures(document)
+
+
+def _check_status(result: Result) -> None:
+    """Refuse a status that the error and the grades of a run do not allow, whatever threshold its case has."""
+    weighty = {grade.passed for grade in result.grades if grade.weight}
+    steady = bool(weighty) and score_of(result.grades) in (0, 1)  # else a threshold may decide otherwise
+    contradicts = {
+        "passed": result.error is not None or (steady and True not in weighty),
+        "failed": result.error is None and steady and False not in weighty,
+        "errored": result.error is None or bool(result.grades),
+    }
+    if contradicts[result.status]:
+        raise ValueError(f"run {result.run} of {result.case!r} is said to have {result.status}, unlike its grades")
+
+
+def _check_figures(document: ReportDocument) -> None:
+    """Refuse counts and tests that do not follow from the results."""
+    report = _report(document)
+    totals = document.totals
+    if (totals.passed, totals.failed, totals.errored) != (report.passed, report.failed, report.errored):
+        raise ValueError("its totals contradict its results")
+    counted = {cell.key: cell.counts for cell in report.cells}
+    for cell, head in zip(document.cells, head_cells(report, document.gate, unplanned=True), strict=True):
+        counts = counted.get(cell.key, Counts(0, 0, 0, 0))
+        told = (cell.passed, cell.failed, cell.errored, *cell.evidence, *cell.confirming)
+        if told != (counts.passed, counts.failed, counts.errored, *head.planned, *head.confirming):
+            raise ValueError(f"the counts of the case {cell.case!r} contradict its results")
+        amounts = zip((*cell.per_run.scores, *cell.per_run[1:]), (*head.per_run.scores, *head.per_run[1:]), strict=True)
+        if not all(
+            a is b or (a is not None and b is not None and isclose(a, b, rel_tol=_ROUNDING)) for a, b in amounts
+        ):
+            raise ValueError(f"the costs, scores or latencies of the case {cell.case!r} contradict its results")
+        if cell.comparison is not None and not _follows(cell.comparison, head):
+            raise ValueError(f"the comparison of the case {cell.case!r} contradicts its runs")
+
+
+def _follows(found: CellComparisonEntry, head: HeadCell) -> bool:
+    """Return True if a comparison is of the runs of a cell, and its test and its class are what these come to."""
+    planned, more = head.planned, head.confirming
+    if found.head not in (planned, Tally(planned.passed + more.passed, planned.graded + more.graded)):
+        return False
+    if found.p is None or found.adjusted_p is None:
+        return found.kind in ("new", "edited", "not compared")
+    higher = found.head.rate > found.base.rate  # then it may be the chance of a rise
+    tests = (fisher_lower, fisher_upper) if higher else (fisher_lower,)
+    fell = found.head.rate < found.base.rate and found.p <= SUSPICION
+    return (
+        any(isclose(found.p, test(*found.head, *found.base), rel_tol=1e-3, abs_tol=_ROUNDING) for test in tests)
+        and found.adjusted_p >= found.p * (1 - _ROUNDING)
+        and (fell or found.kind not in ("regressed", "suspect"))
+        and (not fell or found.kind in ("regressed", "suspect"))
+    )
 
 
 def _check_references(document: ReportDocument) -> None:
@@ -300,7 +364,14 @@ def _check_references(document: ReportDocument) -> None:
 
 
 def summary_of(document: ReportDocument) -> Summary:
-    """Return the summary that a document was made from."""
+    """Return the summary of a document's results, judged by its gate; the verdict that it brings along is not used."""
+    report, comparison = _report(document), _comparison(document)
+    compared = ((cell.key, cell.comparison) for cell in document.cells)
+    before = {key: found.before for key, found in compared if found and found.before is not None}
+    return Summary(report, decide(report, document.gate, comparison), document.gate, comparison, before)
+
+
+def _report(document: ReportDocument) -> SuiteReport:
     plan = _plan(document)
     cells = {plan.key(cell): cell for cell in range(len(plan))}
     planned: dict[tuple[int, int], Result] = {}
@@ -329,7 +400,7 @@ def summary_of(document: ReportDocument) -> Summary:
         for cell, run in further:
             runs[cell] = max(run - plan.runs(cell), runs.get(cell, 0))
         confirmation = report(plan_further_runs(plan, runs), further)
-    made = report(
+    return report(
         plan,
         planned,
         interrupted=document.interrupted,
@@ -338,9 +409,6 @@ def summary_of(document: ReportDocument) -> Summary:
         settled=document.settled,
         confirmation=confirmation,
     )
-    compared = ((cell.key, cell.comparison) for cell in document.cells)
-    before = {key: found.before for key, found in compared if found and found.before is not None}
-    return Summary(made, document.verdict, document.gate, _comparison(document), before)
 
 
 def _plan(document: ReportDocument) -> RunPlan:

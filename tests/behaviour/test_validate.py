@@ -117,6 +117,12 @@ async def test_a_mistake_that_many_cases_share_is_one_problem(tmp_path: Path) ->
     ]
 
 
+async def test_a_prompt_that_makes_too_much_text_is_a_problem(tmp_path: Path) -> None:
+    loops = "{% for _ in range(100000) %}{{ input * 1000 }}{% endfor %}"
+    (problem,) = await problems(tmp_path, ONE_CASE, prompts=[loops])
+    assert problem.endswith("does not fit this case: the template makes more than 10,000,000 characters")
+
+
 @pytest.mark.parametrize("grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}])
 async def test_no_problem_follows_from_that_of_a_judge(tmp_path: Path, grader: dict[str, Any]) -> None:
     judge = {"name": "strict", "type": "mock", "defualt": "pass"}

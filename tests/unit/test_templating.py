@@ -26,6 +26,21 @@ def test_nothing_is_escaped() -> None:
     assert template_sandbox().from_string("{{ text }}").render(text="<b> & 'c'") == "<b> & 'c'"
 
 
+@pytest.mark.parametrize("lists_may_grow", [True, False])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for _ in range(100000) %}{% for _ in range(100000) %}{{ text }}{% endfor %}{% endfor %}",
+        "{% macro many() %}{% for _ in range(1001) %}{{ text }}{% endfor %}{% endmacro %}{{ many() | length }}",
+        "{{ text * 1001 }}",
+    ],
+)
+def test_a_template_that_makes_too_much_is_stopped(source: str, lists_may_grow: bool) -> None:
+    template = template_sandbox(lists_may_grow=lists_may_grow).from_string(source)
+    with pytest.raises(jinja2.TemplateRuntimeError, match="makes more than 10,000,000 characters"):
+        template.render(text="x" * 10_000)
+
+
 def test_lists_grow_only_where_they_may() -> None:
     assert template_sandbox(lists_may_grow=True).from_string(GROWING).render() == "[1]"
     with pytest.raises(SecurityError):

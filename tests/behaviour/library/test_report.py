@@ -94,12 +94,12 @@ def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(tm
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"report\.json: is no complete report of ci-evals \(it is empty\): download it again"),
+        (b"", r"report\.json: is not a complete report of ci-evals \(it is empty\): download it again"),
         (
             b"{}",
-            r"report\.json: is no complete report of ci-evals \(.*schema_version.*\): download it again",
+            r"report\.json: is not a complete report of ci-evals \(.*schema_version.*\): download it again",
         ),
-        (b"\xff", r"report\.json: is no complete report of ci-evals \(.*\): download it again"),
+        (b"\xff", r"report\.json: is not a complete report of ci-evals \(.*\): download it again"),
         (b'{"schema_version": 99}', r"report\.json: is of schema version 99, .*: upgrade ci-evals here"),
     ],
 )

@@ -89,11 +89,12 @@ async def test_a_key_that_is_none_leaves_the_message_readable(server: FakeServer
     assert error.message == "127.0.0.1 answered 404: no such model: expected one of xl, xs"
 
 
-async def test_a_redirect_is_not_followed_and_its_query_not_shown(server: FakeServer) -> None:
+async def test_a_redirect_is_not_followed_and_its_address_not_advised(server: FakeServer) -> None:
     server.answers(Scripted(status=307, headers={"Location": "https://elsewhere.example/v1?key=secret"}))
     error = await refused(server)
     assert (error.kind, error.status, len(server.seen)) == ("rejected", 307, 1)
-    assert error.message == "127.0.0.1 redirects to https://elsewhere.example/v1; use that address"
+    advice = "check the provider's `base_url` or `url`"
+    assert error.message == f"127.0.0.1 answered 307, a redirect, which is not followed: {advice}"
 
 
 @pytest.mark.parametrize(

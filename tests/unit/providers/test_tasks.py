@@ -333,7 +333,7 @@ def test_a_provider_that_cannot_work_on_tasks_is_a_problem_and_so_is_a_case_that
     echo = {"name": "echo", "type": "mock"}
     assert "case 'add': is a task, which echo cannot work on" in problems(tmp_path, providers=[echo])
     plain = {"id": "a", "input": "a", "expect": [{"contains": "a"}]}
-    assert "case 'a': is no task folder, and agent works on nothing else" in problems(tmp_path, cases=[plain])
+    assert "case 'a': is not a task folder, and agent works on nothing else" in problems(tmp_path, cases=[plain])
 
 
 def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path) -> None:
@@ -349,5 +349,5 @@ def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path
 def test_what_is_wrong_with_the_command_or_the_sandbox_is_told(tmp_path: Path) -> None:
     write_task(tmp_path)
     text = problems(tmp_path, providers=[provider(command=["x", "{{ input"], sandbox="dokcer")])
-    assert "command: '{{ input' is no valid template" in text
+    assert "command: '{{ input' is not a valid template" in text
     assert "sandbox: expected module:function, or one of auto, folder, docker" in text

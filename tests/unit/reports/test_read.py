@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_what_is_no_whole_report_is_refused_with_what_to_do(tmp_path: Path, cont
     path.write_bytes(content)
     with pytest.raises(StorageError) as refused:
         read_report(path)
-    assert str(refused.value).startswith(f"{path}: is no complete report of ci-evals ({words}")
+    assert str(refused.value).startswith(f"{path}: is not a complete report of ci-evals ({words}")
     assert str(refused.value).endswith(": download it again, or name another")
 
 
@@ -157,6 +158,7 @@ def test_there_is_a_sentence_for_every_lack(tmp_path: Path) -> None:
         f"no baseline: {path.as_posix()} is of another suite, 'capitals'"
     )
     document = json.loads(path.read_bytes()) | {"cells": [], "results": []}
+    document["totals"] |= {"passed": 0, "failed": 0}
     path.write_text(json.dumps(document))
     assert read_baseline([path], "capitals") == NoComparison(f"no baseline: {path.as_posix()} has no cells")
 
@@ -306,6 +308,87 @@ def test_so_is_every_other_format_that_does_not_show_what_was_asked(render: Call
     summary = comments.regression()
     again = summary_in(written(summary))
     assert b"".join(render(again)) == b"".join(render(summary))
+
+
+def test_a_verdict_is_decided_anew_and_never_taken_over() -> None:
+    document = json.loads(written(comments.regression()))
+    before = summary_in(json.dumps(document).encode()).verdict
+    document["verdict"] |= {"status": "pass", "reason": "all is well", "rules": [], "scopes": []}
+    again = summary_in(json.dumps(document).encode())
+    assert again.verdict == before
+    assert again.verdict.status == "fail"
+    for render in (json_report.render, junit.render, markdown.render):
+        assert b"all is well" not in b"".join(render(again))
+
+
+def _pretend_that_all_passed(document: dict[str, Any]) -> None:
+    for result in document["results"]:
+        result["status"] = "passed"
+
+
+def _pretend_counts(document: dict[str, Any]) -> None:
+    for cell in document["cells"]:
+        cell |= {"passed": cell["passed"] + cell["failed"], "failed": 0}
+
+
+def _pretend_evidence(document: dict[str, Any]) -> None:
+    for cell in document["cells"]:
+        cell["evidence"] = [cell["evidence"][1]] * 2
+
+
+def _tested(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell["comparison"] for cell in document["cells"] if cell["comparison"]["p"] is not None]
+
+
+def _pretend_to_be_unchanged(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        comparison["kind"] = "unchanged"
+
+
+def _pretend_chance(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        comparison |= {"kind": "flaky", "p": 0.9, "adjusted_p": 0.9}
+
+
+def _pretend_other_runs(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        comparison |= {"head": comparison["base"], "kind": "unchanged", "p": 1.0, "adjusted_p": 1.0}
+
+
+def _pretend_totals(document: dict[str, Any]) -> None:
+    document["totals"] |= {"passed": document["totals"]["planned"], "failed": 0}
+
+
+def _pretend_costs(document: dict[str, Any]) -> None:
+    document["cells"][0]["per_run"][1] = 1e-9
+
+
+@pytest.mark.parametrize(
+    ("pretend", "words"),
+    [
+        (_pretend_that_all_passed, "said to have passed, unlike its grades"),
+        (_pretend_counts, "the counts of the case '.*' contradict its results"),
+        (_pretend_evidence, "the counts of the case '.*' contradict its results"),
+        (_pretend_to_be_unchanged, "the comparison of the case '.*' contradicts its runs"),
+        (_pretend_chance, "the comparison of the case '.*' contradicts its runs"),
+        (_pretend_other_runs, "the comparison of the case '.*' contradicts its runs"),
+        (_pretend_totals, "its totals contradict its results"),
+        (_pretend_costs, "the costs, scores or latencies of the case '.*' contradict its results"),
+    ],
+)
+async def test_figures_that_do_not_follow_from_the_results_are_refused(
+    pretend: Callable[[dict[str, Any]], None], words: str, tmp_path: Path
+) -> None:
+    document = json.loads(written(comments.regression()))
+    pretend(document)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(StorageError, match=words):
+        read_report(path)
+    for command in (["compare", str(path), str(path)], ["explain", "refund", "--report", str(path)]):
+        done = await ci_evals(tmp_path, *command)
+        assert done.code == 3
+        assert re.search(words, done.err)
 
 
 def test_what_ended_a_run_early_is_known() -> None:
