@@ -154,7 +154,7 @@ overriding = _collect(
         "max_runs": setting(
             "--max-runs",
             type=click.IntRange(min=1),
-            help="Go on up to so many runs of a cell while the verdict is open.",
+            help="Go on up to this many runs of a cell while the verdict is open.",
         ),
         "confirm_runs": setting(
             "--confirm-runs",
