@@ -106,7 +106,7 @@ class Suite(Options):
     runs: Annotated[Positive, Field(description="Executions of every cell: answers vary, so ask more than once.")] = 1
     max_runs: Annotated[
         Positive | None,
-        Field(description="Go on up to this many runs of a cell while the verdict is open; cases with own `runs` don't."),
+        Field(description="Go on up to this many runs a cell while the verdict is open; cases with own `runs` don't."),
     ] = None
     stop_early: Annotated[Bool, Field(description="Stop as soon as no outcome of the rest can change the verdict.")] = (
         False
