@@ -25,8 +25,8 @@ from ci_evals.suite.environment import read_dotenv
 MAX_PROBLEMS_SHOWN = 50
 
 _DECIDING = ("run", "merge", "grade")
-_MAX_ANNOTATED = 10
-_MOST_ANNOTATED = 4000  # characters
+_MAX_ANNOTATED_PROBLEMS = 10
+_MAX_ANNOTATION_CHARACTERS = 4000  # characters
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -63,7 +63,11 @@ def _exit_code(command: Callable[[], Any], folders: Iterable[Path], environ: Map
         error.show()
         code, text, annotation = 2, "", error.format_message()
     except ConfigError as error:
-        code, text, annotation = 2, _list_problems(error, MAX_PROBLEMS_SHOWN), _list_problems(error, _MAX_ANNOTATED)
+        code, text, annotation = (
+            2,
+            _list_problems(error, MAX_PROBLEMS_SHOWN),
+            _list_problems(error, _MAX_ANNOTATED_PROBLEMS),
+        )
     except CiEvalsError as error:
         code, text, annotation = 3 if isinstance(error, StorageError) else 2, f"error: {error}", str(error)
     except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
@@ -92,7 +96,7 @@ def _tell(text: str, annotation: str, folders: Iterable[Path], environ: Mapping[
         say(sys.stderr, without_commands(shown) if in_job else shown)  # an error may quote a dataset or an answer
     if not in_job:
         return
-    annotation = _without_secrets(annotation, folders, environ)[:_MOST_ANNOTATED]
+    annotation = _without_secrets(annotation, folders, environ)[:_MAX_ANNOTATION_CHARACTERS]
     say(sys.stderr, command("error", annotation, title="ci-evals"))
     path = environ.get("GITHUB_OUTPUT")
     if path and sys.argv[1:2] and sys.argv[1] in _DECIDING:

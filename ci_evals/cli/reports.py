@@ -31,7 +31,7 @@ from ci_evals.suite.problems import unknown
 ReportFormat = Literal["text", "markdown", "json"]
 
 
-def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -> Summary:
+def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     """Compare a saved report with others.
 
     The verdict is that of the head's own gate on the comparison alone: its bars were judged when it was run. A
@@ -40,14 +40,13 @@ def compare_reports(base: Sequence[Path], head: Path, name: str | None = None) -
     Args:
         base: reports, folders of them, or folders of such folders: the newest and its history.
         head: the report that is compared, or its folder.
-        name: what sentences call the base side.
 
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
     """
     saved = read_report(head)
     report, gate = saved.summary.report, saved.summary.gate
-    found: Comparison | NoComparison | Baseline = read_baseline(base, saved.suite.name, name, but=saved)
+    found: Comparison | NoComparison | Baseline = read_baseline(base, saved.suite.name, but=saved)
     if isinstance(found, Baseline):
         found = compare(saved.head, found, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
     return Summary(report, comparison_verdict(report, gate, found), gate, found)

@@ -96,15 +96,20 @@ class KnownAnswers:
         """
         file = self._open(path)
         drop_recorded = not self._keep_unchecked and any(each.suite.without_secrets for each in headers(path))
+        places: dict[tuple[str, str | None, int], tuple[Status, _Place]] = {}
         for offset, result in read_results(path):
             if drop_recorded and result.recorded:
                 continue
-            key, place = (result.fingerprint, result.prompt, result.run), _Place(file, offset, is_own)
-            if result.status == "errored":
+            key = result.fingerprint, result.prompt, result.run
+            status, _ = places.get(key, ("errored", None))
+            if status == "errored" or (result.error and result.error.kind == "outage"):  # which withdraws a grade
+                places[key] = result.status, _Place(file, offset, is_own)
+            self._named.add(((result.case, result.provider, result.prompt), result.run))
+        for key, (status, place) in places.items():
+            if status == "errored":
                 self._errored[key] = place
             else:
                 self._graded.setdefault(key, place)
-            self._named.add(((result.case, result.provider, result.prompt), result.run))
         if is_torn(path):
             self.torn.append(path)
 
@@ -260,7 +265,7 @@ def _stored_answer(path: Path) -> Trace:
         response = as_response(json.loads(text) if path.suffix == ".json" else text)
         return Trace(None, None, response, latency_s=0.0, started_at=path.stat().st_mtime)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(f"{path}: holds no recorded answer: {error}") from error
+        raise StorageError(f"{path}: does not hold a recorded answer: {error}") from error
 
 
 def _from_trace(cell: PreparedCell, run: int, trace: Trace) -> Result:
@@ -318,5 +323,5 @@ def results_of(path: Path) -> Iterator[Result]:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {instead}") from error
     except ValidationError as error:
-        raise StorageError(f"{path}: is no report of ci-evals ({first_problem(error)}): {instead}") from error
+        raise StorageError(f"{path}: is not a report of ci-evals ({first_problem(error)}): {instead}") from error
     yield from results

@@ -54,7 +54,7 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
             elif (tasks := _tasks(document)) is not None:
                 traces.extend(map(_from_task, tasks))
             else:
-                raise StorageError(f"{file}: is no trace: expected OTLP JSON (`resourceSpans`) or a run JSON of ag2")
+                raise StorageError(f"{file}: is not a trace: expected OTLP JSON (`resourceSpans`) or a run JSON of ag2")
     names = (match,) if match else CASE_ATTRIBUTES
     return traces + [_from_spans(each, names) for each in spans.values()]
 
@@ -106,7 +106,7 @@ def _documents(file: Path) -> Iterator[Any]:
             try:
                 yield json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise StorageError(f"{file}:{number}: is no JSON: {error}") from error
+                raise StorageError(f"{file}:{number}: is not valid JSON: {error}") from error
 
 
 # OTLP JSON.

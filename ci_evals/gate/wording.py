@@ -8,7 +8,7 @@ from typing import Literal
 from ci_evals.format import duration, name_of, number_of, once_in, percent
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import PoolStep
-from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, Outage, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
@@ -105,6 +105,13 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     if variant.adjusted_p > comparison.alpha:
         return f"{of}{rates}: within noise"
     return f"{of}{rates}; {_chance(variant.p)}"
+
+
+def outage_sentence(outage: Outage) -> str:
+    """`an outage: the planned runs failed as one (20 of 60 passed), and 140 repeats of 20 cases show no drop`."""
+    passed = f"{outage.planned.passed:,} of {outage.planned.graded:,} passed"
+    repeats = f"{number_of(outage.repeated.graded, 'repeat')} of {number_of(outage.cells, 'case')}"
+    return f"an outage: the planned runs failed as one ({passed}), and {repeats} show no drop"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:

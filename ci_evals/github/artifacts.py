@@ -6,7 +6,6 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
@@ -49,7 +48,6 @@ class Artifact:
     name: str
     size_in_bytes: int
     expired: bool
-    created_at: datetime | None = None
     workflow_run: ArtifactOrigin | None = None
 
 

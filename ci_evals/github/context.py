@@ -132,7 +132,7 @@ class Context:
     def unusable(self) -> str | None:
         """The reason that GitHub's API cannot be called, in a sentence; None if it can be."""
         if self.repository is None:
-            return "GITHUB_REPOSITORY is not set: this is no job of GitHub Actions"
+            return "GITHUB_REPOSITORY is not set: this is not a job of GitHub Actions"
         if self.token is None:
             return "GITHUB_TOKEN is not set: pass `github-token` to the action, or set it in the step's `env`"
         return None

@@ -186,7 +186,7 @@ class Request:
 
     input: Any
     messages: tuple[Message, ...]
-    case: "Case"
+    case: Case
     run: int
     timeout_s: float
     schema: Mapping[str, Any] | None = None

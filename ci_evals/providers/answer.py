@@ -52,6 +52,18 @@ def as_response(value: object) -> Response:
     return Response(_text(value, "the answer"))
 
 
+def unfit_type(value: object) -> str | None:
+    """Return the type of a value that no answer can be made of, and what to return instead; None of any other."""
+    if value is None:
+        return "None. Return text, or a mapping with 'output' or 'tool_calls'"
+    if isinstance(value, str | Mapping | list | tuple | int | float | Response | Content):
+        return None
+    kind = type(value).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    text = "its text (`result.output`)" if hasattr(value, "output") else "text"
+    return f"{article} {kind}. Return {text}, a mapping with 'output' or 'tool_calls', or a Response"
+
+
 def read_arguments(text: str) -> Mapping[str, Any] | str:
     """Decode the arguments that a model wrote for a tool if they are a JSON object, else return their text as it is."""
     if not text.strip():
@@ -110,14 +122,8 @@ def plain_json(value: Any) -> Any:
 def _text(value: object, what: str) -> str:
     if isinstance(value, str):
         return clean_text(value)
-    if value is None:
-        raise TypeError(f"{what} is None. Return text, or a mapping with 'output' or 'tool_calls'")
-    if not isinstance(value, Mapping | list | tuple | int | float):
-        kind = type(value).__name__
-        its_text = "its text (`result.output`)" if hasattr(value, "output") else "text"
-        raise TypeError(
-            f"{what} is of type {kind}. Return {its_text}, a mapping with 'output' or 'tool_calls', or a Response"
-        )
+    if reason := unfit_type(value):
+        raise TypeError(f"{what} is {reason}")
     try:
         return encode_json(value).decode()
     except (TypeError, ValueError) as error:

@@ -142,7 +142,7 @@ def _response(ended: Ended, timeout_s: float) -> Response:
     try:
         return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
     except (TypeError, ValueError) as error:
-        raise ProviderError("bad_answer", f"the JSON on stdout is no answer: {error}", detail=detail) from None
+        raise ProviderError("bad_answer", f"the JSON on stdout is not an answer: {error}", detail=detail) from None
 
 
 def _answer(stdout: str) -> object:

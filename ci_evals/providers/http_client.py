@@ -89,7 +89,7 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
     """Read a JSON answer, replacing stray bytes and lone surrogates in it.
 
     Raises:
-        ProviderError: it is no JSON, or of another shape.
+        ProviderError: it is not valid JSON, or of another shape.
     """
     with suppress(ValidationError):
         return adapter.validate_json(body)
@@ -113,7 +113,7 @@ def url_problems(key: str, url: str) -> list[str]:
         complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         complete = False
-    return [] if complete else [f"{key}: is no complete address; write it as https://host/path"]
+    return [] if complete else [f"{key}: is not a complete address; write it as https://host/path"]
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:

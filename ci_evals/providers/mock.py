@@ -61,7 +61,7 @@ class Mock(ProviderOptions):
         rate_limit_rate: the share of calls that are refused with a mock status 429.
         retry_after_s: what a refusal asks for, in seconds.
         latency_s: how long an answer takes, in seconds.
-        latency_jitter_s: up to so many seconds longer.
+        latency_jitter_s: up to this many seconds longer.
         seed: another seed, other draws.
     """
 
@@ -88,7 +88,7 @@ class Mock(ProviderOptions):
         try:
             template_sandbox().from_string(self.default or "")
         except TemplateError as error:
-            found.append(f"default is no valid template: {one_line(str(error))}")
+            found.append(f"default is not a valid template: {one_line(str(error))}")
         if self.error_rate + self.rate_limit_rate > 1:
             found.append("error_rate and rate_limit_rate are shares of the same calls: together at most 1")
         return found

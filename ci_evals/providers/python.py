@@ -17,7 +17,7 @@ from ci_evals.format import one_line
 from ci_evals.model.case import Request
 from ci_evals.model.fields import Bool
 from ci_evals.model.response import Response
-from ci_evals.providers.answer import as_response, clean_text
+from ci_evals.providers.answer import as_response, clean_text, unfit_type
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.user_code import (
     PACKAGE,
@@ -227,7 +227,7 @@ class _Callee:
             try:
                 return replace(response, steps=spans.steps())
             except ValueError as wrong:
-                raise ProviderError("bad_answer", f"the agent's spans are no steps: {wrong}") from None
+                raise ProviderError("bad_answer", f"the agent's spans are not valid steps: {wrong}") from None
 
     async def _answer(self, request: Request) -> Response:
         error: BaseException | None = None
@@ -250,10 +250,12 @@ class _Callee:
             raise error
         if error is not None:
             raise _crash(error) from error
+        if reason := unfit_type(value):
+            raise ProviderError("bad_answer", f"`{self._target}` returned {reason}")
         try:
             return as_response(value)
         except (TypeError, ValueError) as wrong:
-            raise ProviderError("bad_answer", f"`{self._target}` returned no answer: {wrong}") from None
+            raise ProviderError("bad_answer", f"`{self._target}` returned an invalid answer: {wrong}") from None
 
 
 async def _call_factory(factory: _Function, request: Request) -> Any:

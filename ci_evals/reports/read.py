@@ -140,7 +140,7 @@ def read_report(path: Path) -> SavedReport:
             raise StorageError(f"{path}: {advice}") from error
         why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
         raise StorageError(
-            f"{path}: is no complete report of ci-evals ({why}): download it again, or name another"
+            f"{path}: is not a complete report of ci-evals ({why}): download it again, or name another"
         ) from error
 
 

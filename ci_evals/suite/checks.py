@@ -49,7 +49,8 @@ def _metric_problems(bars: Written, labels: Mapping[str, Sequence[str]]) -> Iter
     for name in bars.value if isinstance(bars.value, Mapping) else ():
         metric = read_metric(name)
         if metric is None:
-            text = f"{name!r} is no metric: {', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
+            known = f"{', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
+            text = f"{name!r} is not a known metric: {known}"
             yield bars[name].problem(text)._replace(path=bars.path)
         elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
             yield bars[name].problem(unknown("label", metric.label, labels[metric.task]))
@@ -171,9 +172,8 @@ def _task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
             if case.task and not case.cassette and not options.works_on_tasks:
                 text = f"is a task, which {options.name} cannot work on: use a provider of `type: task`"
             elif case.task is None and not case.cassette and options.works_on_tasks:
-                text = (
-                    f"is no task folder, and {options.name} works on nothing else: name it under `cases: {{tasks: …}}`"
-                )
+                remedy = "name it under `cases: {tasks: …}`"
+                text = f"is not a task folder, and {options.name} works on nothing else: {remedy}"
             else:
                 continue
             yield case, "", text

@@ -153,7 +153,7 @@ class _Builder:
         is_key = bool(self.open) and self.open[-1].awaits_key
         value = resolve(event.value) if event.implicit[0] and not is_key else event.value
         if isinstance(value, float) and not math.isfinite(value):
-            self.problem(line, f"{event.value} is no number that JSON can hold: quote it if it is text")
+            self.problem(line, f"{event.value} is not a number that JSON can hold: quote it if it is text")
         node = _Node(value, Lines(line))
         if event.anchor:
             self.anchors[event.anchor] = node

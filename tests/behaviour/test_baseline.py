@@ -288,8 +288,8 @@ async def test_a_baseline_that_is_required_must_be_there(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no complete report of ci-evals (it is empty)"),
-        (b'{"schema_version": 1, "suite": {"na', "is no complete report of ci-evals (damaged or cut off"),
+        (b"", "is not a complete report of ci-evals (it is empty)"),
+        (b'{"schema_version": 1, "suite": {"na', "is not a complete report of ci-evals (damaged or cut off"),
         (b'{"schema_version": 99, "suite": {"version": "9.1"}}', "is of schema version 99, written by ci-evals 9.1"),
     ],
 )

@@ -187,7 +187,7 @@ async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
     assert "Not checked, for want of a recorded answer (2)" in section.text
     assert list(sections(comment)) == ["flight agent"]
     assert ended.code == 1
-    assert ended.err.startswith("warning: artifact 'ci-evals-broken' was left out: report.json is no complete report")
+    assert ended.err.startswith("warning: artifact 'ci-evals-broken' was left out: report.json is not a complete")
 
 
 async def test_of_a_matrix_only_the_merged_report_is_posted(fake: FakeGitHub, tmp_path: Path) -> None:

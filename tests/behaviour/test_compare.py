@@ -73,8 +73,8 @@ def test_it_finds_what_the_run_itself_found(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30), "b": (30, 30), "c": (0, 30)})
     head = report_of({"a": "FFF", "b": "PPF", "c": "PPP"}, confirming={"a": "FFPFFFF", "b": "PPPPPPP"})
     path = saved(tmp_path, "head.json", head, base)
-    summary = compare_reports([saved(tmp_path, "base.json", base)], path, "main")
-    here = replace(baseline_of(base), source=str(tmp_path / "base.json"))
+    summary = compare_reports([saved(tmp_path, "base.json", base)], path)
+    here = replace(baseline_of(base, name="the baseline"), source=str(tmp_path / "base.json"))
     by_run = summarize(head, GATE, here, confirm_runs=7)
     assert summary.comparison == by_run.comparison
     assert summary.verdict.rules == by_run.verdict.rules
@@ -238,22 +238,22 @@ def test_another_suite_and_other_variants_and_no_cases_are_sentences_and_exit_3(
 def test_json_has_every_cell_with_its_sentence(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30), "gone": "P"})
     head = saved(tmp_path, "head.json", report_of({"a": "FFF", "came": "P"}, confirming={"a": "FFFFFFF"}), base)
-    summary = compare_reports([saved(tmp_path, "base.json", base)], head, "main")
+    summary = compare_reports([saved(tmp_path, "base.json", base)], head)
     document = json.loads(json_report.render_comparison(summary))
     assert {cell["case"]: cell["kind"] for cell in document["cells"]} == {
         "a": "regressed",
         "came": "new",
         "gone": "removed",
     }
-    assert document["cells"][0]["sentence"].startswith("a: 30 of 30 on main, 0 of 10 here; p = ")
+    assert document["cells"][0]["sentence"].startswith("a: 30 of 30 on the baseline, 0 of 10 here; p = ")
     assert document["verdict"]["status"] == "fail"
 
 
 def test_markdown_and_text_say_the_same(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30)})
     head = saved(tmp_path, "head.json", report_of({"a": "FFF"}, confirming={"a": "FFFFFFF"}), base)
-    summary = compare_reports([saved(tmp_path, "base.json", base)], head, "main")
-    sentence = "30 of 30 on main, 0 of 10 here; p "
+    summary = compare_reports([saved(tmp_path, "base.json", base)], head)
+    sentence = "30 of 30 on the baseline, 0 of 10 here; p "
     assert sentence in b"".join(markdown.render(summary)).decode()
     assert sentence in terminal.render(summary, width=200, color=False)
 

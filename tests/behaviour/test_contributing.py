@@ -40,13 +40,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_lines_added(source: str, diff: str) -> str:
     """The source with each `+` line after the line of context above it, and without each `-` line.
 
-    An empty line of the diff is one of context, too: the one that follows there.
+    An empty line of the diff is one of context, too: the one that follows there. `@@` stands for lines left out.
     """
     lines, at = source.splitlines(), 0
     for line in diff.splitlines():
         if line.startswith("+"):
             lines.insert(at, line[1:])
             at += 1
+            continue
+        if line == "@@":
             continue
         if not line:
             assert not lines[at], f"no empty line follows {lines[at - 1]!r}"

@@ -190,7 +190,7 @@ async def test_a_file_without_durations_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text("{}")
     found = await shard(tmp_path, 1, "--balance-by", "notes.json")
     assert found.code == 3
-    assert "notes.json: is no report of ci-evals" in found.err
+    assert "notes.json: is not a report of ci-evals" in found.err
     assert not (tmp_path / "shard-1").exists()
 
 

@@ -286,7 +286,7 @@ async def test_an_error_that_ends_the_job_is_shown_and_handed_on(repository: Rep
     job = await repository.pull_request(RED)
     assert job.ended.code == 3
     (error,) = re.findall(r"^::error title=ci-evals::(.*)$", job.ended.err, re.MULTILINE)
-    assert "is no complete report of ci-evals" in error
+    assert "is not a complete report of ci-evals" in error
     assert job.outputs["verdict"] == "error"
 
 

@@ -378,7 +378,7 @@ async def test_another_recording_is_another_question(tmp_path: Path) -> None:
 
 async def test_a_file_that_holds_no_answer_stops_before_anything_is_touched(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"output": 1, "reasoning": 2}')
-    with pytest.raises(StorageError, match="holds no recorded answer: the answer has an unknown key 'reasoning'"):
+    with pytest.raises(StorageError, match="recorded answer: the answer has an unknown key 'reasoning'"):
         await run(tmp_path, [recorded("a.json")])
     assert not (tmp_path / "out").exists()
 
@@ -397,9 +397,9 @@ def test_a_report_has_the_results_of_its_journal(tmp_path: Path) -> None:
     ("content", "what"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"{}", "is no report of ci-evals"),
-        (b'{"results": [{"case": "\xff"}]}', "is no report of ci-evals"),
-        (b'{"results": [{"metadata": ' + b"[" * 100_000, "is no report of ci-evals"),
+        (b"{}", "is not a report of ci-evals"),
+        (b'{"results": [{"case": "\xff"}]}', "is not a report of ci-evals"),
+        (b'{"results": [{"metadata": ' + b"[" * 100_000, "is not a report of ci-evals"),
     ],
     ids=["missing", "other-json", "binary", "deep"],
 )

@@ -173,7 +173,7 @@ class TestOfAPullRequest:
         for sha in MAIN[60:70]:
             ran_on(fake, sha, archive({"report.json": INCOMPLETE}))
         reason = await none(client, tmp_path)
-        assert reason.count("is no complete report") == MAX_TRIED
+        assert reason.count("is not a complete report") == MAX_TRIED
         assert len(fake.storage_requests) == MAX_TRIED
 
     async def test_a_branch_whose_history_is_unknown_still_has_its_newest(

@@ -70,10 +70,10 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
     ("value", "words"),
     [
         (None, "is None"),
-        (object(), "of type object"),
-        (b"Paris", "of type bytes"),
+        (object(), "is an object"),
+        (b"Paris", "is a bytes"),
         ({"output": None}, "neither 'output' nor 'tool_calls'"),
-        ({"output": object()}, "'output' is of type object"),
+        ({"output": object()}, "'output' is an object"),
         ({"output": "x", "tool_call": []}, "unknown key 'tool_call'; known: output, tool_calls"),
         ({"output": "x", 5: 1}, "unknown key 5"),
         ({"tool_calls": "book"}, "'tool_calls' must be a list"),

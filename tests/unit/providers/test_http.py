@@ -165,7 +165,7 @@ async def test_tool_calls_of_another_shape_are_a_bad_answer(server: FakeServer, 
         ({"body": {"q": "{{ ''.__class__ }}"}}, "unsafe"),
         ({"body": {"q": "{{ range }}"}}, "TypeError"),
         ({"headers": {"X-Q": "{{ 'a\\nb' }}"}}, "headers.X-Q: "),
-        ({"url": "{{ case.id }}"}, "url: is no complete address"),
+        ({"url": "{{ case.id }}"}, "url: is not a complete address"),
     ],
 )
 async def test_a_request_that_cannot_be_made_is_rejected_unsent(
@@ -188,7 +188,7 @@ async def test_a_failing_service_is_told_in_its_own_words(server: FakeServer, le
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"url": "localhost:8000/ask"}, "url: is no complete address"),
+        ({"url": "localhost:8000/ask"}, "url: is not a complete address"),
         ({"url": "http://h/{{ q"}, "url: bad template: "),
         ({"body": {"messages": [{"content": "{% if %}"}]}}, "body.messages[0].content: bad template: "),
         ({"body": {"q": "{{ vars.q | nope }}"}}, "body.q: bad template: No filter named 'nope'"),

@@ -174,7 +174,7 @@ async def test_hostile_text_is_fit_to_be_stored() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (Mock(default="{{ input"), "default is no valid template"),
+        (Mock(default="{{ input"), "default is not a valid template"),
         (Mock(error_rate=0.6, rate_limit_rate=0.6), "together at most 1"),
         (Mock(answers={"a": MockAnswer(tool_calls=(MockToolCall(""),))}), "answers['a']: tool_calls[0] has no 'name'"),
     ],

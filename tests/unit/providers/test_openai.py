@@ -271,8 +271,8 @@ def test_a_key_is_not_shown() -> None:
     ("changes", "problem"),
     [
         ({"model": " "}, "model: is empty"),
-        ({"base_url": "localhost:11434/v1"}, "base_url: is no complete address"),
-        ({"base_url": "http://[::1/v1"}, "base_url: is no complete address"),
+        ({"base_url": "localhost:11434/v1"}, "base_url: is not a complete address"),
+        ({"base_url": "http://[::1/v1"}, "base_url: is not a complete address"),
         ({"params": {"messages": []}}, "params.messages: is set by ci-evals itself"),
         ({"params": {"stream": True}}, "params.stream: is set by ci-evals itself"),
         ({"headers": {"X Team": "a"}}, "headers.X Team: "),

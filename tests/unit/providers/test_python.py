@@ -185,7 +185,9 @@ async def test_endless_recursion_is_a_crash(agent: Agent) -> None:
     assert error.message.startswith("RecursionError")
 
 
-@pytest.mark.parametrize(("source", "words"), [("None", "is None"), ("object()", "is of type object")])
+@pytest.mark.parametrize(
+    ("source", "words"), [("None", "` returned None. Return text"), ("object()", "` returned an object. Return")]
+)
 async def test_what_is_no_answer_is_a_bad_answer(agent: Agent, source: str, words: str) -> None:
     agent.write(f"def answer(text): return {source}")
     error = await agent.error()

@@ -92,7 +92,7 @@ def test_what_is_no_whole_report_is_refused_with_what_to_do(tmp_path: Path, cont
     path.write_bytes(content)
     with pytest.raises(StorageError) as refused:
         read_report(path)
-    assert str(refused.value).startswith(f"{path}: is no complete report of ci-evals ({words}")
+    assert str(refused.value).startswith(f"{path}: is not a complete report of ci-evals ({words}")
     assert str(refused.value).endswith(": download it again, or name another")
 
 

@@ -23,7 +23,7 @@ SCHEMA = Path(__file__).parents[3] / "docs" / "report.schema.json"
 
 def parsed(summary: Summary) -> dict[str, Any]:
     def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not valid JSON")
 
     document = json.loads(b"".join(json_report.render(summary)), parse_constant=refuse)
     assert isinstance(document, dict)

@@ -67,7 +67,7 @@ def test_scalars_follow_the_core_schema(text: str, value: object) -> None:
 @pytest.mark.parametrize("text", [".nan", ".inf", "-.Inf", "1e999"])
 def test_numbers_that_json_cannot_hold_are_problems(text: str) -> None:
     assert noted(f"a:\n  b: [1, {text}]") == [
-        f"evals.yaml:2: a.b[1]: {text} is no number that JSON can hold: quote it if it is text"
+        f"evals.yaml:2: a.b[1]: {text} is not a number that JSON can hold: quote it if it is text"
     ]
 
 
