@@ -108,7 +108,12 @@ class GitHubError(CiEvalsError):
 
 
 def describe_exception(raised: BaseException) -> str:
-    """Return the type and the message of an exception: `ZeroDivisionError: division by zero`."""
+    """Return the type and the message of an exception: `ZeroDivisionError: division by zero`.
+
+    Of an exception group, such as a `TaskGroup` raises, return those of its causes.
+    """
+    if isinstance(raised, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(map(describe_exception, raised.exceptions)))
     return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
 
 

@@ -153,8 +153,8 @@ def _missing_evidence(
         replayed = {each.key for each in report.cells if each.counts.graded and not report.fresh(each.cell).graded}
         of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in replayed]
         missing = [cell for cell in of if cell.p is None]
-        required = rules.require_baseline and not comparison.compared  # which is said anyway
-        if len(missing) > len(of) * (1 - LEAST_COMPARED) and not required:
+        told = not comparison.compared and (rules.require_baseline or not report.totals.graded)  # by others
+        if len(missing) > len(of) * (1 - LEAST_COMPARED) and not told:
             yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of)))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TextIO, get_args
+from typing import Any, Final, Literal, TextIO, get_args
 from uuid import uuid4
 
 from ci_evals.engine.interrupt import say
@@ -16,7 +16,7 @@ from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, mask_commands
-from ci_evals.reports.cells import JudgedCell, changes, failed_runs, finding_of, reasons_of, results_of
+from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
 from ci_evals.reports.markdown import summary_document
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
@@ -311,8 +311,18 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
     level: Level = "error" if verdict.status == "fail" else "warning"
     worse = [("Regressed", cell) for cell in found.regressed]
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
+    unanswered: dict[tuple[Any, ...], list[JudgedCell]] = {}
     for word, cell in worse:
-        yield annotation(level, word, cell, finding_of(cell, summary.comparison))
+        error = common_error(report, cell)
+        unanswered.setdefault((word, cell.variant, same_reason(error)) if error else (word, cell.key), []).append(cell)
+    for (word, *_), (first, *others) in unanswered.items():
+        more = f" and {len(others):,} more" if others else ""
+        finding = (
+            f"{_extent(summary, [first, *others])} without an answer"
+            if others
+            else finding_of(first, summary.comparison)
+        )
+        yield annotation(level, word, first, finding, more)
     alike: dict[Hashable, list[JudgedCell]] = {}
     for cell in found.errored:
         (result,) = results_of(report, cell.cell, "errored", 1)

@@ -22,7 +22,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Grade, Result, RunError, Status
-from ci_evals.reports.cells import answer_text, common_grades, grades_key, group_alike, runs_text
+from ci_evals.reports.cells import answer_text, common_grades, frames_of, grades_key, group_alike, runs_text
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
 from ci_evals.reports.summary import Summary
@@ -295,6 +295,7 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
     """Yield the reasons that runs share for ending as they did."""
     if runs[0].reason:
         yield runs[0].reason
+    yield from frames_of(runs[0].error)
     for grade in common_grades(run.grades for run in runs):
         mark = _MARKS["passed" if grade.passed else "failed"]
         yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
