@@ -55,7 +55,7 @@ def rule_verdicts(
     if len(others) > rules.max_regressions:
         text = regressions_sentence(comparison, others, rules.max_regressions)
         yield RuleVerdict("regressions", red, text)
-    # Where the gate allows regressions, a variant must have worse_variants without them.
+    # Where the gate allows regressions, a variant must have got worse even without them.
     for variant in comparison.worse_variants(beyond_regressions=rules.max_regressions > 0):
         yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
     for text in broken_ratchets(report, rules, comparison):
