@@ -76,7 +76,7 @@ def _exit_code(command: Callable[[], Any], folders: Iterable[Path], environ: Map
 
         code, annotation = 3, f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
         text = f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
-    _tell(text, annotation, folders, environ)
+    _print_error(text, annotation, folders, environ)
     return code
 
 
@@ -88,7 +88,7 @@ def _list_problems(error: ConfigError, limit: int) -> str:
     return "\n".join([*lines, "", f"{number_of(len(problems), 'problem')}, nothing was run."])
 
 
-def _tell(text: str, annotation: str, folders: Iterable[Path], environ: Mapping[str, str]) -> None:
+def _print_error(text: str, annotation: str, folders: Iterable[Path], environ: Mapping[str, str]) -> None:
     """Print an error. In a job of GitHub Actions, show it on the run's page, too, and set the output `verdict`."""
     in_job = in_actions(environ)
     if text:

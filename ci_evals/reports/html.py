@@ -171,15 +171,15 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
             input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,
-            runs=[RunsAlike(tuple(group)) for group in group_alike(results, look)],
+            runs=[RunGroup(tuple(group)) for group in group_alike(results, look)],
             left_out=left_out,
         )
     )
 
 
 @dataclass(frozen=True, slots=True)
-class RunsAlike:
-    """Runs that nothing tells apart but their number, what they took, and what was said of that in their favour."""
+class RunGroup:
+    """Runs with the same answer, grades and errors, shown as one."""
 
     results: tuple[Result, ...]
 
