@@ -13,7 +13,7 @@ LOWEST := .venv-lowest
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images clean
+.PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make bench-profile  show where the time of a run goes'
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
 	@echo 'make images         take the pictures of the docs anew (needs Chromium)'
+	@echo 'make constraints    pin what the action installs anew, with hashes'
 	@echo 'make clean          remove everything that was made here'
 
 demo: $(RUNTIME)
@@ -77,6 +78,14 @@ simulate: $(DEV)
 
 images: $(DEV)
 	PYTHONPATH=tests/support $(BIN)/python tests/support/screenshots.py docs/images
+
+COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
+  --no-annotate --custom-compile-command 'make constraints'
+
+constraints: $(RUNTIME)
+	@$(PIP) install uv
+	$(COMPILE) pyproject.toml --output-file .ci/constraints.txt
+	echo 'hatchling>=1.26' | $(COMPILE) - --output-file .ci/build-constraints.txt
 
 clean:
 	rm -rf $(VENV) $(LOWEST) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -26,6 +26,7 @@ from ci_evals.suite import load
 from ci_evals.suite.load import UNLIMITED
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite, Suite
+from ci_evals.user_code import is_async
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         out: a folder for the journal and the reports; without it nothing is left on disk.
         baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
             the verdict takes regressions into account.
-        on_result: called with each run as it finishes, on the event loop, so keep it short.
+        on_result: a plain function, called with each run as it finishes, on the event loop, so keep it short.
         environ: where `${NAME}` is looked up; `os.environ` unless given.
 
     Raises:
@@ -193,6 +194,11 @@ async def evaluate_events(  # noqa: PLR0913  as above
 async def _evaluated(
     suite: CheckedSuite, out: Path | str | None, baseline: Report | Path | str | None, on_result: OnResult | None
 ) -> Report:
+    if on_result is not None and (not callable(on_result) or is_async(on_result)):
+        what = "an async one: follow `evaluate_events` to await something for each run"
+        raise UsageError(
+            f"on_result: expected a plain function, got {what if callable(on_result) else repr(on_result)}"
+        )
     invocation = Invocation(
         suite=suite,
         journal=Path(),

@@ -1,10 +1,10 @@
 """The report for Python: looked at, sliced, saved, loaded and compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ci_evals.errors import StorageError
+from ci_evals.errors import StorageError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of, one_line, percent
 from ci_evals.gate.baseline import Baseline, head_cells
@@ -21,6 +21,7 @@ from ci_evals.reports.notes import outcome
 from ci_evals.reports.read import as_saved, baseline_of, read_baseline, read_report, read_summary
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import Standing, rank, variant_reports
+from ci_evals.suite.problems import unknown
 
 _INPUT_CHARACTERS = 100
 
@@ -134,7 +135,16 @@ class Report(SuiteReport):
     def slice(
         self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
     ) -> "Report":
-        """Return the part of the report with this tag, case, provider and prompt, as far as they are given."""
+        """Return the part of the report with this tag, case, provider and prompt, as far as they are given.
+
+        Raises:
+            UsageError: the report has no such tag, case, provider or prompt.
+        """
+        variants = self.plan.variants
+        _check_known("tag", tag, {each for known in self.plan.cases for each in known.tags})
+        _check_known("case", case, [known.id for known in self.plan.cases])
+        _check_known("provider", provider, {variant.provider for variant in variants})
+        _check_known("prompt", prompt, {variant.prompt for variant in variants if variant.prompt is not None})
         cells = [
             cell
             for cell in self.cells
@@ -144,6 +154,11 @@ class Report(SuiteReport):
             and (prompt is None or cell.variant.prompt == prompt)
         ]
         return Report.of(summarize(_part_of(self, cells), self.gate))
+
+
+def _check_known(noun: str, name: str | None, known: Collection[str]) -> None:
+    if name is not None and name not in known:
+        raise UsageError(f"slice({noun}={name!r}): {unknown(noun, name, known)}")
 
 
 def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoComparison:

@@ -37,7 +37,7 @@ class _IntegerOrAuto(click.IntRange):
 
 
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in value.split(",") if name.strip()) if value else None
+    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 def to_baseline(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> BaselineChoice:
@@ -154,7 +154,7 @@ overriding = _collect(
         "max_runs": setting(
             "--max-runs",
             type=click.IntRange(min=1),
-            help="Go on up to so many runs of a cell while the verdict is open.",
+            help="Go on up to this many runs of a cell while the verdict is open.",
         ),
         "confirm_runs": setting(
             "--confirm-runs",
@@ -222,11 +222,11 @@ posting = _collect(
 def to_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
-    number, slash, of = value.partition("/")
-    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+    number, slash, count = value.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise click.BadParameter(f"{value!r} is not a share such as 2/5")
 
-    return Shard(int(number), int(of))
+    return Shard(int(number), int(count))
 
 
 _NOTHING = Overrides()

@@ -96,15 +96,20 @@ class KnownAnswers:
         """
         file = self._open(path)
         drop_recorded = not self._keep_unchecked and any(each.suite.without_secrets for each in headers(path))
+        places: dict[tuple[str, str | None, int], tuple[Status, _Place]] = {}
         for offset, result in read_results(path):
             if drop_recorded and result.recorded:
                 continue
-            key, place = (result.fingerprint, result.prompt, result.run), _Place(file, offset, is_own)
-            if result.status == "errored":
+            key = result.fingerprint, result.prompt, result.run
+            status, _ = places.get(key, ("errored", None))
+            if status == "errored" or (result.error and result.error.kind == "outage"):  # which withdraws a grade
+                places[key] = result.status, _Place(file, offset, is_own)
+            self._named.add(((result.case, result.provider, result.prompt), result.run))
+        for key, (status, place) in places.items():
+            if status == "errored":
                 self._errored[key] = place
             else:
                 self._graded.setdefault(key, place)
-            self._named.add(((result.case, result.provider, result.prompt), result.run))
         if is_torn(path):
             self.torn.append(path)
 

@@ -28,7 +28,7 @@ class Queue:
     """
 
     def __init__(
-        self, options: ProviderOptions, calls: Calls, share: "Share", price: Callable[[Response], float | None]
+        self, options: ProviderOptions, calls: Calls, share: "SlotShare", price: Callable[[Response], float | None]
     ) -> None:
         self.options = options
         self.calls = calls
@@ -80,11 +80,11 @@ class Slots:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.free = limit
-        self.shares: list[Share] = []
+        self.shares: list[SlotShare] = []
 
-    def share(self, limit: int) -> "Share":
+    def share(self, limit: int) -> "SlotShare":
         """Make the share of one more provider, which may use up to `limit` slots."""
-        share = Share(self, limit)
+        share = SlotShare(self, limit)
         self.shares.append(share)
         return share
 
@@ -98,7 +98,7 @@ class Slots:
                     share.in_use += 1
                     self.free -= 1
 
-    def may_take(self, share: "Share") -> bool:
+    def may_take(self, share: "SlotShare") -> bool:
         """Return True if one of the free slots is this share's, or nobody's."""
         if self.free <= 0 or share.in_use >= share.limit:
             return False
@@ -109,7 +109,7 @@ class Slots:
         return share.in_use < equal or self.free > kept
 
 
-class Share:
+class SlotShare:
     """One provider's share of the slots: a semaphore that leaves the other providers theirs."""
 
     def __init__(self, slots: Slots, limit: int) -> None:

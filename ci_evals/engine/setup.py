@@ -15,7 +15,7 @@ from ci_evals.engine.conversation import SimulatedUsers, user_key
 from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
-from ci_evals.engine.stages import Price, Stage, StagedProvider, function_identity
+from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
@@ -144,37 +144,37 @@ def open_auxiliary(
     return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options))
 
 
-def open_provider(options: ProviderOptions, cases: Iterable[Case], resources: Resources) -> tuple[Provider, Price]:
+def open_provider(options: ProviderOptions, cases: Iterable[Case], resources: Resources) -> tuple[Provider, Pricer]:
     """Open a provider, once for each of the settings that cases want of it.
 
     Raises:
         ConfigError: it cannot be opened.
     """
-    usual = _Priced(options.open(resources), pricer(options))
-    others: dict[str, _Priced] = {}
-    by_settings: dict[str, _Priced] = {}
+    usual = _PricedProvider(options.open(resources), pricer(options))
+    others: dict[str, _PricedProvider] = {}
+    by_settings: dict[str, _PricedProvider] = {}
     for case in cases:
         changed = apply_case_overrides(options, case.overrides)
         if changed is options:
             continue
         key = digest([case.overrides.model, case.overrides.params])
         if key not in by_settings:
-            by_settings[key] = _Priced(changed.open(resources), pricer(changed))
+            by_settings[key] = _PricedProvider(changed.open(resources), pricer(changed))
         others[case.id] = by_settings[key]
-    return (_PerCase(usual, others), lambda response: response.cost_usd) if others else usual
+    return (_ProviderPerCase(usual, others), lambda response: response.cost_usd) if others else usual
 
 
-class _Priced(NamedTuple):
+class _PricedProvider(NamedTuple):
     """A provider and what its answers cost: another model has another price, or one that is not known."""
 
     provider: Provider
-    price: Price
+    price: Pricer
 
 
-class _PerCase:
+class _ProviderPerCase:
     """A provider with other settings for some cases; it prices its answers itself."""
 
-    def __init__(self, usual: _Priced, others: Mapping[str, _Priced]) -> None:
+    def __init__(self, usual: _PricedProvider, others: Mapping[str, _PricedProvider]) -> None:
         self._usual = usual
         self._others = others
 

@@ -24,7 +24,7 @@ from ci_evals.providers.pricing import total_usd
 from ci_evals.user_code import find_module
 
 Ask = Callable[[Request], Awaitable[Response]]
-Price = Callable[[Response], float | None]
+Pricer = Callable[[Response], float | None]
 
 _CACHE = "cache"
 _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}
@@ -83,7 +83,7 @@ class Stage:
     name: str
     ask: Ask
     identity: Any
-    price: Price | None = None
+    price: Pricer | None = None
 
 
 class StagedProvider:
@@ -102,7 +102,7 @@ class StagedProvider:
         self,
         options: ProviderOptions,
         provider: Provider,
-        price: Price,
+        price: Pricer,
         before: Sequence[Stage],
         after: Sequence[Stage],
         folder: Path | None,

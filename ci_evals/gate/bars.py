@@ -21,14 +21,14 @@ ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
 
 SEVERITY: Mapping[VerdictStatus, int] = {"pass": 0, "borderline": 1, "fail": 2, "error": 3}
-STATUS_WORDS: Mapping[VerdictStatus, str] = {
-    "pass": "PASS",
-    "borderline": "BORDERLINE",
-    "fail": "FAIL",
-    "error": "NO VERDICT",
+VERDICTS: Mapping[VerdictStatus, str] = {
+    "pass": "Pass",
+    "borderline": "Borderline",
+    "fail": "Fail",
+    "error": "No verdict",
 }
-MOST_RUNS = 100
-"""Nobody is advised to run a case more often."""
+MAX_ADVISED_RUNS = 100
+"""The most runs per case that a hint suggests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class ScopeVerdict:
     A scope without a `bar` is only shown: it passes unless none of its runs was graded. `lower` and `upper` are
     one-sided bounds at the gate's confidence. `cases`, `graded` and `failed` are numbers of cases and of runs.
     `runs_needed` is the number of runs per case that would tell a rate below the bar from the bar; None where it is
-    told already, or not within `MOST_RUNS`. A `critical` scope that fails is red whatever the rest does.
+    told already, or would take more than 100. A `critical` scope that fails is red whatever the rest does.
     """
 
     kind: ScopeKind
@@ -176,7 +176,7 @@ def _runs_needed(estimate: PassRate | None, bar: float | None, chosen: Sequence[
     def tells(runs: int) -> bool:
         return PassRate(estimate.rate, estimate.n_eff * runs / per_cell).bounds(rules.confidence).upper < bar
 
-    return next((runs for runs in range(ceil(per_cell), MOST_RUNS + 1) if tells(runs)), None)
+    return next((runs for runs in range(ceil(per_cell), MAX_ADVISED_RUNS + 1) if tells(runs)), None)
 
 
 # Metrics of labelled runs.

@@ -10,7 +10,7 @@ from uuid import uuid4
 from ci_evals.engine.interrupt import say
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import number_of, one_line, without_commands
-from ci_evals.gate.bars import STATUS_WORDS
+from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, post_text, write_comment
@@ -167,7 +167,7 @@ class Job:
         wanted = self._posting.comment != "off" and self.context.event == "pull_request"
         if wanted and not (summary.report.interrupted or "").startswith("SIG"):
             self._comment(summary)
-        self.say([f"{STATUS_WORDS[summary.verdict.status]}: {summary.verdict.reason}"])
+        self.say([f"{VERDICTS[summary.verdict.status].upper()}: {summary.verdict.reason}"])
 
     def say(self, lines: Iterable[str]) -> None:
         """Print sentences of ours, which may quote others."""

@@ -5,11 +5,11 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from zlib import crc32
 
 from jinja2 import TemplateSyntaxError
@@ -17,10 +17,10 @@ from jinja2 import TemplateSyntaxError
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.format import one_line
 from ci_evals.model.case import Request, Task
-from ci_evals.model.fields import OneOrMore
+from ci_evals.model.fields import NonEmpty, OneOrMore
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import clean_text, encode_json
-from ci_evals.providers.base import Provider, Resources, overrides_of
+from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.sandboxes import Docker, MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.providers.subprocess import Ended
@@ -38,6 +38,8 @@ class TaskAgent(ProgramOptions):
         command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`, `params` and
             `folder`, the suite's; it reads the instruction on stdin. A text is split as a POSIX shell would.
         env: added to the environment of the agent and of the verifier.
+        model: the `model` of the templates, unless a case overrides it.
+        params: likewise; those that a case overrides win.
         sandbox: where it runs: `docker`; `folder`, a temporary one on this machine; `auto`, Docker for tasks that ask
             for an image and a folder for the others; or `module:function`.
     """
@@ -46,6 +48,8 @@ class TaskAgent(ProgramOptions):
     works_on_tasks: ClassVar[bool] = True
 
     command: str | OneOrMore[str]
+    model: NonEmpty | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
     sandbox: str = "auto"
 
     @property
@@ -142,7 +146,8 @@ class _Agent:
             "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata},
             "run": request.run,
             "folder": self._folder,
-            **overrides_of(case),
+            "model": case.overrides.model or self._options.model,
+            "params": {**self._options.params, **case.overrides.params},
         }
         templates = template_sandbox()
         return [templates.from_string(word).render(names) for word in self._options.argv]

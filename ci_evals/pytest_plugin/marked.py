@@ -17,7 +17,7 @@ import pytest
 from ci_evals.api import evaluate, load_suite
 from ci_evals.errors import CiEvalsError, UsageError
 from ci_evals.format import one_line, without_commands
-from ci_evals.gate.bars import STATUS_WORDS
+from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.compare import CellKind, Comparison, NoComparison
 from ci_evals.gate.verdict import exit_code
 from ci_evals.gate.wording import cell_sentence, variant_sentence
@@ -101,7 +101,7 @@ def evaluate_marked(item: pytest.Item, target: Any, fixture: Callable[[str], Any
     else:
         verdict = report.verdict
         figures, _, _ = report.summary().partition("\n")
-        line = f"{STATUS_WORDS[verdict.status]}  {verdict.reason}"
+        line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
         shown = terminal.render(report.judged, width=_WIDTH, color=False)
         text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{shown}"
         return Evaluation(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from ci_evals.format import interval, name_of, number_of, percent, seconds
-from ci_evals.gate.bars import ScopeVerdict, VerdictStatus, worst_first
+from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.verdict import population_bounds
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
@@ -42,14 +42,6 @@ from ci_evals.reports.variants import (
 )
 from ci_evals.stats.rates import suite_flip_rate
 
-VERDICTS: Final[Mapping[VerdictStatus, str]] = {
-    "pass": "Pass",
-    "borderline": "Borderline",
-    "fail": "Fail",
-    "error": "No verdict",
-}
-"""The name of a verdict in headlines."""
-
 MAX_ENTRIES: Final = 200
 """Entries of a group; more than that have no room in any format."""
 
@@ -78,7 +70,7 @@ GroupKind = Literal[
 _UNSURE: Final[tuple[GroupKind, ...]] = ("possible", "failed some", "unrecorded", "changed", "flaky", "over budget")
 
 
-class Name(str):
+class ForeignText(str):
     """A text that others chose, inside a sentence of ours; a format marks it as such."""
 
     __slots__ = ()
@@ -89,7 +81,7 @@ class Entry:
     """One thing to be told.
 
     Attributes:
-        text: the sentence in pieces, of which the `Name`s are others' words.
+        text: the sentence in pieces, of which the `ForeignText`s are names and texts that others wrote.
         critical: whether it alone makes the gate red.
         reasons: why its runs failed, the most frequent reason first.
         cell: the cell that it is about, if it is about one.
@@ -104,7 +96,7 @@ class Entry:
 
     def line(self, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
         """Return the sentence as one text; `name` and `text` escape names and our own words for a format."""
-        return "".join(name(piece) if isinstance(piece, Name) else text(piece) for piece in self.text)
+        return "".join(name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +174,7 @@ class Findings:
     @property
     def tasks(self) -> list[tuple[Variant, TaskReport]]:
         """The classifications of every variant."""
-        return [(of.variant, task) for of in self.variants for task in of.classifications]
+        return [(each.variant, task) for each in self.variants for task in each.classifications]
 
     def group(self, kind: GroupKind) -> Group | None:
         """Return the group of this kind, if there is one."""
@@ -194,10 +186,10 @@ def findings(summary: Summary) -> Findings:
     report, comparison, scopes = summary.report, summary.compared, summary.verdict.scopes
     bounds, variants, cells = population_bounds(report, summary.gate), variant_reports(summary), changes(summary)
     trends = [
-        (of, trend)
-        for of in variants
+        (each, trend)
+        for each in variants
         if comparison
-        and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(of.variant), of.pass_rate))
+        and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(each.variant), each.pass_rate))
     ]
     return Findings(
         summary=summary,
@@ -264,9 +256,9 @@ def _cell_group(
 
 def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
     """Tell the outcome of a cell, and the reasons that runs of it failed."""
-    was = (" (was ", Name(cell.renamed_from), ")") if cell.renamed_from else ()
+    was = (" (was ", ForeignText(cell.renamed_from), ")") if cell.renamed_from else ()
     text = (
-        Name(cell.case.id),
+        ForeignText(cell.case.id),
         *_on(summary, cell.variant),
         *was,
         ": ",
@@ -284,7 +276,7 @@ def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
 
 def _on(summary: Summary, variant: Variant) -> tuple[str, ...]:
     """` on gpt-4o`, where there are several variants."""
-    return (" on ", Name(str(variant))) if len(summary.report.plan.variants) > 1 else ()
+    return (" on ", ForeignText(str(variant))) if len(summary.report.plan.variants) > 1 else ()
 
 
 def _error_groups(summary: Summary) -> Iterator[Group]:
@@ -294,7 +286,7 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
     entries = tuple(_error_entry(summary, group) for group in groups[:MAX_ENTRIES])
     yield Group("errored", "Errored", "error message", sum(group.runs for group in groups), len(groups), entries)
     unrecorded = tuple(
-        Entry((Name(case.id), *_on(summary, group.variant)))
+        Entry((ForeignText(case.id), *_on(summary, group.variant)))
         for group in found
         if group.kind == "not_recorded"
         for case in group.cases
@@ -308,11 +300,11 @@ def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
     cases: list[str] = []
     for case in group.cases[:MAX_CASES_OF_ERROR]:
         place = place_of(case)
-        cases += [", " if cases else "", Name(case.id), *((" (", Name(place), ")") if place else ())]
+        cases += [", " if cases else "", ForeignText(case.id), *((" (", ForeignText(place), ")") if place else ())]
     left_out = len(group.cases) - MAX_CASES_OF_ERROR
     more = (f" and {number_of(left_out, 'more case')}",) if left_out > 0 else ()
     on = _on(summary, group.variant)
-    return Entry((number_of(group.runs, "run"), *on, ": ", Name(group.message), ", in ", *cases, *more))
+    return Entry((number_of(group.runs, "run"), *on, ": ", ForeignText(group.message), ", in ", *cases, *more))
 
 
 def _matrix_group(lists: Sequence[MatrixChange]) -> Group:
@@ -327,7 +319,7 @@ def _matrix_change_text(change: MatrixChange) -> tuple[str, ...]:
     text = [f"{change.heading}: "]
     for number, name in enumerate(change.names[:_MAX_NAMES]):
         text += [", "] if number else []
-        text += [piece for part in name for piece in (" → ", Name(part))][1:]
+        text += [piece for part in name for piece in (" → ", ForeignText(part))][1:]
     left_out = len(change.names) - _MAX_NAMES
     return (*text, f", … and {left_out:,} more") if left_out > 0 else tuple(text)
 
@@ -341,7 +333,7 @@ def _over_budget_runs(summary: Summary) -> Group:
     entries = tuple(
         Entry(
             (
-                Name(result.case),
+                ForeignText(result.case),
                 *_on(summary, Variant(result.provider, result.prompt)),
                 f", run {result.run}: {', '.join(result.budget_violations)}",
             )

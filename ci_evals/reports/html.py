@@ -28,6 +28,7 @@ from ci_evals.format import (
     usd,
     visible,
 )
+from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.wording import same_reason, scope_label
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Grade, Result, Status
@@ -49,12 +50,11 @@ from ci_evals.reports.cells import (
     runs_text,
 )
 from ci_evals.reports.findings import (
-    VERDICTS,
     Entry,
     Findings,
+    ForeignText,
     Group,
     GroupKind,
-    Name,
     Tone,
     findings,
 )
@@ -114,17 +114,17 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 def _cells(found: Findings) -> tuple[list[Markup], int]:
     """Return the cells that have room, the worst first, and the number of those left out."""
-    summary, of = found.summary, found.cells
+    summary, changed = found.summary, found.cells
     cells = (
-        *(*of.regressed, *of.possible, *of.failing, *of.still_failing),
-        *(*of.errored, *of.failed_some, *of.flaky, *of.others),
+        *(*changed.regressed, *changed.possible, *changed.failing, *changed.still_failing),
+        *(*changed.errored, *changed.failed_some, *changed.flaky, *changed.others),
     )
     unfolded_reasons: set[Hashable] = set()  # errors, of which each is unfolded once
     blocks: list[Markup] = []
     room = _CELLS_BYTES
     for number, cell in enumerate(cells):
         results, count = _telling_runs(summary.report, cell)
-        unfolded = number < _MAX_OPEN and (cell in of.regressed or cell.outcome in ("failed", "errored"))
+        unfolded = number < _MAX_OPEN and (cell in changed.regressed or cell.outcome in ("failed", "errored"))
         if unfolded:
             reasons = {result.error and same_reason(result.error) for result in results}
             if len(reasons) == 1 and (reason := reasons.pop()) is not None:
@@ -245,7 +245,7 @@ def _with_code(text: str) -> Markup:
 
 def _line(entry: Entry) -> Markup:
     """Render the sentence of an entry; no name in it can reorder the text beside it."""
-    found = [_name(piece) if isinstance(piece, Name) else escape(_sentence(piece)) for piece in entry.text]
+    found = [_name(piece) if isinstance(piece, ForeignText) else escape(_sentence(piece)) for piece in entry.text]
     return Markup("").join(found)
 
 

@@ -28,11 +28,11 @@ from ci_evals.format import (
     usd,
     visible,
 )
-from ci_evals.gate.bars import VerdictStatus
+from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.release import __version__
 from ci_evals.reports.cells import answer_text, detail_text, input_text, place_of
-from ci_evals.reports.findings import VERDICTS, Entry, Findings, Group, GroupKind, findings
+from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, findings
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 

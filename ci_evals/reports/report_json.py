@@ -57,7 +57,7 @@ def _possible(tally: Tally) -> Tally:
     return tally
 
 
-Count = Annotated[int, Field(ge=0, le=MOST_RUNS)]
+RunCount = Annotated[int, Field(ge=0, le=MOST_RUNS)]
 Runs = Annotated[Tally, AfterValidator(_possible)]
 
 
@@ -136,10 +136,10 @@ class CellEntry:
     prompt: str | None
     outcome: CellOutcome
     bar: Share
-    passed: Count
-    failed: Count
-    errored: Count
-    planned: Count
+    passed: RunCount
+    failed: RunCount
+    errored: RunCount
+    planned: RunCount
     tags: tuple[str, ...]
     file: str
     line: int | None

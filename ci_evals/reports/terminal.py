@@ -23,14 +23,14 @@ from ci_evals.format import (
     usd,
     without_commands,
 )
-from ci_evals.gate.bars import STATUS_WORDS, ScopeVerdict, VerdictStatus
+from ci_evals.gate.bars import VERDICTS, ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.reports.cells import answer_text, place_of
-from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Name, Tone, findings
+from ci_evals.reports.findings import Entry, Findings, ForeignText, Group, GroupKind, Tone, findings
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantChange, VariantReport
 
@@ -209,43 +209,45 @@ def _figure_rows(found: Findings) -> Iterator[Row]:
     def latency(label: str, values: Sequence[float | None]) -> Row:
         return _row(f"latency {label}", list(map(seconds, values)), values)
 
-    pass_rates = [of.pass_rate for of in variants]
-    yield _row("pass rate", [rate_with_interval(of.pass_rate, of.lower, of.upper) for of in variants], pass_rates, max)
-    yield from change(lambda of: of.pass_rate)
-    yield _row("passed runs", [f"{of.counts.passed:,} of {of.counts.graded:,}" for of in variants])
+    pass_rates = [variant.pass_rate for variant in variants]
+    intervals = [rate_with_interval(variant.pass_rate, variant.lower, variant.upper) for variant in variants]
+    yield _row("pass rate", intervals, pass_rates, max)
+    yield from change(lambda each: each.pass_rate)
+    yield _row("passed runs", [f"{variant.counts.passed:,} of {variant.counts.graded:,}" for variant in variants])
     if k := variants[0].k:
-        any_passes, all_pass = [of.pass_at_k for of in variants], [of.pass_hat_k for of in variants]
+        any_passes, all_pass = [variant.pass_at_k for variant in variants], [variant.pass_hat_k for variant in variants]
         yield _row(f"pass@{k} (any)", list(map(percent, any_passes)), any_passes, max)
         yield _row(f"pass^{k} (all)", list(map(percent, all_pass)), all_pass, max)
-    errored = [of.counts.errored for of in variants]
+    errored = [variant.counts.errored for variant in variants]
     yield _row("errored runs", [f"{count:,}" for count in errored], errored)
-    scores = [of.match_rate for of in variants]
+    scores = [variant.match_rate for variant in variants]
     yield _row("mean score", list(map(score, scores)), scores, max)
     yield from _grader_rows(variants)
     yield from _cost_rows(variants)
-    yield from change(lambda of: of.cost)
-    tokens = [of.figures.input_tokens + of.figures.output_tokens or None for of in variants]
-    counts = [f"{of.figures.input_tokens:,} in, {of.figures.output_tokens:,} out" for of in variants]
+    yield from change(lambda each: each.cost)
+    tokens = [variant.figures.input_tokens + variant.figures.output_tokens or None for variant in variants]
+    counts = [f"{variant.figures.input_tokens:,} in, {variant.figures.output_tokens:,} out" for variant in variants]
     shown = [text if total else "not reported" for text, total in zip(counts, tokens, strict=True)]
     yield _row("tokens", shown, tokens if _same_work(variants) else ())
-    yield latency("mean", [of.figures.latency_mean_s for of in variants])
-    yield latency("p50", [of.figures.latency_p50_s for of in variants])
-    yield from change(lambda of: of.latency)
-    yield latency("p95", [of.figures.latency_p95_s for of in variants])
+    yield latency("mean", [variant.figures.latency_mean_s for variant in variants])
+    yield latency("p50", [variant.figures.latency_p50_s for variant in variants])
+    yield from change(lambda each: each.latency)
+    yield latency("p95", [variant.figures.latency_p95_s for variant in variants])
 
 
 def _same_work(variants: Sequence[VariantReport]) -> bool:
     """Return True if all had as many runs graded: else fewer runs would look cheaper."""
-    return len({of.counts.graded for of in variants}) == 1
+    return len({variant.counts.graded for variant in variants}) == 1
 
 
 def _cost_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
     """Costs that leave out runs are not compared. The cost per run goes where the cost says that nobody knows it."""
-    costs = [None if of.unpriced_runs else of.figures.cost_usd for of in variants]
-    yield _row("cost", [of.cost_text for of in variants], costs if _same_work(variants) else ())
-    if any(of.figures.cost_per_run_usd is not None for of in variants):
-        per_run = [None if of.unpriced_runs else of.figures.cost_per_run_usd for of in variants]
-        yield _row("cost per run", [usd(of.figures.cost_per_run_usd, of.unknown_cost) for of in variants], per_run)
+    costs = [None if variant.unpriced_runs else variant.figures.cost_usd for variant in variants]
+    yield _row("cost", [variant.cost_text for variant in variants], costs if _same_work(variants) else ())
+    if any(variant.figures.cost_per_run_usd is not None for variant in variants):
+        per_run = [None if variant.unpriced_runs else variant.figures.cost_per_run_usd for variant in variants]
+        texts = [usd(variant.figures.cost_per_run_usd, variant.unknown_cost) for variant in variants]
+        yield _row("cost per run", texts, per_run)
 
 
 def _grader_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
@@ -259,11 +261,12 @@ def _grader_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
     if len(perfect) > _MOST_PERFECT:
         listed = listed[: -len(perfect)]
     for grader in listed:
-        means = [of.grader_means.get(grader) for of in variants]
+        means = [variant.grader_means.get(grader) for variant in variants]
         yield _row(f"  {name_of(grader, LABEL_CHARACTERS)}", list(map(score, means)), means, max)
     if len(perfect) > _MOST_PERFECT:
         label = f"  {len(perfect)} others" if listed else f"  {len(perfect)} graders"
-        yield _row(label, [score(None if of.grader_means.keys().isdisjoint(perfect) else 1.0) for of in variants])
+        means = [None if variant.grader_means.keys().isdisjoint(perfect) else 1.0 for variant in variants]
+        yield _row(label, list(map(score, means)))
 
 
 def _row(
@@ -299,9 +302,9 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
     rows: list[Sequence[str | Text]] = [
         [Text(heading, "bold dim") for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")]
     ]
-    for row, of in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        figures = map(percent, (of.precision, of.recall, of.f1, of.roc_auc))
-        rows.append([label(of.label), *figures, task.taken_for(row, label)])
+    for row, each in enumerate(task.labels[:MAX_LABELS_SHOWN]):
+        figures = map(percent, (each.precision, each.recall, each.f1, each.roc_auc))
+        rows.append([label(each.label), *figures, task.taken_for(row, label)])
     yield columns(rows)
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
@@ -309,8 +312,8 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
 def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
     """List the variants, the best first."""
     rows = [
-        (standing.place, _name(of.variant), rate_with_interval(of.pass_rate, of.lower, of.upper))
-        for standing, of in ((standing, standing.variant) for standing in standings)
+        (place, _name(report.variant), rate_with_interval(report.pass_rate, report.lower, report.upper))
+        for place, report in ((standing.place, standing.variant) for standing in standings)
     ]
     yield from _table("Leaderboard", rows, MAX_STANDINGS, "variant")
     if any(standing.tied for standing in standings):
@@ -350,7 +353,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
     mark = Text(*_GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone]))
     text = Text.assemble(("critical " if entry.critical else "", mark.style))
     for piece in entry.text:
-        named = isinstance(piece, Name)
+        named = isinstance(piece, ForeignText)
         text.append(_name(piece) if named else piece, "bold" if named else "")
     if entry.cell is not None:
         text.append(f"  {_name(place_of(entry.cell.case))}", "dim")
@@ -392,7 +395,7 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
 
 
 def _word(status: VerdictStatus) -> Text:
-    return Text(STATUS_WORDS[status], _STYLES[status])
+    return Text(VERDICTS[status].upper(), _STYLES[status])
 
 
 def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:

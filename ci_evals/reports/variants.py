@@ -53,7 +53,7 @@ class TaskReport:
 
     def taken_for(self, row: int, show: Callable[[str], str]) -> str:
         """`15 × spam, 5 × ham`: what was given where the label of a row is true, the most frequent first."""
-        given = ((count, of.label) for count, of in zip(self.confusion[row], self.labels, strict=True) if count)
+        given = ((count, each.label) for count, each in zip(self.confusion[row], self.labels, strict=True) if count)
         frequent = sorted(given, key=lambda each: -each[0])
         texts = [f"{count:,} × {show(label)}" for count, label in frequent[:_MOST_GIVEN]]
         return ", ".join([*texts, "…"] if len(frequent) > _MOST_GIVEN else texts)

@@ -82,6 +82,20 @@ async def test_what_on_result_raises_ends_the_run(tmp_path: Path) -> None:
         await evaluate(write_suite(tmp_path), on_result=refuse)
 
 
+async def test_an_async_on_result_is_refused_rather_than_never_awaited(tmp_path: Path) -> None:
+    async def note(result: Result) -> None: ...
+
+    class Notes:
+        async def __call__(self, result: Result) -> None: ...
+
+    callbacks: list[Any] = [note, Notes(), 5]
+    for callback in callbacks:
+        with pytest.raises(
+            UsageError, match=r"on_result: expected a plain function, got (an async one: follow `eval|5)"
+        ):
+            await evaluate(write_suite(tmp_path), on_result=callback)
+
+
 async def test_out_has_the_journal_and_the_reports(tmp_path: Path) -> None:
     report = await evaluate(write_suite(tmp_path), out=tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
@@ -109,7 +123,7 @@ async def test_runs_keep_the_report_alive(tmp_path: Path, temporary: Path) -> No
 
 
 async def test_without_out_nothing_is_left_of_a_run_that_broke(tmp_path: Path, temporary: Path) -> None:
-    (tmp_path / "broken_agent.py").write_text("raise RuntimeError('broken')")
+    (tmp_path / "broken_agent.py").write_text("def answer(text): ...\nraise RuntimeError('broken')")
     suite = write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "broken_agent:answer"}])
     with pytest.raises(ConfigError, match="RuntimeError: broken"):
         await evaluate(suite)

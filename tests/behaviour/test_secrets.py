@@ -260,7 +260,7 @@ async def test_an_import_that_fails_tells_no_secret(tmp_path: Path, arguments: t
     folder = tmp_path / "there" if len(arguments) > 1 else tmp_path
     folder.mkdir(exist_ok=True)
     (folder / ".env").write_text(f"UNRELATED={DOTENV}\n")
-    (folder / "agent.py").write_text(f"raise RuntimeError('broken', {everything()!r})\ndef answer(text): ...")
+    (folder / "agent.py").write_text(f"def answer(text): ...\nraise RuntimeError('broken', {everything()!r})")
     write_suite(folder, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
     ended = await ci_evals(tmp_path, *arguments, environ={"A_KEY": NAMED, "MY_TOKEN": IN_URL})
     assert ended.code == 2

@@ -138,3 +138,13 @@ async def test_no_problem_follows_from_that_of_a_provider(tmp_path: Path) -> Non
     assert await problems(tmp_path, case, providers=[{**ECHO, "before": ["voice"]}, voice]) == told
     ended = await ci_evals(tmp_path, "validate", "--providers", "echo")
     assert (ended.code, "unknown key 'defualt'" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("names", ["", ",", " "])
+async def test_a_selection_that_names_nothing_is_an_error(tmp_path: Path, names: str) -> None:
+    write_suite(tmp_path)
+    for option in ("--providers", "--tags"):
+        ended = await ci_evals(tmp_path, "validate", option, names)
+        assert ended.code == 2
+        assert f"{option}: none is named; known: {'echo' if option == '--providers' else 'none'}" in ended.err
+    assert (await ci_evals(tmp_path, "validate", environ={"CI_EVALS_PROVIDERS": ""})).code == 0

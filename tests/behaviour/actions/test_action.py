@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import count
@@ -23,6 +24,8 @@ from fakes.github import TOKEN, FakeGitHub
 from fakes.github_state import FORK
 from fakes.http_server import never, serving
 from jobs import Repository, outputs_in
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from processes import ci_evals, environment, finished, start
 from pulls import HEAD, open_pull
 from suites import write_suite
@@ -37,6 +40,7 @@ WORKFLOWS = sorted([
     *ROOT.glob("examples/workflows/*.yml"), *ROOT.glob(".github/workflows/*.yml"), ROOT / "templates/init/workflow.yml",
 ])  # fmt: skip
 INPUT = re.compile(r"\binputs\.([\w-]+)")
+PIN = re.compile(r"^([\w.-]+)==([^\s;]+)((?:.*\\\n)*.*\n)", re.MULTILINE)
 posix = pytest.mark.skipif(os.name == "nt", reason="the runner's bash")
 
 
@@ -248,7 +252,40 @@ def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_p
     done = install(tmp_path, **given)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "output").read_text() == f"python={stub}\n"
-    assert (tmp_path / "asked").read_text().splitlines()[-1].endswith(f" {ROOT}")
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[-1].endswith(f" --no-build-isolation {ROOT}")
+    assert "--require-hashes" in asked[-2]
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "build-constraints.txt"])
+def test_every_dependency_of_the_action_is_pinned_with_hashes(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = project["build-system"]["requires"] if "build" in name else project["project"]["dependencies"]
+    pins = PIN.findall((ROOT / ".ci" / name).read_text(encoding="utf-8"))
+    assert len(pins) >= len(needed)
+    assert [pin for pin, _, hashes in pins if "--hash=sha256:" not in hashes] == []
+    versions = {canonicalize_name(pin): version for pin, version, _ in pins}
+    for requirement in map(Requirement, needed):
+        assert versions[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+@posix
+@pytest.mark.slow  # downloads the dependencies
+@pytest.mark.timeout(600)
+def test_what_is_there_stays_and_what_is_missing_comes_as_it_is_pinned(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "agent"], check=True)
+    python = tmp_path / "agent" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "click==8.1.8"], check=True)
+    done = install(tmp_path, PYTHON="agent")
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], check=True, capture_output=True)
+    versions = {str(canonicalize_name(each["name"])): each["version"] for each in json.loads(listed.stdout)}
+    pins = {name: version for name, version, _ in PIN.findall((ROOT / ".ci/constraints.txt").read_text("utf-8"))}
+    assert versions["click"] == "8.1.8"
+    differing = {name for name, version in pins.items() if versions.get(canonicalize_name(name), version) != version}
+    assert differing == {"click"}
+    assert {"ci-evals", *("aiohttp", "pydantic", "cryptography")} <= set(versions)
+    assert "hatchling" not in versions
 
 
 @posix

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from ci_evals import Case, Gate, Report, Suite, evaluate_sync
-from ci_evals.errors import StorageError
+from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.graders import Contains
 from ci_evals.model.report import Counts
 from ci_evals.providers import Mock
+from ci_evals.providers.base import Price
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,29 @@ def test_a_slice_is_a_report_of_its_own(report: Report) -> None:
     assert report.slice(provider="b").pass_rate == 0.5
     assert report.slice(case="lyon", provider="a").summary().startswith("2 of 2 runs passed")
     assert report.slice(tag="capital").slice(provider="b").failed == 3
-    assert report.slice(tag="none").total == 0
+    assert report.slice(tag="capital", case="lyon").total == 0
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"case": "lion"}, "slice(case='lion'): unknown case 'lion', did you mean 'lyon'?"),
+        ({"tag": "rare"}, "slice(tag='rare'): unknown tag 'rare', known: capital"),
+        ({"provider": "c"}, "slice(provider='c'): unknown provider 'c', known: a, b"),
+        ({"prompt": "prompt 1"}, "slice(prompt='prompt 1'): unknown prompt 'prompt 1', known: none"),
+    ],
+)
+def test_a_slice_of_what_a_report_does_not_have_is_refused(report: Report, part: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        report.slice(**part)
+
+
+def test_a_cost_that_nobody_knows_is_none_and_not_zero(report: Report) -> None:
+    assert report.figures().cost_usd is None
+    assert report.spent.total_usd is None
+    free = Price(input_per_mtok=0, output_per_mtok=0)
+    suite = Suite(cases=["hi"], providers=Mock(price=free), expect=Contains("hi"))
+    assert evaluate_sync(suite).figures().cost_usd == 0
 
 
 def test_a_slice_of_a_loaded_report_can_be_saved(report: Report, tmp_path: Path) -> None:

@@ -6,19 +6,19 @@ from fakes.limited import Free, Simulated
 from fakes.virtual_time import in_virtual_time
 
 from ci_evals.engine.calls import Calls, Slot
-from ci_evals.engine.queues import BACKLOG, Queue, Share, Slots
+from ci_evals.engine.queues import BACKLOG, Queue, Slots, SlotShare
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.providers.mock import Mock
 
 
-def share_of(slots: Slots, demand: int) -> Share:
+def share_of(slots: Slots, demand: int) -> SlotShare:
     """The share of a provider that has so many runs left."""
     share = slots.share(slots.limit)
     share.begun = demand
     return share
 
 
-async def take(share: Share, count: int) -> list[asyncio.Task[None]]:
+async def take(share: SlotShare, count: int) -> list[asyncio.Task[None]]:
     """Ask for `count` slots; those that are not to be had keep waiting."""
     tasks = [asyncio.create_task(share.acquire()) for _ in range(count)]
     await asyncio.sleep(0)

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from suites import write_suite
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import ConfigError, StorageError
+from ci_evals.model.case import CaseOverrides
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
@@ -127,6 +129,19 @@ async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Pa
     result = await one(tmp_path, command=command)
     assert result.response is not None
     assert (result.response.output, result.score) == ("add 1 1", 0.25)
+
+
+async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrides_it(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    command = ["sh", "-c", "cat > answer.txt; echo $0", "{{ model }} {{ params.effort }} {{ params.seed }}"]
+    agent = provider(command=command, model="large", params={"effort": "high", "seed": 1})
+    suite = load_suite(write_suite(tmp_path, {"tasks": "tasks/*/task.toml"}, providers=[agent]), {})
+    overrides = CaseOverrides(model="small", params={"effort": "low"})
+    for case, said in [(suite.cases[0], "large high 1"), (replace(suite.cases[0], overrides=overrides), "small low 1")]:
+        journal = tmp_path / f"{said}.jsonl"
+        (result,) = (await execute(Invocation(suite=replace(suite, cases=(case,)), journal=journal))).runs
+        assert result.response is not None
+        assert result.response.output == said
 
 
 async def test_nothing_of_a_working_copy_is_left_and_what_is_kept_lies_in_the_results(
