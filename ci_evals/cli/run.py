@@ -84,7 +84,7 @@ def run_and_report(
         with job.log.stop_commands() if job else nullcontext(), StoppableRun(redirected) as running:
             with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
                 report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
-            console.remark(*_lacks(invocation, report))
+            console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 name = f"shard {invocation.shard} of {suite.name}"
                 found = [f"{label.lower()}: {text}" for label, text in notes(report)]
@@ -125,7 +125,7 @@ class _Progress(Watcher):
     def note_decision(self, sentence: str) -> None:
         self._console.remark(sentence)
 
-    def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
+    def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         if self._console.quiet:
             return nullcontext()
         return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
@@ -147,7 +147,7 @@ def _recording(named: Path | None, of_base: Path | None, scratch: Path, log: Job
     return empty
 
 
-def _lacks(invocation: Invocation, report: SuiteReport) -> list[str]:
+def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     """Name what is missing although the command line asked for it."""
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
@@ -186,7 +186,7 @@ def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bo
         return options.load_named_suite(config, overrides, offline=True), True
 
 
-class _Further(click.Argument):
+class _ExtraValues(click.Argument):
     """Further values of an option, as a pattern of the shell leaves them behind its first one. Help does without."""
 
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -194,7 +194,7 @@ class _Further(click.Argument):
 
 
 @options.command("run")
-@click.argument("further", cls=_Further, nargs=-1, type=options.PATH)
+@click.argument("further", cls=_ExtraValues, nargs=-1, type=options.PATH)
 @options.config
 @options.overriding
 @options.setting(

@@ -123,7 +123,7 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
     blocks: list[Markup] = []
     room = _CELLS_BYTES
     for number, cell in enumerate(cells):
-        results, count = _telling_runs(summary.report, cell)
+        results, count = _runs_to_show(summary.report, cell)
         unfolded = number < _MAX_OPEN and (cell in changed.regressed or cell.outcome in ("failed", "errored"))
         if unfolded:
             reasons = {result.error and same_reason(result.error) for result in results}
@@ -138,7 +138,7 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
     return blocks, len(cells) - len(blocks)
 
 
-def _telling_runs(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
+def _runs_to_show(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
     """Return the first runs that show why a cell ended as it did, and the number of such runs."""
     if cell.outcome in ("failed", "flaky"):
         more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0

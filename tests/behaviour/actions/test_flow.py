@@ -46,8 +46,8 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     lines = red.ended.out.splitlines()
     assert lines[-1].startswith("FAIL: ")
     assert "river" in lines[-1]
-    said = next(line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base), "))
-    assert said.endswith("old: 1 report, up to 5 runs a case")
+    said = next(line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base)"))
+    assert said.endswith("(up to 5 runs per case)")
     (error,) = (line for line in lines if line.startswith("::error "))
     assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
     assert "river" in red.summary
@@ -95,7 +95,7 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(reposito
     assert len(second.report["comparison"]["baseline"]) == 1
     third = await repository.push(GREEN, before=RED)
     assert len(third.report["comparison"]["baseline"]) == 2
-    assert "2 reports, up to 10 runs a case" in third.ended.out
+    assert ", and 1 report before it (up to 10 runs per case)" in third.ended.out
 
 
 async def test_a_report_of_another_commit_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
