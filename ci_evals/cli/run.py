@@ -19,7 +19,7 @@ from ci_evals.engine import progress
 from ci_evals.engine.interrupt import StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header
 from ci_evals.engine.runner import Run
-from ci_evals.errors import CiEvalsError, ConfigError
+from ci_evals.errors import CiEvalsError, ConfigError, UsageError
 from ci_evals.gate.verdict import exit_code
 from ci_evals.github.baseline import ArtifactNames, BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions, read_context
@@ -335,10 +335,10 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    if not folders:
-        raise click.UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     with _reporting_errors(posting):
         suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+        if not folders:
+            raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
     sources = tuple(map(_journal, folders))

@@ -445,6 +445,14 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     assert NOT_CHECKED.replace("agent was", "agent (agent) was") in shown(job.summary)
 
 
+async def test_a_recording_that_a_workflow_names_itself_answers_for_own_code_too(repository: Repository) -> None:
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
+    recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    journal = str(recorded.results / "results.jsonl")
+    job = await fork_run(repository, "--comment", "off", "--replay", journal, "--replay-only")
+    assert (job.ended.code, job.outputs["verdict"]) == (0, "pass")
+
+
 async def test_a_later_attempt_with_secrets_runs_what_only_a_recording_had_answered(
     repository: Repository, fake: FakeGitHub
 ) -> None:
@@ -566,10 +574,24 @@ async def test_a_shard_with_a_broken_suite_leaves_the_comment_to_the_merge(
 ) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     broken_suite(repository)
-    job = await repository.pull_request(RED, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
-    assert job.ended.code == 2
-    assert "the suite is broken" in job.summary
+    shard = await repository.pull_request(RED, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
+    assert shard.ended.code == 2
+    assert "the suite is broken" in shard.summary
     assert comments(fake) == []
+    merge = await repository.pull_request(RED, "merge")
+    assert merge.ended.code == 2
+    (comment,) = comments(fake)
+    assert "the suite is broken" in comment.body
+
+
+async def test_a_merge_without_shards_says_so_in_the_comment(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    merge = await repository.pull_request(RED, "merge")
+    assert (merge.ended.code, merge.outputs["verdict"]) == (2, "error")
+    (comment,) = comments(fake)
+    assert "⚠️ No verdict: there is nothing to merge" in comment.body
+    assert "there is nothing to merge" in merge.summary
 
 
 async def test_a_token_that_may_not_comment_on_a_broken_suite_is_a_warning(
