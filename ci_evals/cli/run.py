@@ -1,9 +1,10 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,12 @@ import click
 
 from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.console import Console, environment
+from ci_evals.cli.console import Console, environment, error_redactor
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header
 from ci_evals.engine.runner import Run
-from ci_evals.errors import ConfigError
+from ci_evals.errors import CiEvalsError, ConfigError, UsageError
 from ci_evals.gate.verdict import exit_code
 from ci_evals.github.baseline import ArtifactNames, BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions, read_context
@@ -56,7 +57,11 @@ def run_and_report(
     """
     suite, out = invocation.suite, invocation.suite.out.absolute()  # code under test may change the folder
     job = github.job.start(suite, console.environ, posting, console.log)
-    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
+    commenting = replace(posting, comment="off") if invocation.shard else posting  # the merge comments
+    with (
+        _reporting_errors(commenting, suite),
+        tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
+    ):
         previous = github.baseline.find(baseline, suite, job.context if job else None, artifacts, Path(scratch))
         if job or baseline == "auto":
             (job or console).say(previous.notes)
@@ -94,6 +99,21 @@ def run_and_report(
         if job:
             job.finish(summary)
         return running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on)
+
+
+@contextmanager
+def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
+    """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
+    environ, folder = environment(), Path.cwd()
+    redactor = error_redactor(environ, suite.secrets if suite else ())
+    try:
+        yield
+    except CiEvalsError as error:
+        if in_actions(environ):
+            problems = redactor.clean(github.job.problems_of(error, environ, folder))
+            name = suite.name if suite else ""
+            github.job.report_problems(problems, name, read_context(environ), posting, sys.stderr)
+        raise
 
 
 class _Progress(Watcher):
@@ -258,7 +278,8 @@ def run_command(
         raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
+    with _reporting_errors(replace(posting, comment="off") if shard else posting):
+        suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
     if without_secrets:
         replay = record
     console = Console.of_process(output, quiet=quiet, suite=suite)
@@ -314,9 +335,10 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    if not folders:
-        raise click.UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
-    suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+    with _reporting_errors(posting):
+        suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+        if not folders:
+            raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
     sources = tuple(map(_journal, folders))
@@ -332,7 +354,8 @@ def merge_command(
         run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
         files=suite.out,
     )
-    check_sources(invocation)
+    with _reporting_errors(posting, suite):
+        check_sources(invocation)
     if run_missing and (missing := missing_shards(sources)):
         console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
     return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline)

@@ -83,9 +83,13 @@ def post_comment(
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> Outcome:
     """Say in the comment that a run is under way; `post_comment` puts its section in the place of this one."""
-    text = progress_text(suite, context.run_url)
+    return post_text(progress_text(suite, context.run_url), suite, context, part)
+
+
+def post_text(text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto") -> Outcome:
+    """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be read."""
     section = SectionId(suite, context.workflow, part)
-    return _post(Contribution(section, _stamp(context), lambda _max_bytes: text), context, "auto")
+    return _post(Contribution(section, _stamp(context), lambda _max_bytes: text), context, mode)
 
 
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
