@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import JOURNAL, Header, Journal, decode, first_header, headers, read_lines
-from ci_evals.engine.known_answers import KnownAnswers, results_of
+from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.queues import Cells
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
@@ -127,7 +127,7 @@ class Watcher:
     def note_decision(self, sentence: str) -> None:
         """The invocation goes on with something that was not planned, or leaves it out."""
 
-    def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
+    def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         """Runs are made while this context lasts."""
         del run
         return nullcontext()
@@ -254,7 +254,7 @@ class _Session:
             files=invocation.files,
         )
         try:
-            async with self.watcher.watching(self._run) if invocation.run_missing else nullcontext():
+            async with self.watcher.watch(self._run) if invocation.run_missing else nullcontext():
                 await self._run_rounds()
                 if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
                     await self._confirm_suspects(invocation.baseline)
@@ -410,7 +410,7 @@ def known_durations(path: Path) -> Mapping[CellKey, float]:
         StorageError: it is neither.
     """
     seen: dict[CellKey, list[float]] = {}
-    for result in results_of(path / JOURNAL if path.is_dir() else path):
+    for result in load_results(path / JOURNAL if path.is_dir() else path):
         seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
     # An exact sum, so that all shards agree whatever the order of the file they were given.
     return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
-from ci_evals.graders.scoring import asks_a_model, grade, name_of, passes, score_of
+from ci_evals.graders.scoring import asks_a_model, grade, grader_name, passes, score_of
 from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
@@ -54,7 +54,7 @@ async def grade_answer(
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and is_cancelling():
             raise
-        grader = name_of(case.expect[len(grades)])
+        grader = grader_name(case.expect[len(grades)])
         if isinstance(raised, GradingError):
             ungraded = RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
         else:

@@ -213,7 +213,7 @@ class KnownAnswers:
             traces = self._traces.get(cell.case.id, ())
             return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
         if cell.case.cassette is not None:
-            return self._recorded(cell, run, cell.case.cassette.path)
+            return self._find_recorded(cell, run, cell.case.cassette.path)
         place = (self._replayed or {}).get((cell.question, run))
         return place.read_answer() if place else None
 
@@ -227,7 +227,7 @@ class KnownAnswers:
             return RunError("not_recorded", "not in the recording: what is asked is new or has changed")
         return RunError("not_recorded", "nothing is recorded that could answer")
 
-    def _recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
+    def _find_recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
         """Return the answer of a case's own recording.
 
         The runs of the same provider and prompt answer, if it has some, else whatever it has of the case. They answer
@@ -308,7 +308,7 @@ class _Report(TypedDict):
 _REPORT = TypeAdapter(_Report)
 
 
-def results_of(path: Path) -> Iterator[Result]:
+def load_results(path: Path) -> Iterator[Result]:
     """Read every result of a report, whose name ends in `.json`, or of a journal.
 
     Raises:

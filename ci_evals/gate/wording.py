@@ -5,16 +5,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import duration, name_of, number_of, once_in, percent
+from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
 from ci_evals.gate.bars import ScopeVerdict
-from ci_evals.gate.baseline import PoolStep
+from ci_evals.gate.baseline import Baseline, PoolStep
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, Outage, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
-
-_REVISION_CHARACTERS = 7
 
 # Cells.
 
@@ -172,15 +170,29 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
         comparison: the comparison with that baseline.
         started_at: when the head was run, in seconds since the epoch.
     """
-    newest, *older = comparison.baseline.reports
     if not comparison.compared:
         return not_compared_sentence(comparison)
-    revision = f" at {newest.revision[:_REVISION_CHARACTERS]}" if newest.revision else ""
+    runs = max((cell.base.graded for cell in comparison.cells), default=0)
+    return source_sentence(comparison.baseline, started_at, runs)
+
+
+def source_sentence(baseline: Baseline, started_at: float, runs: int, place: str = "") -> str:
+    """`compared with main at 0123456 (the merge base), 3 h older, and 5 reports before it (up to 30 runs per case)`.
+
+    Args:
+        baseline: what is compared with.
+        started_at: when the head was run, in seconds since the epoch.
+        runs: the most graded runs of a case in the baseline.
+        place: how the newest report's commit is related to the head's.
+    """
+    newest, *older = baseline.reports
+    revision = f" at {short_sha(newest.revision)}" if newest.revision else ""
     age = started_at - newest.started_at
     older_by = f", {duration(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
-    most = number_of(max((cell.base.graded for cell in comparison.cells), default=0), "run")
-    return f"compared with {comparison.baseline.called}{revision}{older_by}{more} (up to {most} per case)"
+    where = f" ({place})" if place else ""
+    most = number_of(runs, "run")
+    return f"compared with {baseline.called}{revision}{where}{older_by}{more} (up to {most} per case)"
 
 
 def calm_sentence(comparison: Comparison) -> str:

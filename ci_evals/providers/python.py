@@ -221,7 +221,7 @@ class _Callee:
     async def answer(self, request: Request) -> Response:
         if self._telemetry is None:
             return await self._answer(request)
-        with self._telemetry.collecting() as spans:
+        with self._telemetry.collect_spans() as spans:
             response = await self._answer(request)
             if response.steps is not None:
                 return response

@@ -404,7 +404,7 @@ def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T
 
 
 def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
-    """Return what tells runs apart: each grader, and why it failed. Praise may differ."""
+    """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are ignored."""
     return tuple((each.grader, None if each.passed else each.reason) for each in grades)
 
 

@@ -10,6 +10,7 @@ from ci_evals.format import (
     number_of,
     one_line,
     seconds,
+    short_sha,
     shorten,
     span,
     usd,
@@ -30,7 +31,6 @@ from ci_evals.reports.summary import Summary
 _OUTPUT_CHARACTERS = 2000
 _LINE_CHARACTERS = 400
 _MAX_RUNS = 100
-_REVISION_CHARACTERS = 7
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
@@ -303,6 +303,6 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 def _base_line(entry: BaseEntry, cell: Explanation) -> str:
     """`0123456, 3 h older: 10 of 10, pooled`."""
-    name = (entry.report.revision or entry.report.id)[:_REVISION_CHARACTERS]
+    name = short_sha(entry.report.revision or entry.report.id)
     age = cell.started_at - entry.report.started_at
     return f"{name}{f', {duration(age)} older' if age >= 1 else ''}: {entry.sentence}"
