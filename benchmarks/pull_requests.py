@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
-from ci_evals.gate.compare import MOST_CONFIRM_RUNS, Comparison, compare, suspects
+from ci_evals.gate.compare import MOST_CONFIRM_RUNS, Comparison, compare, outages, suspects
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
@@ -43,10 +43,11 @@ class Outcome(NamedTuple):
     named: frozenset[int]
     fallen: bool
     calls: int
+    outage: bool = False
 
     @property
     def red(self) -> bool:
-        return self.fallen or bool(self.named)
+        return not self.outage and (self.fallen or bool(self.named))
 
 
 @lru_cache
@@ -107,6 +108,7 @@ def pull_requests(
     past: Past = steady,
     now: Rates | None = None,
     change: Callable[[Rates], Rates] | None = None,
+    lost_rounds: int = 0,
 ) -> Iterator[Outcome]:
     """The outcomes of so many pull requests, each with a history of its own.
 
@@ -116,18 +118,22 @@ def pull_requests(
         past: what the base branch did.
         now: the rates of the base branch now; None are the suite's.
         change: what the pull request makes of them; None: nothing.
+        lost_rounds: planned rounds in which every run fails, as the provider is out.
     """
     rates = now or suite.rates
     head_rates = change(rates) if change else rates
     history = [past(rates, age) for age in range(suite.reports)]
     rng = random.Random(f"{suite} {rates} {head_rates} {history}")
     for _ in range(number):
-        yield outcome(suite, base_of(suite, history, rng), head_rates, rng)
+        yield outcome(suite, base_of(suite, history, rng), head_rates, rng, lost_rounds)
 
 
-def outcome(suite: Suite, base: Baseline, rates: Rates, rng: random.Random) -> Outcome:
+def outcome(suite: Suite, base: Baseline, rates: Rates, rng: random.Random, lost_rounds: int = 0) -> Outcome:
     """Run the head, confirm its suspects, and judge it."""
-    planned = [drawn(rng, rates[i], suite.runs) for i, _ in keys(suite)]
+    planned = [
+        Tally(drawn(rng, rates[i], suite.runs - lost_rounds).passed if lost_rounds < suite.runs else 0, suite.runs)
+        for i, _ in keys(suite)
+    ]
     return attempt(suite, base, planned, lambda i, runs: drawn(rng, rates[i], runs))
 
 
@@ -140,7 +146,8 @@ def attempt(suite: Suite, base: Baseline, planned: Sequence[Tally], confirm: Cal
         cell._replace(confirming=confirm(i, found[key]), confirmed=True) if key in found else cell
         for cell, (i, key) in zip(head, cells, strict=True)
     ]
-    return judged(suite, compare(confirmed, base, confirm_runs=suite.confirm_runs), sum(found.values()))
+    made = judged(suite, compare(confirmed, base, confirm_runs=suite.confirm_runs), sum(found.values()))
+    return made._replace(named=frozenset(), outage=True) if outages(confirmed, base) else made
 
 
 def re_run(
@@ -207,6 +214,7 @@ def drawn(rng: random.Random, rate: float, runs: int) -> Tally:
 class Frequencies(NamedTuple):
     """In per cent of the pull requests. `named` is how often a case that is broken was named, `false_name` another."""
 
+    outage: float
     red: float
     false_name: float
     named: float | None
@@ -217,6 +225,7 @@ def frequencies(outcomes: Iterator[Outcome], broken_cases: frozenset[int] = froz
     seen = list(outcomes)
     hits = sum(len(each.named & broken_cases) for each in seen)
     return Frequencies(
+        outage=100 * sum(each.outage for each in seen) / len(seen),
         red=100 * sum(each.red for each in seen) / len(seen),
         false_name=100 * sum(bool(each.named - broken_cases) for each in seen) / len(seen),
         named=100 * hits / len(seen) / len(broken_cases) if broken_cases else None,

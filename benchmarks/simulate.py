@@ -92,6 +92,19 @@ def something_broke(number: int) -> Iterator[str]:
     yield row("100 cases fall, 5 points", Suite(cases=100), lambda rates: moved(rates, -0.05))
 
 
+def providers_went_out(number: int) -> Iterator[str]:
+    yield from head("the provider was out on the pull request", "red", "no verdict", "a sound case named")
+    changes: Mapping[str, tuple[int, Change | None, int]] = {
+        "for one of three rounds": (1, None, 0),
+        "for all three, not for the confirm runs": (3, None, 0),
+        "for one round, and four of 40 cases fail always": (1, lambda rates: broken(rates, 4, 0), 4),
+    }
+    for name, (rounds, change, cases) in changes.items():
+        outcomes = pull_requests(Suite(), number=number, change=change, lost_rounds=rounds)
+        seen = frequencies(outcomes, frozenset(range(40 - cases, 40)))
+        yield f"| {name} | {seen.red:.1f} % | {seen.outage:.1f} % | {seen.false_name:.1f} % |"
+
+
 def running_again(number: int) -> Iterator[str]:
     yield from head("two of 40 fell to 40 %, a fifth of the runs errored", "share of pull requests")
     attempts = list(re_run(STEADY, number=number, change=lambda rates: broken(rates, 2, 0.4)))
@@ -105,7 +118,7 @@ def head(*names: str) -> Sequence[str]:
     return "", f"| {' | '.join(names)} |", "|---" * len(names) + "|"
 
 
-TABLES = (nothing_changed, base_branch_changed, something_broke, running_again)
+TABLES = (nothing_changed, base_branch_changed, something_broke, providers_went_out, running_again)
 
 
 def main() -> None:

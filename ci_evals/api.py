@@ -115,7 +115,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
-    return await _evaluated(suite, out, baseline, on_result)
+    return await _evaluate(suite, out, baseline, on_result)
 
 
 def evaluate_sync(  # noqa: PLR0913  as above
@@ -177,7 +177,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
-    task = asyncio.create_task(_evaluated(suite, out, baseline, finished.put_nowait))
+    task = asyncio.create_task(_evaluate(suite, out, baseline, finished.put_nowait))
     task.add_done_callback(lambda _: finished.put_nowait(None))
     try:
         yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
@@ -191,7 +191,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
         await asyncio.wait([task])
 
 
-async def _evaluated(
+async def _evaluate(
     suite: CheckedSuite, out: Path | str | None, baseline: Report | Path | str | None, on_result: OnResult | None
 ) -> Report:
     if on_result is not None and (not callable(on_result) or is_async(on_result)):
@@ -206,15 +206,15 @@ async def _evaluated(
         baseline=None if baseline is None else as_baseline(baseline, suite.name),
     )
     if out is None:
-        return await _without_a_trace(invocation, on_result)
+        return await _run_with_temporary_journal(invocation, on_result)
     folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
     invocation = replace(invocation, journal=folder / JOURNAL, files=folder)
-    summary = _judged(await execute(invocation, watcher=_Listener(on_result)), invocation)
+    summary = _summarize(await execute(invocation, watcher=_Listener(on_result)), invocation)
     write_reports(summary, folder, suite.formats)
     return Report.of(summary)
 
 
-async def _without_a_trace(invocation: Invocation, on_result: OnResult | None) -> Report:
+async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResult | None) -> Report:
     """Run a suite with a journal that is gone as soon as its report is."""
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
@@ -225,7 +225,7 @@ async def _without_a_trace(invocation: Invocation, on_result: OnResult | None) -
         remove()
         raise
     weakref.finalize(report, remove)
-    return Report.of(_judged(report, invocation))
+    return Report.of(_summarize(report, invocation))
 
 
 class _Listener(Watcher):
@@ -239,7 +239,7 @@ class _Listener(Watcher):
             self._on_result(result)
 
 
-def _judged(report: SuiteReport, invocation: Invocation) -> Summary:
+def _summarize(report: SuiteReport, invocation: Invocation) -> Summary:
     suite = invocation.suite
     return with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
 

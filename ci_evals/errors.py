@@ -25,6 +25,7 @@ ErrorKind = Literal[
     "bad_answer",  # an answer that is not in the documented shape
     "crash",  # the system under test raised or exited with an error
     "given_up",  # never called: the provider refused or lost too many before
+    "outage",  # failed with most others of its variant, while repeats passed: counted as errored
     "not_recorded",  # never called: only recorded answers were allowed
     "environment",  # what a task runs in could not be had, or its verifier gave no reward
     "grader",  # a grader crashed: the answer could not be judged
@@ -107,7 +108,12 @@ class GitHubError(CiEvalsError):
 
 
 def describe_exception(raised: BaseException) -> str:
-    """Return the type and the message of an exception: `ZeroDivisionError: division by zero`."""
+    """Return the type and the message of an exception: `ZeroDivisionError: division by zero`.
+
+    Of an exception group, such as a `TaskGroup` raises, return those of its causes.
+    """
+    if isinstance(raised, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(map(describe_exception, raised.exceptions)))
     return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
 
 

@@ -202,6 +202,11 @@ def one_line(text: str, limit: int = 200) -> str:
     return shown if len(shown) <= limit and len(looked_at) == len(text) else f"{shown[: limit - 1]}…"
 
 
+def short_sha(revision: str) -> str:
+    """Return the first 7 characters of a commit, as git shows it."""
+    return revision[:7]
+
+
 def name_of(name: object, limit: int = 80) -> str:
     """Return a name for the middle of a sentence: on one line, between marks if it reads from right to left.
 

@@ -99,7 +99,7 @@ class Report(SuiteReport):
             StorageError: the file cannot be written.
         """
         path = Path(path)
-        path = path / "report.json" if path.is_dir() else path
+        path = path / json_report.REPORT if path.is_dir() else path
         write_atomically(path, json_report.render(self.judged))
         return path
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import JOURNAL, Header, Journal, decode, first_header, headers, read_lines
-from ci_evals.engine.known_answers import KnownAnswers, results_of
+from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.queues import Cells
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
@@ -23,12 +23,13 @@ from ci_evals.engine.traces import Trace
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, head_cells
-from ci_evals.gate.compare import NoComparison, suspects
+from ci_evals.gate.compare import NoComparison, outages, suspects
 from ci_evals.gate.verdict import is_certain, settle
+from ci_evals.gate.wording import outage_sentence
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, RunError
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
 from ci_evals.reports.files import remove_reports
@@ -126,7 +127,7 @@ class Watcher:
     def note_decision(self, sentence: str) -> None:
         """The invocation goes on with something that was not planned, or leaves it out."""
 
-    def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
+    def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         """Runs are made while this context lasts."""
         del run
         return nullcontext()
@@ -253,7 +254,7 @@ class _Session:
             files=invocation.files,
         )
         try:
-            async with self.watcher.watching(self._run) if invocation.run_missing else nullcontext():
+            async with self.watcher.watch(self._run) if invocation.run_missing else nullcontext():
                 await self._run_rounds()
                 if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
                     await self._confirm_suspects(invocation.baseline)
@@ -350,6 +351,22 @@ class _Session:
             self.watcher.note_decision(f"{lack}; {remedy}")
         self._run.load_plan(part.plan, part.records, part.cells, f"confirming {count}")
         await self._run.run()
+        self._withdraw_outages(baseline)
+
+    def _withdraw_outages(self, baseline: Baseline) -> None:
+        """Count planned runs that failed as one as errored: there is no verdict, and resuming makes all of them again.
+
+        Those that passed are withdrawn, too: making only the others again would favour the variant.
+        """
+        plan, records, report = self._planned.plan, self._planned.records, self._report()
+        for variant, outage in outages(head_cells(report, self.invocation.suite.gate), baseline).items():
+            error = RunError("outage", outage_sentence(outage))
+            self.watcher.note_decision(f"{name_of(variant)}: {error.message}")
+            cells = [cell for cell in range(len(plan)) if report.plan.variant(cell) == variant]
+            indices = [index for cell in cells for index in plan.indices(cell) if index in records]
+            for index, result in zip(indices, report.results(indices), strict=True):
+                withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
+                records[index] = RunRecord.of(*self.journal.append(withdrawn))
 
     def _report(self, interrupted: str | None = None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""
@@ -393,7 +410,7 @@ def known_durations(path: Path) -> Mapping[CellKey, float]:
         StorageError: it is neither.
     """
     seen: dict[CellKey, list[float]] = {}
-    for result in results_of(path / JOURNAL if path.is_dir() else path):
+    for result in load_results(path / JOURNAL if path.is_dir() else path):
         seen.setdefault((result.case, result.provider, result.prompt), []).append(result.latency_s)
     # An exact sum, so that all shards agree whatever the order of the file they were given.
     return {key: fsum(latencies) / len(latencies) for key, latencies in seen.items()}

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,12 +20,13 @@ from threading import Thread
 from types import ModuleType
 from typing import Any
 
-from ci_evals.errors import ConfigError, Problem
+from ci_evals.errors import ConfigError, Problem, describe_exception
 from ci_evals.format import closest, one_line
 
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 """The start of the file names of ci-evals itself."""
 
+_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
 _imported: dict[str, str] = {}  # the folder of each top-level module that a suite imported
 
@@ -141,6 +143,29 @@ def load_target(target: str) -> Callable[..., Any]:
     if not callable(function):
         raise target_problem(target, module, f"{names!r} is of type {type(function).__name__}, which cannot be called")
     return function  # type: ignore[no-any-return]  # it is whatever the module has
+
+
+def is_their_own(file: str) -> bool:
+    """Return True for the file of code of the team's own: neither ci-evals nor anything that is installed."""
+    return not file.startswith(("<", PACKAGE, *_INSTALLED)) and "site-packages" not in file
+
+
+def describe_crash(error: BaseException, place: str = "") -> str:
+    """Return what was raised and where the team's code raised it: `KeyError: 'seat' (agent.py:12 in book)`.
+
+    Of an exception group, each cause is told.
+
+    Args:
+        error: what was raised.
+        place: where, if its traceback has no code outside of installed packages.
+    """
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if is_their_own(each.filename)]
+    if frames:
+        last, folder = frames[-1], f"{Path.cwd()}{os.sep}"
+        place = f" ({last.filename.removeprefix(folder)}:{last.lineno} in {last.name})"
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(describe_crash(each, place) for each in error.exceptions))
+    return f"{describe_exception(error)}{place}"
 
 
 def _import_problem(error: BaseException, target: str) -> Problem:

@@ -3,24 +3,47 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TextIO
 
 import click
 
 from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.errors import CiEvalsError
 from ci_evals.format import without_commands
 from ci_evals.github.context import in_actions
-from ci_evals.redaction import Redactor
+from ci_evals.redaction import Redactor, secret_values
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.summary import Summary
+from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.types import CheckedSuite
+
+_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def environment() -> Mapping[str, str]:
     """Return the environment that the command was given; that of the process has lost what code may not see."""
     given: Mapping[str, str] | None = click.get_current_context().find_root().obj
     return os.environ if given is None else given
+
+
+def error_redactor(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> Redactor:
+    """Return what takes secrets out of an error: it may quote variables and files that no suite has named.
+
+    Args:
+        environ: the environment, of which each variable whose name sounds secret is.
+        secrets: those of the suite. Everything in a `.env` beside a file that the command line names is one, too.
+    """
+    words = (*sys.argv[1:], environ.get("CI_EVALS_CONFIG", ""))
+    beside = [Path(word.removeprefix("-c").rpartition("=")[2]).parent for word in words]
+    dotenv: dict[str, str] = {}
+    for folder in dict.fromkeys([Path(), Path(".github"), *beside]):
+        with suppress(CiEvalsError, OSError, ValueError):
+            dotenv |= read_dotenv(folder)
+    named = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
+    return Redactor((*secret_values(named, dotenv, ()), *secrets))
 
 
 @dataclass(frozen=True, slots=True)

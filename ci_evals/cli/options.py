@@ -33,7 +33,11 @@ class _IntegerOrAuto(click.IntRange):
     """A whole number, or `auto`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if value == "auto" else super().convert(value, param, ctx)
+        if value == "auto":
+            return value
+        if not str(value).isdecimal():
+            self.fail(f"{value!r} is neither a whole number nor 'auto'", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -154,7 +158,7 @@ overriding = _collect(
         "max_runs": setting(
             "--max-runs",
             type=click.IntRange(min=1),
-            help="Go on up to so many runs of a cell while the verdict is open.",
+            help="Go on up to this many runs of a cell while the verdict is open.",
         ),
         "confirm_runs": setting(
             "--confirm-runs",

@@ -1,9 +1,10 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,12 @@ import click
 
 from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.console import Console, environment
+from ci_evals.cli.console import Console, environment, error_redactor
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header
 from ci_evals.engine.runner import Run
-from ci_evals.errors import ConfigError
+from ci_evals.errors import CiEvalsError, ConfigError, UsageError
 from ci_evals.gate.verdict import exit_code
 from ci_evals.github.baseline import ArtifactNames, BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions, read_context
@@ -56,7 +57,11 @@ def run_and_report(
     """
     suite, out = invocation.suite, invocation.suite.out.absolute()  # code under test may change the folder
     job = github.job.start(suite, console.environ, posting, console.log)
-    with tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch:
+    commenting = replace(posting, comment="off") if invocation.shard else posting  # the merge comments
+    with (
+        _reporting_errors(commenting, suite),
+        tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
+    ):
         previous = github.baseline.find(baseline, suite, job.context if job else None, artifacts, Path(scratch))
         if job or baseline == "auto":
             (job or console).say(previous.notes)
@@ -79,7 +84,7 @@ def run_and_report(
         with job.log.stop_commands() if job else nullcontext(), StoppableRun(redirected) as running:
             with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
                 report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
-            console.remark(*_lacks(invocation, report))
+            console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 name = f"shard {invocation.shard} of {suite.name}"
                 found = [f"{label.lower()}: {text}" for label, text in notes(report)]
@@ -96,6 +101,21 @@ def run_and_report(
         return running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on)
 
 
+@contextmanager
+def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
+    """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
+    environ, folder = environment(), Path.cwd()
+    redactor = error_redactor(environ, suite.secrets if suite else ())
+    try:
+        yield
+    except CiEvalsError as error:
+        if in_actions(environ):
+            problems = redactor.clean(github.job.problems_of(error, environ, folder))
+            name = suite.name if suite else ""
+            github.job.report_problems(problems, name, read_context(environ), posting, sys.stderr)
+        raise
+
+
 class _Progress(Watcher):
     """Shows on stderr how a run goes."""
 
@@ -105,7 +125,7 @@ class _Progress(Watcher):
     def note_decision(self, sentence: str) -> None:
         self._console.remark(sentence)
 
-    def watching(self, run: Run) -> AbstractAsyncContextManager[None]:
+    def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         if self._console.quiet:
             return nullcontext()
         return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
@@ -127,7 +147,7 @@ def _recording(named: Path | None, of_base: Path | None, scratch: Path, log: Job
     return empty
 
 
-def _lacks(invocation: Invocation, report: SuiteReport) -> list[str]:
+def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     """Name what is missing although the command line asked for it."""
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
@@ -166,7 +186,7 @@ def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bo
         return options.load_named_suite(config, overrides, offline=True), True
 
 
-class _Further(click.Argument):
+class _ExtraValues(click.Argument):
     """Further values of an option, as a pattern of the shell leaves them behind its first one. Help does without."""
 
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -174,7 +194,7 @@ class _Further(click.Argument):
 
 
 @options.command("run")
-@click.argument("further", cls=_Further, nargs=-1, type=options.PATH)
+@click.argument("further", cls=_ExtraValues, nargs=-1, type=options.PATH)
 @options.config
 @options.overriding
 @options.setting(
@@ -258,7 +278,8 @@ def run_command(
         raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
-    suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
+    with _reporting_errors(replace(posting, comment="off") if shard else posting):
+        suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
     if without_secrets:
         replay = record
     console = Console.of_process(output, quiet=quiet, suite=suite)
@@ -314,9 +335,10 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    if not folders:
-        raise click.UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
-    suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+    with _reporting_errors(posting):
+        suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+        if not folders:
+            raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
     console = Console.of_process(output, quiet=quiet, suite=suite)
     sources = tuple(map(_journal, folders))
@@ -332,7 +354,8 @@ def merge_command(
         run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
         files=suite.out,
     )
-    check_sources(invocation)
+    with _reporting_errors(posting, suite):
+        check_sources(invocation)
     if run_missing and (missing := missing_shards(sources)):
         console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
     return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline)

@@ -15,7 +15,14 @@ from ci_evals.cli.run import revision, run_and_report
 from ci_evals.engine.interrupt import run_until_signal
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
-from ci_evals.engine.pairwise import DEFAULT_RUBRIC, Answers, Judge, ask_preferences, choose_variant, read_answers
+from ci_evals.engine.pairwise import (
+    DEFAULT_RUBRIC,
+    Answers,
+    PreferenceJudge,
+    ask_preferences,
+    choose_variant,
+    read_answers,
+)
 from ci_evals.engine.traces import match_traces, read_traces
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.format import number_of
@@ -240,7 +247,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
 @options.option(
     "--report",
     type=options.PATH,
-    default="ci-evals-results",
+    default=RESULTS,
     show_default=True,
     help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
 )
@@ -282,9 +289,9 @@ def pairwise_command(
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
     if judge:
         suite, model = load_judge(config or find_config(Path()), environment(), judge)
-        prefers = Judge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
+        prefers = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
-        suite, prefers = options.load_named_suite(config, offline=True), Judge(function)
+        suite, prefers = options.load_named_suite(config, offline=True), PreferenceJudge(function)
     (name_a, answers_a), (name_b, answers_b) = _side(a, report), _side(b, report)
     pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
     found = preference(pairs, (suite.gate or Gate()).confidence)

@@ -125,13 +125,13 @@ class Calls:
         self._reached = False  # until then a lost connection means a wrong address and no outage
         self._waits = Waits()
 
-    async def call(self, request: Request, slot: Slot, *, begun: bool = False) -> CallResult:
+    async def call(self, request: Request, slot: Slot, *, continued: bool = False) -> CallResult:
         """Call until there is an answer or no further attempt.
 
         Args:
             request: what is asked.
             slot: held by the caller.
-            begun: the call goes on with a conversation, of which a stop ends only further attempts.
+            continued: the call goes on with a conversation, of which a stop ends only further attempts.
 
         Raises:
             LostError: there is no answer.
@@ -142,16 +142,16 @@ class Calls:
         try:
             with self._limiter.watch(), self.breaker.watch():
                 while True:
-                    permit = await self._permit(request, can_stop=not begun or attempts > 0)
+                    permit = await self._permit(request, can_stop=not continued or attempts > 0)
                     attempts += 1
                     started_at, start = time.time(), time.perf_counter()
                     answer = await self._attempt(request, permit)
                     latency_s = time.perf_counter() - start
                     if isinstance(answer, Response):
                         return CallResult(answer, started_at, latency_s, attempts)
-                    counted += self._note(permit, answer)
+                    counted += self._record_failure(permit, answer)
                     if not self._is_worth_another(answer, counted):
-                        self._lose(answer)
+                        self._record_loss(answer)
                         raise LostError(answer, answer, started_at, latency_s, attempts)
                     await self._wait(slot, self._delay_s(counted, answer.retry_after_s))
         except EndedError:
@@ -193,13 +193,13 @@ class Calls:
         """Begin no further call or attempt; calls that are under way end."""
         self._waits.end()
 
-    def _note(self, permit: Permit, error: ProviderError) -> bool:
-        """Tell limiter and breaker of a failed attempt; return True if it counts as one."""
+    def _record_failure(self, permit: Permit, error: ProviderError) -> bool:
+        """Report a failed attempt to limiter and breaker; return True if it counts as one."""
         if self._is_refusal(error):
             self._limiter.record_refusal(permit)
             self.breaker.record_refusal(error)
             return not permit.is_paced or not self._retries
-        if _is_from_behind_limits(error):
+        if _got_past_limits(error):
             self._limiter.record_answer(permit)
             self.breaker.record_let_through()
         else:
@@ -219,8 +219,8 @@ class Calls:
         too_late = (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
         return error.retryable and counted <= self._retries and not too_late and self.breaker.cause is None
 
-    def _lose(self, error: ProviderError) -> None:
-        """Tell the breaker of a call that got no answer."""
+    def _record_loss(self, error: ProviderError) -> None:
+        """Report a call without an answer to the breaker."""
         if self._own_code and error.kind in ("server", "rejected"):
             self.breaker.record_answer()  # the system under test is there, and how it fails is what is judged
         else:
@@ -241,7 +241,7 @@ class Calls:
         return retry_after_s + (backoff_s if retry_after_s < BACKOFF_S else 0.1 * self._draw())
 
 
-def _is_from_behind_limits(error: ProviderError) -> bool:
+def _got_past_limits(error: ProviderError) -> bool:
     """Return True if a failure shows that the call got past all limits.
 
     Keys are often checked before limits, a 408 may be a proxy's, a 429 that is rejected is an account without credit,

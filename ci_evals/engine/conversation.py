@@ -65,7 +65,7 @@ class Conversation:
             messages = (*self._cell.rendered.messages, *said, Message("user", line))
             request = Request(line, messages, self._cell.case, self._run, self._cell.timeout_s)
             try:
-                made = await queue.calls.call(request, slot, begun=bool(self.turns))
+                made = await queue.calls.call(request, slot, continued=bool(self.turns))
             except LostError as lost:
                 self.attempts += lost.attempts - 1
                 raise

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
-from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError, describe_exception
-from ci_evals.graders.scoring import asks_a_model, grade, name_of, passes, score_of
+from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
+from ci_evals.graders.scoring import asks_a_model, grade, grader_name, passes, score_of
 from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.user_code import is_cancelling
+from ci_evals.user_code import describe_crash, is_cancelling
 
 # Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing about it.
 _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
@@ -54,11 +54,11 @@ async def grade_answer(
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and is_cancelling():
             raise
-        grader = name_of(case.expect[len(grades)])
+        grader = grader_name(case.expect[len(grades)])
         if isinstance(raised, GradingError):
             ungraded = RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
         else:
-            text = f"grader {grader} crashed: {describe_exception(raised)}"
+            text = f"grader {grader} crashed: {describe_crash(raised)}"
             ungraded = RunError("grader", text, detail=traceback.format_exc())
     judging = meter.judging if meter is not None and meter.judging.calls else None
     if ungraded is not None:

@@ -86,7 +86,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
             return runner.run(signals.cancel(work))
         finally:
             if signals.received is not None:
-                _leave(signals.received)
+                _exit_at_once(signals.received)
 
 
 class _Signals:
@@ -113,7 +113,7 @@ class _Signals:
         def on_signal(number: int, _frame: FrameType | None) -> None:
             which = signal.Signals(number)
             if self.received is not None:
-                _leave(which)
+                _exit_at_once(which)
             self.received = which
             self._on_first(which.name)
             if self._task is not None:
@@ -128,7 +128,7 @@ class _Signals:
                 signal.signal(which, handler)
 
 
-def _leave(which: signal.Signals) -> NoReturn:
+def _exit_at_once(which: signal.Signals) -> NoReturn:
     kill_all()
     os._exit(EXIT_CODES[which])
 
@@ -190,7 +190,7 @@ def redirect_prints(stderr: TextIO, clean: Callable[[str], str], *, start: str =
     with ExitStack() as stack:
         stack.callback(lines.finish)
         stack.callback(printed.flush)
-        stack.enter_context(_first_is_second())
+        stack.enter_context(_stdout_to_stderr())
         stack.enter_context(redirect_stdout(printed))
         stack.enter_context(redirect_stderr(printed))
         yield
@@ -232,7 +232,7 @@ class _Lines(io.RawIOBase):
 
 
 @contextmanager
-def _first_is_second() -> Iterator[None]:
+def _stdout_to_stderr() -> Iterator[None]:
     """Let file descriptor 1, which child processes inherit, be 2 for a while."""
     sys.stdout.flush()
     try:

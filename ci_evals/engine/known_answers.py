@@ -96,15 +96,20 @@ class KnownAnswers:
         """
         file = self._open(path)
         drop_recorded = not self._keep_unchecked and any(each.suite.without_secrets for each in headers(path))
+        places: dict[tuple[str, str | None, int], tuple[Status, _Place]] = {}
         for offset, result in read_results(path):
             if drop_recorded and result.recorded:
                 continue
-            key, place = (result.fingerprint, result.prompt, result.run), _Place(file, offset, is_own)
-            if result.status == "errored":
+            key = result.fingerprint, result.prompt, result.run
+            status, _ = places.get(key, ("errored", None))
+            if status == "errored" or (result.error and result.error.kind == "outage"):  # which withdraws a grade
+                places[key] = result.status, _Place(file, offset, is_own)
+            self._named.add(((result.case, result.provider, result.prompt), result.run))
+        for key, (status, place) in places.items():
+            if status == "errored":
                 self._errored[key] = place
             else:
                 self._graded.setdefault(key, place)
-            self._named.add(((result.case, result.provider, result.prompt), result.run))
         if is_torn(path):
             self.torn.append(path)
 
@@ -208,7 +213,7 @@ class KnownAnswers:
             traces = self._traces.get(cell.case.id, ())
             return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
         if cell.case.cassette is not None:
-            return self._recorded(cell, run, cell.case.cassette.path)
+            return self._find_recorded(cell, run, cell.case.cassette.path)
         place = (self._replayed or {}).get((cell.question, run))
         return place.read_answer() if place else None
 
@@ -222,7 +227,7 @@ class KnownAnswers:
             return RunError("not_recorded", "not in the recording: what is asked is new or has changed")
         return RunError("not_recorded", "nothing is recorded that could answer")
 
-    def _recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
+    def _find_recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
         """Return the answer of a case's own recording.
 
         The runs of the same provider and prompt answer, if it has some, else whatever it has of the case. They answer
@@ -303,7 +308,7 @@ class _Report(TypedDict):
 _REPORT = TypeAdapter(_Report)
 
 
-def results_of(path: Path) -> Iterator[Result]:
+def load_results(path: Path) -> Iterator[Result]:
     """Read every result of a report, whose name ends in `.json`, or of a journal.
 
     Raises:

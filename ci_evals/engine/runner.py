@@ -48,7 +48,7 @@ class Spending:
         if result.response and result.response.usage:
             self.tokens += result.response.usage.total_tokens
         budget = self._budget
-        if (unknown := self._unknown(result)) is not None:
+        if (unknown := self._missing_figure(result)) is not None:
             return unknown
         if budget.max_cost_usd is not None and self.cost_usd >= budget.max_cost_usd:
             return f"the budget of ${budget.max_cost_usd:g} is used up (${self.cost_usd:.4g})"
@@ -56,7 +56,7 @@ class Spending:
             return f"the budget of {budget.max_tokens:,.0f} tokens is used up ({self.tokens:,})"
         return None
 
-    def _unknown(self, result: Result) -> str | None:
+    def _missing_figure(self, result: Result) -> str | None:
         """Return why the budget cannot be held: an answer that does not say what it took would count as 0."""
         if result.response is None:
             return None

@@ -10,7 +10,7 @@ from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.answer import as_response
-from ci_evals.providers.spans import Span, attribute, input_text, response_of
+from ci_evals.providers.spans import Span, attribute, question_of, response_of
 
 CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
 
@@ -168,7 +168,7 @@ def _nanoseconds(value: Any) -> int:
 
 def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     start, end = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
-    case_id, question = attribute(spans, names), input_text(spans)
+    case_id, question = attribute(spans, names), question_of(spans)
     try:
         response, error = response_of(spans), None
     except (TypeError, ValueError) as wrong:

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
 from statistics import fmean
@@ -40,6 +40,8 @@ SUSPICION = 0.30
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
 """So many cells are run again, or a fifth of all if that is more."""
+NO_DROP = 0.01
+"""Confirm runs with a higher p show no drop."""
 
 
 CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
@@ -205,6 +207,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRu
     base = cut_at_falls(base)
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
+    matched = _without_failed_confirmation(matched, alpha)
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
         baseline=base,
@@ -233,6 +236,37 @@ def suspects(head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns
     return {
         cell.head.key: runs_to_confirm(cell.head.planned.graded, cell.pooled.graded, len(matched)) for cell in chosen
     }
+
+
+class Outage(NamedTuple):
+    """Planned runs that failed as one, and the repeats of those of the `cells` that were run again."""
+
+    cells: int
+    planned: Tally
+    repeated: Tally
+
+
+def outages(head: Sequence[HeadCell], base: Baseline, *, alpha: float = 0.05) -> Mapping[Variant, Outage]:
+    """Find the variants that look worse because of an outage while their planned runs were made.
+
+    Half of their cells are suspects, the repeats of these show no drop, and are better than the planned runs.
+    """
+    base = cut_at_falls(base)
+    matched, _ = _match_cells(head, base, match_variants((cell.variant for cell in head), base.variants))
+    found = {}
+    for variant in dict.fromkeys(cell.head.variant for cell in matched):
+        cells = [cell for cell in matched if cell.head.variant == variant]
+        suspicious = [cell for cell in cells if cell.suspicious]
+        repeated = [cell for cell in suspicious if cell.head.confirmed]
+        if 2 * len(suspicious) < len(cells) or not repeated:
+            continue
+        worse = fall([(cell.head.planned, cell.base.history) for cell in cells]).p <= alpha
+        dropped = stratified_lower((*cell.head.confirming, *cell.pooled) for cell in repeated) <= NO_DROP
+        recovered = stratified_lower((*cell.head.planned, *cell.head.confirming) for cell in repeated) <= alpha
+        if worse and recovered and not dropped:
+            planned, confirming = (cell.head.planned for cell in repeated), (cell.head.confirming for cell in repeated)
+            found[variant] = Outage(len(repeated), _sum(planned), _sum(confirming))
+    return found
 
 
 def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int:
@@ -381,6 +415,29 @@ def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[Cell
         if key not in base.cells and (candidates := gone.get((mine_cell.fingerprint, Variant(*key[1:])))):
             names[key] = candidates.pop(0)
     return names
+
+
+def _without_failed_confirmation(matched: Sequence[_MatchedCell], alpha: float) -> list[_MatchedCell]:
+    """Leave out the confirm runs of a variant if they are worse than the planned runs of the same cells.
+
+    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones are an outage.
+    """
+    failed = set()
+    for variant in dict.fromkeys(cell.head.variant for cell in matched):
+        repeated = [cell.head for cell in matched if cell.head.variant == variant and cell.head.confirming.graded]
+        if repeated and stratified_lower((*cell.confirming, *cell.planned) for cell in repeated) <= alpha:
+            failed.add(variant)
+    return [
+        replace(cell, head=cell.head._replace(confirming=NO_RUNS, confirmed=False))
+        if cell.head.variant in failed
+        else cell
+        for cell in matched
+    ]
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    each = list(tallies)
+    return Tally(sum(tally.passed for tally in each), sum(tally.graded for tally in each))
 
 
 def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: ConfirmRuns, alpha: float) -> list[CellComparison]:

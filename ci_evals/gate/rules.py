@@ -1,4 +1,7 @@
-"""The rules of the gate on a comparison: regressions, falls of a whole variant, ratchet, cost, latency."""
+"""The rules of the gate on a comparison: regressions, falls of a whole variant, ratchet, cost, latency.
+
+Missing evidence is never a pass: a rule whose figure is not known says so.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +15,12 @@ from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import (
     cell_sentence,
+    coverage_sentence,
     increase_sentence,
     not_compared_sentence,
     regressions_sentence,
+    ungraded_critical_sentence,
+    unknown_increase_sentence,
     variant_sentence,
 )
 from ci_evals.model.plan import CellKey
@@ -25,7 +31,14 @@ from ci_evals.stats.rates import PassRate, look_confidence
 STABLE_REPORTS = 3
 """A rate is stable when this many reports in a row reached it together."""
 
-RuleName = Literal["baseline", "critical", "regressions", "variant", "ratchet", "cost", "latency"]
+LEAST_COMPARED = Fraction(4, 5)
+"""Where a smaller share of the base's cells is compared, that is said."""
+
+_LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
+
+RuleName = Literal[
+    "baseline", "ungraded", "coverage", "critical", "regressions", "variant", "ratchet", "cost", "latency"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,8 @@ def rule_verdicts(
     report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
 ) -> Iterator[RuleVerdict]:
     """Yield the verdict of every rule that speaks against merging."""
+    lack: VerdictStatus = "error" if rules.require_baseline else "borderline"
+    yield from _missing_evidence(report, rules, comparison, lack)
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
             text = f"{not_compared_sentence(comparison)}, and the gate requires a comparison"
@@ -55,12 +70,12 @@ def rule_verdicts(
     if len(others) > rules.max_regressions:
         text = regressions_sentence(comparison, others, rules.max_regressions)
         yield RuleVerdict("regressions", red, text)
-    # Where the gate allows regressions, a variant must have worse_variants without them.
+    # Where the gate allows regressions, a variant must have got worse even without them.
     for variant in comparison.worse_variants(beyond_regressions=rules.max_regressions > 0):
         yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
     for text in broken_ratchets(report, rules, comparison):
         yield RuleVerdict("ratchet", "fail", text)
-    yield from _increases(comparison, rules)
+    yield from _increases(report, comparison, rules, lack)
 
 
 def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]) -> frozenset[CellKey]:
@@ -122,13 +137,45 @@ def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -
     return max(bounds, default=None)
 
 
-def _increases(comparison: Comparison, rules: Gate) -> Iterator[RuleVerdict]:
-    """Yield the variants of which even the lower bound of cost or latency is above the limit."""
+def _missing_evidence(
+    report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None, lack: VerdictStatus
+) -> Iterator[RuleVerdict]:
+    """Yield what could not be judged: critical cases without a graded run, many cells of the base without a comparison.
+
+    Cells that only a recording answered are left out: there was nothing new to be compared.
+    """
+    critical = [
+        each for each in report.cells if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)
+    ]
+    if ungraded := [each for each in critical if not each.counts.graded]:
+        yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
+    if isinstance(comparison, Comparison):
+        replayed = {each.key for each in report.cells if each.counts.graded and not report.fresh(each.cell).graded}
+        of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in replayed]
+        missing = [cell for cell in of if cell.p is None]
+        told = not comparison.compared and (rules.require_baseline or not report.totals.graded)  # by others
+        if len(missing) > len(of) * (1 - LEAST_COMPARED) and not told:
+            yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of)))
+
+
+def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: VerdictStatus) -> Iterator[RuleVerdict]:
+    """Yield the variants of which even the lower bound of cost or latency is above the limit, or is not known."""
     for variant in comparison.variants:
+        figures = report.figures(report.cells_of(variant.variant))
+        known_here = {"cost": figures.cost_usd is not None, "latency": True}
         limited: Sequence[tuple[Literal["cost", "latency"], Difference | None, float | None]] = (
             ("cost", variant.differences.cost, rules.max_cost_increase),
             ("latency", variant.differences.latency, rules.max_latency_increase),
         )
         for rule, ratio, limit in limited:
-            if limit is not None and ratio is not None and ratio.lower is not None and ratio.lower > limit:
+            if limit is None or (
+                rule == "latency" and ratio is None and (figures.latency_p50_s or 0) < _LEAST_LATENCY_S
+            ):
+                continue
+            if ratio is None or ratio.lower is None:
+                text = unknown_increase_sentence(
+                    comparison, variant, rule, limit, known_here=known_here[rule], one_cell=ratio is not None
+                )
+                yield RuleVerdict(rule, lack, text)
+            elif ratio.lower > limit:
                 yield RuleVerdict(rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit))

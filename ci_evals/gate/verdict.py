@@ -210,12 +210,13 @@ def _unchecked(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Ve
 
 def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: SuiteReport, rules: Gate) -> Verdict:
     """Return the worse of what bars and comparison say; where they are alike, the comparison comes first."""
-    found = tuple(sorted(rule_verdicts(report, rules, comparison), key=lambda rule: -SEVERITY[rule.status]))
+    order = ("fail", "error", "borderline", "pass")  # what is sure needs no further evidence
+    found = tuple(sorted(rule_verdicts(report, rules, comparison), key=lambda rule: order.index(rule.status)))
     if not found:
         return bars
     worst = found[0]
     certain = bars.status == "fail" and worst.status == "error"  # what the bars say needs no baseline
-    if certain or SEVERITY[bars.status] > SEVERITY[worst.status]:
+    if certain or bars.status == "error" or SEVERITY[bars.status] > SEVERITY[worst.status]:
         return replace(bars, rules=found)
     same = drop_of_same_variant(comparison, worst)
     others = sum(rule.status == worst.status and rule.sentence != same for rule in found[1:])

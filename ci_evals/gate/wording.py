@@ -2,19 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import duration, name_of, number_of, once_in, percent
+from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
 from ci_evals.gate.bars import ScopeVerdict
-from ci_evals.gate.baseline import PoolStep
-from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.baseline import Baseline, PoolStep
+from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, Outage, VariantComparison
 from ci_evals.gate.differences import Difference
-from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
-
-_REVISION_CHARACTERS = 7
 
 # Cells.
 
@@ -107,6 +105,13 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     return f"{of}{rates}; {_chance(variant.p)}"
 
 
+def outage_sentence(outage: Outage) -> str:
+    """`an outage: the planned runs failed as one (20 of 60 passed), and 140 repeats of 20 cases show no drop`."""
+    passed = f"{outage.planned.passed:,} of {outage.planned.graded:,} passed"
+    repeats = f"{number_of(outage.repeated.graded, 'repeat')} of {number_of(outage.cells, 'case')}"
+    return f"an outage: the planned runs failed as one ({passed}), and {repeats} show no drop"
+
+
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
     """Return the start of a sentence: the variant if there are several, and its counterpart if that is another."""
     name = name_of(variant.variant)
@@ -165,15 +170,29 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
         comparison: the comparison with that baseline.
         started_at: when the head was run, in seconds since the epoch.
     """
-    newest, *older = comparison.baseline.reports
     if not comparison.compared:
         return not_compared_sentence(comparison)
-    revision = f" at {newest.revision[:_REVISION_CHARACTERS]}" if newest.revision else ""
+    runs = max((cell.base.graded for cell in comparison.cells), default=0)
+    return source_sentence(comparison.baseline, started_at, runs)
+
+
+def source_sentence(baseline: Baseline, started_at: float, runs: int, place: str = "") -> str:
+    """`compared with main at 0123456 (the merge base), 3 h older, and 5 reports before it (up to 30 runs per case)`.
+
+    Args:
+        baseline: what is compared with.
+        started_at: when the head was run, in seconds since the epoch.
+        runs: the most graded runs of a case in the baseline.
+        place: how the newest report's commit is related to the head's.
+    """
+    newest, *older = baseline.reports
+    revision = f" at {short_sha(newest.revision)}" if newest.revision else ""
     age = started_at - newest.started_at
     older_by = f", {duration(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
-    most = number_of(max((cell.base.graded for cell in comparison.cells), default=0), "run")
-    return f"compared with {comparison.baseline.called}{revision}{older_by}{more} (up to {most} per case)"
+    where = f" ({place})" if place else ""
+    most = number_of(runs, "run")
+    return f"compared with {baseline.called}{revision}{where}{older_by}{more} (up to {most} per case)"
 
 
 def calm_sentence(comparison: Comparison) -> str:
@@ -223,6 +242,45 @@ def increase_sentence(
     at_least = f"at least {ratio.lower or 0:.2f} times, {percent(1 - comparison.alpha)} sure"
     found = f"{what} is {ratio.value:.2f} times that of {comparison.baseline.called} ({at_least})"
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
+
+
+def unknown_increase_sentence(
+    comparison: Comparison,
+    variant: VariantComparison,
+    what: Literal["cost", "latency"],
+    limit: float,
+    *,
+    known_here: bool,
+    one_cell: bool,
+) -> str:
+    """`cost is not known here, so that the gate's limit of 1.1 times could not be checked`."""
+    base = comparison.baseline.called
+    if one_cell:
+        lack = f"{what} of one case alone tells no increase"
+    else:
+        lack = f"{what} is not known {f'on {base}, or was 0' if known_here else 'here'}"
+    return (
+        f"{variant_name(comparison, variant)}{lack}, so that the gate's limit of {limit:g} times could not be checked"
+    )
+
+
+_WHY_NOT_COMPARED: Mapping[CellKind, str] = {"not compared": "without a graded run"}
+
+
+def coverage_sentence(comparison: Comparison, missing: Sequence[CellComparison], of: int) -> str:
+    """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 without a graded run`."""
+    kinds = Counter(_WHY_NOT_COMPARED.get(cell.kind, cell.kind) for cell in missing).most_common()
+    why = ", ".join(f"{count:,} {word}" for word, count in kinds)
+    cases = f"{len(missing):,} of {number_of(of, 'case')} of {comparison.baseline.called}"
+    return f"{cases} {'was' if len(missing) == 1 else 'were'} not compared: {why}"
+
+
+def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport]) -> str:
+    """`no run of the critical case refund was graded, nor of 2 other critical cases`."""
+    first, *others = cells
+    on = f" on {name_of(first.variant)}" if len(report.plan.variants) > 1 else ""
+    more = f", nor of {number_of(len(others), 'other critical case')}" if others else ""
+    return f"no run of the critical case {name_of(first.case.id)}{on} was graded{more}"
 
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:

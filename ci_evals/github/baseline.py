@@ -10,9 +10,10 @@ from typing import Final, Literal, NamedTuple
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import GitHubError, StorageError
-from ci_evals.format import duration, name_of, number_of
+from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.wording import source_sentence
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
 from ci_evals.github.context import Context
@@ -104,19 +105,15 @@ def find(
     found = replace(found, baseline=baseline)
     if isinstance(baseline, NoComparison) and choice != "auto":
         return replace(found, warnings=(baseline.reason, *found.warnings))
-    return replace(found, notes=(*found.notes, _sentence(baseline)))
+    return replace(found, notes=(*found.notes, _announce(baseline)))
 
 
-def _sentence(baseline: Baseline | NoComparison, place: str = "") -> str:
-    """Say what is compared with: `compared with main at 1a2b3c4 (the merge base), 3 h old: 1 report, …`."""
+def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
+    """Say what is compared with, or why there is nothing."""
     if isinstance(baseline, NoComparison):
         return baseline.reason
-    newest = baseline.reports[0]
-    at = f" at {newest.revision[:7]}" if newest.revision else ""
-    age = duration(max(0.0, datetime.now(UTC).timestamp() - newest.started_at))
     runs = max((cell.history.tally.graded for cell in baseline.cells.values()), default=0)
-    evidence = f"{number_of(len(baseline.reports), 'report')}, up to {number_of(runs, 'run')} a case"
-    return f"compared with {baseline.called}{at}{place and f' ({place})'}, {age} old: {evidence}"
+    return source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place)
 
 
 async def _find_base(context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor) -> Previous:
@@ -132,7 +129,7 @@ async def _find_base(context: Context, search: "Search", suite: str, folder: Pat
         no_baseline = NoComparison(reason)
         return Previous(no_baseline, warnings=(reason,)) if found.failed else Previous(no_baseline, notes=(reason,))
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
-    return Previous(baseline, (_sentence(baseline, found.place),), recording=found.recording)
+    return Previous(baseline, (_announce(baseline, found.place),), recording=found.recording)
 
 
 async def _find_journals(context: Context, artifact: str, folder: Path) -> tuple[Path, ...]:

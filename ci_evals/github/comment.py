@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.files import write_atomically
+from ci_evals.format import short_sha
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import FORK_LIMITS, MAX_LISTED, Artifact, artifacts_of_run, fetch
 from ci_evals.github.comment_body import (
@@ -82,9 +83,13 @@ def post_comment(
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> Outcome:
     """Say in the comment that a run is under way; `post_comment` puts its section in the place of this one."""
-    text = progress_text(suite, context.run_url)
+    return post_text(progress_text(suite, context.run_url), suite, context, part)
+
+
+def post_text(text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto") -> Outcome:
+    """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be read."""
     section = SectionId(suite, context.workflow, part)
-    return _post(Contribution(section, _stamp(context), lambda _max_bytes: text), context, "auto")
+    return _post(Contribution(section, _stamp(context), lambda _max_bytes: text), context, mode)
 
 
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
@@ -300,8 +305,8 @@ class _Thread:
         """Return what has been reached, if there is nothing left to do."""
         stamp = self._contribution.stamp
         if head_sha != stamp.sha:
-            moved = f"pull request {self._number} has moved on to {head_sha[:7]}"
-            left = f"the comment is left to the run of that commit, this one was of {stamp.sha[:7]}"
+            moved = f"pull request {self._number} has moved on to {short_sha(head_sha)}"
+            left = f"the comment is left to the run of that commit, this one was of {short_sha(stamp.sha)}"
             return Outcome(note=f"{moved}; {left}")
         there = ours[0].body.section(self._contribution.id) if ours else None
         if there and there.stamp.is_newer_than(stamp):

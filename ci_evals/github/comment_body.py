@@ -25,11 +25,18 @@ _LINE_ENDS = re.compile(r"\r\n?")
 
 
 class SectionId(NamedTuple):
-    """Identifies a section. `job` is the workflow; `part` tells its jobs apart by the artifacts that they upload."""
+    """Identifies a section. `job` is the workflow; `part` tells its jobs apart by the artifacts that they upload.
+
+    The `suite` is empty where its name could not be read.
+    """
 
     suite: str
     job: str = ""
     part: str = ""
+
+    def may_be(self, other: "SectionId") -> bool:
+        """Return True if both are of the same suite, as far as their names are known."""
+        return self == other or (self[1:] == other[1:] and not (self.suite and other.suite))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,9 @@ class Body:
     sections: tuple[Section, ...]
 
     def section(self, whose: SectionId) -> Section | None:
-        return next((section for section in self.sections if section.id == whose), None)
+        """Return the newest section of a suite; one that a run wrote under that very name before a nameless one."""
+        own = [section for section in self.sections if whose.may_be(section.id)]
+        return max(own, key=lambda each: (each.stamp.run_id, each.stamp.attempt, each.id == whose), default=None)
 
 
 def parse(body: str) -> Body | None:
@@ -141,14 +150,18 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
 
 
 def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ...]:
-    """Return `sections` with `own` in the place of what it had before.
+    """Return `sections` with `own` in the place of what it had before, and of what older runs wrote without its name.
 
     What the same workflow wrote before the run of that has missed a whole run since: its suite or its job is gone. So
     it goes, when a newer run writes.
     """
-    last = max((section.stamp.run_id for section in sections if section.id == own.id), default=0)
+    last = max((section.stamp.run_id for section in sections if own.id.may_be(section.id)), default=0)
     oldest = last if last < own.stamp.run_id else 0
-    others = (section for section in sections if section.id != own.id)
+    others = (
+        section
+        for section in sections
+        if section.id != own.id and not (own.id.may_be(section.id) and own.stamp.is_newer_than(section.stamp))
+    )
     return (*(each for each in others if each.id.job != own.id.job or each.stamp.run_id >= oldest), own)
 
 

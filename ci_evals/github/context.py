@@ -59,7 +59,7 @@ class EventRepository:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class Payload:
     """The parts of an event file that matter here; `before` is the commit that a push was made upon."""
 
     pull_request: PullRequest | None = None
@@ -68,7 +68,7 @@ class Event:
     repository: EventRepository = EventRepository()
 
 
-_EVENT: Final = TypeAdapter(Event)
+_EVENT: Final = TypeAdapter(Payload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,23 +187,23 @@ def read_context(environ: Mapping[str, str]) -> Context:
     )
 
 
-def _facts_of(kind: EventKind, event: Event) -> dict[str, Any]:
+def _facts_of(kind: EventKind, event: Payload) -> dict[str, Any]:
     """Return what an event says of the commits, as fields of a context; raises ValueError if it lacks that."""
     facts: dict[str, Any] = {"default_branch": event.repository.default_branch}
     match kind, event:
-        case "pull_request", Event(pull_request=PullRequest() as pull):
+        case "pull_request", Payload(pull_request=PullRequest() as pull):
             return facts | {
                 "sha": pull.head.sha,
                 "base_sha": pull.base.sha,
                 "base_ref": pull.base.ref,
                 "pull_request": pull,
             }
-        case "merge_group", Event(merge_group=MergeGroup() as group):
+        case "merge_group", Payload(merge_group=MergeGroup() as group):
             base_ref = group.base_ref.removeprefix("refs/heads/")
             return facts | {"sha": group.head_sha, "base_sha": group.base_sha, "base_ref": base_ref}
         case "pull_request" | "merge_group", _:
             raise ValueError(f"it has no `{kind}`")
-        case "push", Event(before=before) if before != _NO_COMMIT:
+        case "push", Payload(before=before) if before != _NO_COMMIT:
             return facts | {"base_sha": before}
         case _:
             return facts

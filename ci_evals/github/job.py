@@ -4,20 +4,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, TextIO, get_args
+from typing import Any, Final, Literal, TextIO, get_args
 from uuid import uuid4
 
 from ci_evals.engine.interrupt import say
-from ci_evals.errors import CiEvalsError, StorageError
+from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import number_of, one_line, without_commands
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import same_reason
-from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
+from ci_evals.github.comment import Mode, post_comment, post_progress, post_text, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, mask_commands
-from ci_evals.reports.cells import JudgedCell, changes, failed_runs, finding_of, reasons_of, results_of
-from ci_evals.reports.markdown import summary_document
+from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
+from ci_evals.reports.markdown import problems_text, summary_document
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import CheckedSuite
@@ -64,6 +64,53 @@ def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, str
     return job
 
 
+def problems_of(error: CiEvalsError, environ: Mapping[str, str], folder: Path) -> list[Problem]:
+    """Return what an error says, with files as paths from the repository's root; only a suite's problems have files.
+
+    Args:
+        error: what is wrong.
+        environ: the environment of the process.
+        folder: where the files start that the error names.
+    """
+    if not isinstance(error, ConfigError):
+        return [Problem("", None, "", str(error))]
+    root = Path(environ.get("GITHUB_WORKSPACE") or folder)
+    return [each._replace(file=_path_in(root, folder / each.file)) for each in error.problems]
+
+
+def report_problems(
+    problems: Sequence[Problem], suite: str, context: Context, posting: Posting, stream: TextIO
+) -> None:
+    """Say on the job's page and in the comment that there is no verdict, because an error has ended the command.
+
+    Args:
+        problems: what is wrong, without secrets.
+        suite: its name; empty if that could not be read.
+        context: the job.
+        posting: where to say it.
+        stream: the job's log.
+    """
+    log = Log(stream)
+    try:
+        if path := context.step_summary_path:
+            append_summary(path, lambda _max_bytes: problems_text(problems, level="##"))
+        if posting.comment != "off" and context.event == "pull_request":
+            mode: Mode = "new" if posting.comment == "new" else "auto"
+            posted = post_text(problems_text(problems, context.run_url), suite, context, posting.artifact, mode)
+            if posted.url and context.output_path:
+                write_outputs(context.output_path, {"comment-url": posted.url})
+            if posted.warning:
+                log.write_commands(command("warning", posted.warning, title="ci-evals"))
+    except StorageError as error:
+        log.write_commands(command("warning", str(error), title="ci-evals"))
+
+
+def _path_in(root: Path, path: Path) -> str:
+    """Return a path from a folder, absolute outside of it."""
+    path, root = path.resolve(), root.resolve()
+    return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
+
+
 class Job:
     """One invocation of ci-evals in a job of GitHub Actions; `start` makes it.
 
@@ -90,7 +137,7 @@ class Job:
 
         So every report says the same of a case's place, whatever folder the job runs in.
         """
-        paths = {file: self._path_in_repository(file) for file in {case.file for case in suite.cases}}
+        paths = {file: _path_in(self._workspace, self._folder / file) for file in {case.file for case in suite.cases}}
         return replace(suite, cases=[replace(case, file=paths[case.file]) for case in suite.cases])
 
     def announce(self) -> None:
@@ -152,10 +199,6 @@ class Job:
                 self.say([f"the comment is left in {write_comment(summary, self.context, self.out).name}"])
             except CiEvalsError as error:
                 self.warn(str(error))
-
-    def _path_in_repository(self, file: str) -> str:
-        path, root = (self._folder / file).resolve(), self._workspace.resolve()
-        return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
 
 # The log.
@@ -311,8 +354,18 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
     level: Level = "error" if verdict.status == "fail" else "warning"
     worse = [("Regressed", cell) for cell in found.regressed]
     worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
+    unanswered: dict[tuple[Any, ...], list[JudgedCell]] = {}
     for word, cell in worse:
-        yield annotation(level, word, cell, finding_of(cell, summary.comparison))
+        error = common_error(report, cell)
+        unanswered.setdefault((word, cell.variant, same_reason(error)) if error else (word, cell.key), []).append(cell)
+    for (word, *_), (first, *others) in unanswered.items():
+        more = f" and {len(others):,} more" if others else ""
+        finding = (
+            f"{_extent(summary, [first, *others])} without an answer"
+            if others
+            else finding_of(first, summary.comparison)
+        )
+        yield annotation(level, word, first, finding, more)
     alike: dict[Hashable, list[JudgedCell]] = {}
     for cell in found.errored:
         (result,) = results_of(report, cell.cell, "errored", 1)
@@ -332,11 +385,11 @@ def _extent(summary: Summary, cells: Sequence[JudgedCell]) -> str:
     return f"{found} on {number_of(len(variants), 'variant') if len(variants) > 1 else variants.pop()}"
 
 
-def annotation_commands(given: Iterable[Annotation]) -> str:
+def annotation_commands(given: Iterable[Annotation], rest: str = "the summary has all of them") -> str:
     """Return the workflow commands for these annotations: errors, then warnings, each in the order given.
 
     Give what matters most first. GitHub shows ten of a level for each step; when there are more, the tenth says how
-    many are not shown.
+    many are not shown, and by `rest` where they are.
     """
     given = tuple(given)
     lines: list[str] = []
@@ -348,5 +401,5 @@ def annotation_commands(given: Iterable[Annotation]) -> str:
             line = each.line if each.file else None
             lines.append(command(level, each.message[:MAX_MESSAGE], file=each.file, line=line, title=title))
         if left_out := len(chosen) - len(shown):
-            lines.append(command(level, f"{left_out} more are not shown here; the summary has all of them"))
+            lines.append(command(level, f"{left_out} more are not shown here; {rest}"))
     return "".join(lines)

@@ -109,7 +109,7 @@ def for_fingerprint(grader: Grader) -> Grader:
     return grader.for_fingerprint() if isinstance(grader, GraderOptions) else grader
 
 
-def name_of(expectation: Expectation) -> str:
+def grader_name(expectation: Expectation) -> str:
     """Name the grader as the suite has it, with the function that it calls: `python graders:is_polite`."""
     target = getattr(expectation.grader, "target", None)
     return f"{expectation.name} {target}" if target else expectation.name

@@ -14,9 +14,8 @@ from typing import Literal, NamedTuple
 from ci_evals.format import exact_mean
 from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import CellKey, RunPlan
+from ci_evals.model.response import MAX_TOKENS
 from ci_evals.model.result import Judging, Result, Status
-
-_MOST_TOKENS = 2**53  # whatever a provider claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +106,8 @@ class RunRecord:
             score=result.score,
             latency_s=result.latency_s,
             cost_usd=None if result.recorded else result.cost_usd,
-            input_tokens=min(max(usage.input_tokens, 0), _MOST_TOKENS) if usage else 0,
-            output_tokens=min(max(usage.output_tokens, 0), _MOST_TOKENS) if usage else 0,
+            input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS) if usage else 0,
+            output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS) if usage else 0,
             offset=offset,
             recorded=result.recorded,
             over_budget=bool(result.budget_violations),

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ci_evals.model.fields import Many, Options
+
+MAX_TOKENS: Final = 2**53
+"""The most tokens that a provider may claim: every JSON reader keeps whole numbers up to here."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 

@@ -57,9 +57,9 @@ class Gate(Options):
         Mapping[str, Share], Field(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
     ] = field(default_factory=dict)
     max_budget_violations: Annotated[
-        Count | None, Field(description="So many runs may exceed budget.per_run; left out: they are only shown.")
+        Count | None, Field(description="This many runs may exceed budget.per_run; left out: they are only shown.")
     ] = None
-    max_regressions: Annotated[Count, Field(description="So many cases may be worse than the baseline.")] = 0
+    max_regressions: Annotated[Count, Field(description="This many cases may be worse than the baseline.")] = 0
     on_regression: Annotated[
         Literal["fail", "warn"], Field(description="What to do when the comparison with the baseline is red.")
     ] = "fail"
@@ -71,10 +71,10 @@ class Gate(Options):
     ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
     max_cost_increase: Annotated[
         AtLeast1 | None,
-        Field(description="Red if the cost of a run is surely more than so many times the baseline's."),
+        Field(description="Red if the cost of a run is surely more than this many times the baseline's."),
     ] = None
     max_latency_increase: Annotated[
-        AtLeast1 | None, Field(description="Red if the latency is surely more than so many times the baseline's.")
+        AtLeast1 | None, Field(description="Red if the latency is surely more than this many times the baseline's.")
     ] = None
 
     @property

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from ci_evals.errors import first_problem
-from ci_evals.model.response import Content, Response, Step, StepKind, ToolCall, Turn, Usage
+from ci_evals.model.response import MAX_TOKENS, Content, Response, Step, StepKind, ToolCall, Turn, Usage
 
 MAX_STEPS = 5_000
 """An agent that takes more is going in circles, and its journal line would grow to megabytes."""
@@ -20,7 +20,6 @@ MAX_STEP_CHARACTERS = 20_000
 
 T = TypeVar("T")
 
-_MAX_TOKENS = 2**53
 _KINDS = get_args(StepKind)
 
 _TURNS = TypeAdapter(tuple[Turn, ...])
@@ -219,7 +218,7 @@ def _usage(value: object) -> Usage | None:
         return None
     fields = _fields(value, Usage, "'usage'", "token counts")
     for name, count in fields.items():
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < _MAX_TOKENS:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_TOKENS:
             raise ValueError(f"usage.{name} must be a whole number of tokens, 0 or more, got {_shorten(count)}")
     return Usage(**fields)
 

@@ -85,7 +85,7 @@ class ProviderOptions(Options):
     """Settings that every provider has.
 
     Args:
-        name: how the provider is called in reports and `--providers`; derived from its settings when left out.
+        name: its name in reports and `--providers`; derived from its settings when left out.
         max_concurrency: calls under way at once, within the suite's own limit.
         timeout_s: seconds a call may take; the suite's value when left out.
         retries: further attempts after a refused or lost call; the suite's value when left out.

@@ -24,6 +24,7 @@ from ci_evals.providers.base import Resources
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
+_PLACE_CHARACTERS = 200
 _REFUSAL_BYTES = 64 * 1024
 _LARGE_BYTES = 1024 * 1024  # from here on aiohttp wants a file
 
@@ -77,11 +78,11 @@ async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes:
                 raise await _refusal(response, call.headers)
             body = await _read(response, max_bytes)
     except TimeoutError as error:
-        raise ProviderError("timeout", f"{url.host} did not answer within {timeout_s:g} s") from error
+        raise ProviderError("timeout", f"{place_of(url)} did not answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise ProviderError("network", f"no answer from {_address(url, error)}: {why_lost(error)}") from error
     if len(body) > max_bytes:
-        raise ProviderError("bad_answer", f"{url.host} answered with more than {max_bytes:,} bytes")
+        raise ProviderError("bad_answer", f"{place_of(url)} answered with more than {max_bytes:,} bytes")
     return body
 
 
@@ -171,6 +172,13 @@ def authority(host: str | None, port: int | None) -> str:
     return f"[{host}]:{port}" if host and ":" in host else f"{host}:{port}"
 
 
+def place_of(url: URL) -> str:
+    """Return `localhost:8000/chat`: a usual port is left out, and so is all that may be secret in an address."""
+    host = f"[{url.host}]" if url.host and ":" in url.host else url.host
+    at = host if url.is_default_port() else authority(url.host, url.port)
+    return one_line(f"{at}{url.path.rstrip('/')}", _PLACE_CHARACTERS)
+
+
 def why_lost(error: Exception) -> str:
     """Return what prevented or broke a connection, without aiohttp's URLs, which may hold credentials."""
     cause = getattr(error, "os_error", error)
@@ -194,9 +202,9 @@ async def _read(response: aiohttp.ClientResponse, enough: int) -> bytes:
 
 async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) -> ProviderError:
     """Return the error that a status outside 2xx stands for, in the server's own words."""
-    status, host = response.status, response.url.host
+    status, place = response.status, place_of(response.url)
     if 300 <= status < 400:
-        text = f"{host} answered {status}, a redirect, which is not followed: check the provider's `base_url` or `url`"
+        text = f"{place} answered {status}, a redirect, which is not followed: check the provider's `base_url` or `url`"
         return ProviderError("rejected", text, status=status)  # where to is said by nobody that has to be believed
     try:
         body = await _read(response, _REFUSAL_BYTES)
@@ -210,7 +218,7 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
     wait_s = retry_after_s(response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC))
     if wait_s is None and (delay := _RETRY_DELAY.search(body)):
         wait_s = number_in(delay[1].decode())
-    return ProviderError(kind, f"{host} answered {status}: {readable(message)}", status=status, retry_after_s=wait_s)
+    return ProviderError(kind, f"{place} answered {status}: {readable(message)}", status=status, retry_after_s=wait_s)
 
 
 def _message(body: bytes) -> str | None:
@@ -227,8 +235,8 @@ def _message(body: bytes) -> str | None:
 
 
 def _address(url: URL, error: Exception) -> str:
-    """Return `localhost:8000`, and the proxy, if it was that which could not be reached."""
+    """Return `localhost:8000/chat`, and the proxy, if it was that which could not be reached."""
     asked = (url.raw_host, url.port)
     reached = (getattr(error, "host", url.raw_host), getattr(error, "port", url.port))
     through = "" if reached == asked else f" through the proxy {authority(*reached)}"
-    return authority(url.host, url.port) + through
+    return place_of(url) + through

@@ -61,7 +61,7 @@ class Mock(ProviderOptions):
         rate_limit_rate: the share of calls that are refused with a mock status 429.
         retry_after_s: what a refusal asks for, in seconds.
         latency_s: how long an answer takes, in seconds.
-        latency_jitter_s: up to so many seconds longer.
+        latency_jitter_s: up to this many seconds longer.
         seed: another seed, other draws.
     """
 

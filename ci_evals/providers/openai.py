@@ -55,7 +55,7 @@ class ChatCompletions:
         if request.schema is None:
             completion = await self._endpoint.ask(fields, _completion, request.timeout_s)
         else:
-            completion = await self._constrained(fields, request.schema, request.timeout_s)
+            completion = await self._ask_with_schema(fields, request.schema, request.timeout_s)
         if not completion.choices:
             raise _no_choice(completion.error, self._endpoint.url.host)
         choice = completion.choices[0]
@@ -68,7 +68,7 @@ class ChatCompletions:
             finish_reason=choice.finish_reason,
         )
 
-    async def _constrained(
+    async def _ask_with_schema(
         self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
     ) -> "_Completion":
         """Constrain the answer to a schema, unless the endpoint turns out not to know how."""

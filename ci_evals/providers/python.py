@@ -23,6 +23,7 @@ from ci_evals.user_code import (
     PACKAGE,
     call,
     call_in_thread,
+    describe_crash,
     has_second_parameter,
     identity,
     is_async,
@@ -220,7 +221,7 @@ class _Callee:
     async def answer(self, request: Request) -> Response:
         if self._telemetry is None:
             return await self._answer(request)
-        with self._telemetry.collecting() as spans:
+        with self._telemetry.collect_spans() as spans:
             response = await self._answer(request)
             if response.steps is not None:
                 return response
@@ -304,8 +305,7 @@ def _crash(error: BaseException) -> ProviderError:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(PACKAGE):
         frames = frames.tb_next
     summary = traceback.TracebackException(type(error), error, frames, limit=-_MAX_FRAMES)
-    *_, last = summary.format_exception_only()
     detail = clean_text("".join(summary.format()))
     if len(detail) > _MAX_DETAIL:
         detail = f"{detail[: _MAX_DETAIL // 2]}\n…\n{detail[3 - _MAX_DETAIL // 2 :]}"
-    return ProviderError("crash", one_line(last, 300), detail=detail)
+    return ProviderError("crash", one_line(describe_crash(error), 300), detail=detail)

@@ -54,7 +54,7 @@ def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:
     return next((str(value) for value in found if value not in (None, "")), None)
 
 
-def input_text(spans: Sequence[Span]) -> str | None:
+def question_of(spans: Sequence[Span]) -> str | None:
     """Return the input of a trace: that of its first span that has one, or its last user message."""
     for span in sorted(spans, key=lambda span: span.start_ns):
         if isinstance(value := span.attributes.get("input.value"), str):

@@ -93,7 +93,7 @@ def attach() -> None:
 
 
 @contextmanager
-def collecting() -> Iterator[Collection]:
+def collect_spans() -> Iterator[Collection]:
     """Collect the spans that begin in this context while it lasts."""
     collection = Collection()
     token = _current.set(collection)

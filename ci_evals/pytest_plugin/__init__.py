@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ci_evals.library import Report
-from ci_evals.pytest_plugin.marked import OUTCOME, Evaluation, baseline_path, evaluate_marked
+from ci_evals.pytest_plugin.marked import OUTCOME, Evaluation, baseline_path, evaluate_test
 from ci_evals.pytest_plugin.suites import SuiteFile
 
 MARKER = "evals(prompt|prompts|cases|config, expect, judges, target, runs, gate, …): evaluate and judge"
@@ -85,7 +85,7 @@ def evals_target() -> Any:
 @pytest.fixture
 def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Report:
     """The report of the evaluation that the test's `evals` marker asks for."""
-    evaluation = evaluate_marked(request.node, evals_target, request.getfixturevalue)
+    evaluation = evaluate_test(request.node, evals_target, request.getfixturevalue)
     request.node.stash[_EVALUATION] = evaluation
     decides_itself = isinstance(request.node, pytest.Function) and _takes_the_result(request.node)
     lines = (evaluation.figures if decides_itself else evaluation.line, *(f"  {each}" for each in evaluation.changes))

@@ -77,7 +77,7 @@ class Evaluation:
     is_good: bool
 
 
-def evaluate_marked(item: pytest.Item, target: Any, fixture: Callable[[str], Any]) -> Evaluation:
+def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any]) -> Evaluation:
     """Evaluate what a test's markers ask for; a mistake in them fails the test.
 
     Args:

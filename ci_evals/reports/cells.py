@@ -1,9 +1,12 @@
 """The cells of a report and their runs: held against their bar, sorted by what changed, and in the words of people."""
 
 import json
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ci_evals.errors import ErrorKind
@@ -14,10 +17,11 @@ from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import CellReport, SuiteReport
 from ci_evals.model.response import Response
-from ci_evals.model.result import Grade, Result, Status
+from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.rates import flip_rate
+from ci_evals.user_code import is_their_own
 
 T = TypeVar("T")
 
@@ -236,6 +240,7 @@ class ErrorGroup:
     """Errored runs of one variant that ended for the same reason, in the words of the first.
 
     `cases` are those that they are runs of, in plan order; `kind` is None where no error was noted.
+    `frames` say where the team's code crashed.
     """
 
     runs: int
@@ -243,6 +248,7 @@ class ErrorGroup:
     message: str
     cases: tuple[Case, ...]
     kind: ErrorKind | None
+    frames: tuple[str, ...] = ()
 
 
 def error_groups(report: SuiteReport) -> list[ErrorGroup]:
@@ -259,6 +265,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
             message=reasons_of(results[0])[0],
             cases=tuple(cases[case] for case in dict.fromkeys(result.case for result in results)),
             kind=results[0].error.kind if results[0].error else None,
+            frames=tuple(frames_of(results[0].error)),
         )
         for results in groups.values()
     ]
@@ -270,6 +277,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
 _REASON_CHARACTERS = 300
 _DETAIL_CHARACTERS = 2000
 _MAX_CALLS_SHOWN = 100
+_MAX_FRAMES = 3
 
 
 def results_of(report: SuiteReport, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
@@ -283,6 +291,15 @@ def failed_runs(report: SuiteReport, cell: int, limit: int | None = None) -> tup
     if report.confirmation is None:
         return planned
     return (planned + results_of(report.confirmation, cell, "failed", limit))[:limit]
+
+
+def common_error(report: SuiteReport, cell: JudgedCell) -> RunError | None:
+    """Return the error that ended every graded run of a cell without an answer; None if there is no such error."""
+    if cell.counts.passed or not cell.counts.failed:
+        return None
+    errors = [result.error for result in failed_runs(report, cell.cell)]
+    reasons = {error and same_reason(error) for error in errors}
+    return errors[0] if len(reasons) == 1 else None
 
 
 def reasons_of(result: Result) -> tuple[str, ...]:
@@ -355,6 +372,20 @@ def detail_text(result: Result) -> str | None:
     return result.error.detail[-_DETAIL_CHARACTERS:] if result.error and result.error.detail else None
 
 
+_FRAME = re.compile(r'^[ |]*File "(.+)", line (\d+), in (.+)\n[ |]*(\S.*)', re.MULTILINE)
+
+
+def frames_of(error: RunError | None) -> list[str]:
+    """Return the last frames of the team's code in a crash: `agent.py:12 in book: seat = flight["seat"]`."""
+    folder = f"{Path.cwd()}{os.sep}"
+    frames = [
+        one_line(f"{file.removeprefix(folder)}:{line} in {name}: {code}", _REASON_CHARACTERS)
+        for file, line, name, code in _FRAME.findall((error.detail or "") if error else "")
+        if is_their_own(file)
+    ]
+    return frames[-_MAX_FRAMES:]
+
+
 def _plain(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -373,7 +404,7 @@ def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T
 
 
 def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
-    """Return what tells runs apart: each grader, and why it failed. Praise may differ."""
+    """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are ignored."""
     return tuple((each.grader, None if each.passed else each.reason) for each in grades)
 
 

@@ -10,6 +10,7 @@ from ci_evals.format import (
     number_of,
     one_line,
     seconds,
+    short_sha,
     shorten,
     span,
     usd,
@@ -22,7 +23,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Grade, Result, RunError, Status
-from ci_evals.reports.cells import answer_text, common_grades, grades_key, group_alike, runs_text
+from ci_evals.reports.cells import answer_text, common_grades, frames_of, grades_key, group_alike, runs_text
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
 from ci_evals.reports.summary import Summary
@@ -30,7 +31,6 @@ from ci_evals.reports.summary import Summary
 _OUTPUT_CHARACTERS = 2000
 _LINE_CHARACTERS = 400
 _MAX_RUNS = 100
-_REVISION_CHARACTERS = 7
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
@@ -295,6 +295,7 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
     """Yield the reasons that runs share for ending as they did."""
     if runs[0].reason:
         yield runs[0].reason
+    yield from frames_of(runs[0].error)
     for grade in common_grades(run.grades for run in runs):
         mark = _MARKS["passed" if grade.passed else "failed"]
         yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
@@ -302,6 +303,6 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 def _base_line(entry: BaseEntry, cell: Explanation) -> str:
     """`0123456, 3 h older: 10 of 10, pooled`."""
-    name = (entry.report.revision or entry.report.id)[:_REVISION_CHARACTERS]
+    name = short_sha(entry.report.revision or entry.report.id)
     age = cell.started_at - entry.report.started_at
     return f"{name}{f', {duration(age)} older' if age >= 1 else ''}: {entry.sentence}"

@@ -4,25 +4,29 @@ The pages for people are views of `findings`: terminal, summary.md, the comment 
 and the formats for programs read `reports/cells.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal
 
-from ci_evals.format import interval, name_of, number_of, percent, seconds
+from ci_evals.format import interval, name_of, number_of, one_line, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.model.case import Variant
-from ci_evals.model.result import Result
+from ci_evals.gate.wording import same_reason
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.result import Result, RunError
 from ci_evals.reports.cells import (
     Changes,
     ErrorGroup,
     JudgedCell,
     MatrixChange,
     changes,
+    common_error,
     error_groups,
     failed_runs,
     finding_of,
+    frames_of,
+    group_alike,
     matrix_changes,
     place_of,
     reason_lines,
@@ -49,6 +53,8 @@ MAX_CASES_OF_ERROR: Final = 3
 
 _MAX_NAMES = 20
 _MAX_REASONS = 8
+_FEWEST_ALIKE = 3
+_REASON_CHARACTERS = 300
 
 Tone = Literal["bad", "unsure", "good"]
 GroupKind = Literal[
@@ -250,8 +256,34 @@ def _objections(summary: Summary) -> Group:
 def _cell_group(
     summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[JudgedCell], *, folded: bool = False
 ) -> Group:
-    entries = tuple(_cell_entry(summary, cell) for cell in cells[:MAX_ENTRIES])
-    return Group(kind, title, noun, len(cells), len(cells), entries, folded)
+    """Tell each cell, but many that have the same error and no answer in one entry."""
+
+    errors = {cell.key: common_error(summary.report, cell) for cell in cells}
+
+    def look(cell: JudgedCell) -> Hashable:
+        error = errors[cell.key]
+        return (same_reason(error), cell.variant, cell.critical) if error else cell.key
+
+    entries: list[Entry] = []
+    total = 0
+    for alike in group_alike(cells, look):
+        common = [error for cell in alike if (error := errors[cell.key])] if len(alike) >= _FEWEST_ALIKE else []
+        error = min(common, key=lambda error: error.kind == "given_up", default=None)  # that one repeats the others
+        total += 1 if error else len(alike)
+        room = max(0, MAX_ENTRIES - len(entries))
+        if error is None:
+            entries += (_cell_entry(summary, cell) for cell in alike[:room])
+        elif room:
+            entries.append(_unanswered_entry(summary, alike, error))
+    return Group(kind, title, noun, len(cells), total, tuple(entries), folded)
+
+
+def _unanswered_entry(summary: Summary, cells: Sequence[JudgedCell], error: RunError) -> Entry:
+    """`40 cases on agent: no answer from localhost:8000: …, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and …`."""
+    message = one_line(error.message or error.kind, _REASON_CHARACTERS)
+    of = number_of(len(cells), "case")
+    text = (of, *_on(summary, cells[0].variant), ": ", ForeignText(message), ", in ")
+    return Entry((*text, *_case_list([cell.case for cell in cells])), cells[0].critical, tuple(frames_of(error)))
 
 
 def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
@@ -297,14 +329,17 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
 
 def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
-    cases: list[str] = []
-    for case in group.cases[:MAX_CASES_OF_ERROR]:
+    of = (number_of(group.runs, "run"), *_on(summary, group.variant), ": ", ForeignText(group.message), ", in ")
+    return Entry((*of, *_case_list(group.cases)), reasons=group.frames)
+
+
+def _case_list(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield the first cases with their places, and how many others there are."""
+    for number, case in enumerate(cases[:MAX_CASES_OF_ERROR]):
         place = place_of(case)
-        cases += [", " if cases else "", ForeignText(case.id), *((" (", ForeignText(place), ")") if place else ())]
-    left_out = len(group.cases) - MAX_CASES_OF_ERROR
-    more = (f" and {number_of(left_out, 'more case')}",) if left_out > 0 else ()
-    on = _on(summary, group.variant)
-    return Entry((number_of(group.runs, "run"), *on, ": ", ForeignText(group.message), ", in ", *cases, *more))
+        yield from (", " if number else "", ForeignText(case.id), *((" (", ForeignText(place), ")") if place else ()))
+    if (left_out := len(cases) - MAX_CASES_OF_ERROR) > 0:
+        yield f" and {number_of(left_out, 'more case')}"
 
 
 def _matrix_group(lists: Sequence[MatrixChange]) -> Group:

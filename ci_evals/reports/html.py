@@ -123,7 +123,7 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
     blocks: list[Markup] = []
     room = _CELLS_BYTES
     for number, cell in enumerate(cells):
-        results, count = _telling_runs(summary.report, cell)
+        results, count = _runs_to_show(summary.report, cell)
         unfolded = number < _MAX_OPEN and (cell in changed.regressed or cell.outcome in ("failed", "errored"))
         if unfolded:
             reasons = {result.error and same_reason(result.error) for result in results}
@@ -138,7 +138,7 @@ def _cells(found: Findings) -> tuple[list[Markup], int]:
     return blocks, len(cells) - len(blocks)
 
 
-def _telling_runs(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
+def _runs_to_show(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
     """Return the first runs that show why a cell ended as it did, and the number of such runs."""
     if cell.outcome in ("failed", "flaky"):
         more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0
@@ -171,15 +171,15 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
             input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,
-            runs=[RunsAlike(tuple(group)) for group in group_alike(results, look)],
+            runs=[RunGroup(tuple(group)) for group in group_alike(results, look)],
             left_out=left_out,
         )
     )
 
 
 @dataclass(frozen=True, slots=True)
-class RunsAlike:
-    """Runs that nothing tells apart but their number, what they took, and what was said of that in their favour."""
+class RunGroup:
+    """Runs with the same answer, grades and errors, shown as one."""
 
     results: tuple[Result, ...]
 

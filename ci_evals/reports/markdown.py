@@ -12,6 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, Template
 
 from ci_evals import templating
+from ci_evals.errors import Problem
 from ci_evals.format import (
     code_spans,
     interval,
@@ -41,6 +42,7 @@ MAX_BYTES: Final = 900_000
 _VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
 _MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🎉"}
 _MAX_ROWS = 50
+_MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
@@ -90,6 +92,22 @@ def progress_text(suite: str, run_url: str | None) -> str:
     """Return the section of the comment that stands there while its run lasts."""
     see = fill(": {}", link("see the run", run_url)) if run_url else Markdown()
     return fill("### ⏳ Running · {}{}", code(one_line(suite, 80)), see)
+
+
+def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###") -> str:
+    """Return what stands in the place of a suite's section, or summary, where an error ended the command."""
+    placed = [problem for problem in problems if problem.file]
+    reason = f"the suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
+    headline = plain(reason) if placed else with_code(problems[0].message)
+    lines = [fill("{} {}: {}\n", Markdown(level), verdict_title("error"), headline)]
+    for file, line, path, message in placed[:_MAX_PROBLEMS]:
+        place = code(f"{file}:{line}" if line else file)
+        lines.append(fill("- {}{}: {}", place, fill(", {}", code(path)) if path else Markdown(), with_code(message)))
+    if (left_out := len(placed) - _MAX_PROBLEMS) > 0:
+        lines.append(fill("- … and {}, see the log", number_of(left_out, "more problem")))
+    if run_url:
+        lines.append(fill("\n{}", link("see the run", run_url)))
+    return "\n".join(lines) + "\n"
 
 
 def verdict_title(status: VerdictStatus) -> str:

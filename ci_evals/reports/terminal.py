@@ -29,7 +29,7 @@ from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.reports.cells import answer_text, place_of
+from ci_evals.reports.cells import answer_text, frames_of, place_of
 from ci_evals.reports.findings import Entry, Findings, ForeignText, Group, GroupKind, Tone, findings
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantChange, VariantReport
@@ -364,6 +364,8 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         yield Padding(reason, _INDENT)
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
         yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
+    for frame in frames_of(entry.failed.error) if entry.failed is not None else ():
+        yield Padding(_dim(frame), _INDENT)
     sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
     if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
         shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"

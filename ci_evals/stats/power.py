@@ -115,14 +115,14 @@ def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float 
     some cases break wholly instead, the chance is mostly higher: those that still pass stay without noise.
     """
     fallen = plan.noise_after(drop) / plan.total + 1 / plan.total**2
-    pooled = _seen(drop, fallen + plan._replace(runs=base_runs).variance, confidence)
+    pooled = _significance_probability(drop, fallen + plan._replace(runs=base_runs).variance, confidence)
     if base_runs <= plan.runs:
         return pooled
-    return min(pooled, _seen(drop, fallen + plan.variance, 1 - NEWEST_ALONE * (1 - confidence)))
+    return min(pooled, _significance_probability(drop, fallen + plan.variance, 1 - NEWEST_ALONE * (1 - confidence)))
 
 
-def _seen(drop: float, variance: float, confidence: float) -> float:
-    """The chance that a difference with this mean and variance is significant."""
+def _significance_probability(drop: float, variance: float, confidence: float) -> float:
+    """Return the probability that a difference with this mean and variance is significant."""
     return _NORMAL.cdf(drop / (_DISCRETENESS * sqrt(variance)) - _NORMAL.inv_cdf(confidence))
 
 

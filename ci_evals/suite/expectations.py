@@ -50,7 +50,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     entry = written.value
     if is_object(entry):
         return _read_object(written, problems)
-    if isinstance(entry, str) and (cls := _grader_called(entry)):
+    if isinstance(entry, str) and (cls := _find_grader(entry)):
         value = "true" if cls.__dataclass_fields__[cls.short].default is True else "…"
         problems.append(written.problem(f"{entry!r} needs a value, as in `{entry}: {value}`"))
         return None
@@ -58,11 +58,11 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         usual = "expected one grader with its value, as in `contains: Paris`"
         if written.in_code and not isinstance(entry, Mapping):
             usual = f'expected a grader, as in Contains("Paris"), got {entry!r:.80}'
-        hint = _slip(entry) or usual
+        hint = _misplacement(entry) or usual
         problems.append(written.problem(hint))
         return None
     (name,) = entry
-    cls = _grader_called(name)
+    cls = _find_grader(name)
     if cls is None:
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         problems.append(written.problem(unknown("grader", name, known if closest(name, known) else GRADERS)))
@@ -101,9 +101,9 @@ def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
     return cls.short in options and all(key in keys_of(cls) for key in options)
 
 
-def _slip(entry: Any) -> str | None:
+def _misplacement(entry: Any) -> str | None:
     """Say what is amiss where several keys stand side by side: several graders, or options beside their grader."""
-    graders = [(key, cls) for key in entry if (cls := _grader_called(key))] if isinstance(entry, Mapping) else []
+    graders = [(key, cls) for key in entry if (cls := _find_grader(key))] if isinstance(entry, Mapping) else []
     if len(graders) > 1:
         names = ", ".join(name for name, _ in graders)
         options = [key for key in entry if any(key in keys_of(cls) for _, cls in graders)]
@@ -130,7 +130,7 @@ def _brief(value: Any) -> str:
     return text if len(text) <= _LONGEST_BRIEF else "…"
 
 
-def _grader_called(name: str) -> type[GraderOptions] | None:
+def _find_grader(name: str) -> type[GraderOptions] | None:
     """Return the grader of a name, negated or not."""
     return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
 

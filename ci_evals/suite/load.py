@@ -89,8 +89,8 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
         for each in fields(suite)
         if each.name in keys_of(Suite) and (value := getattr(suite, each.name)) is not each.default
     }
-    values["cases"] = _listed_cases(suite)
-    values |= {key: _listed(values[key]) for key in ("providers", "judges") if key in values}
+    values["cases"] = _case_list(suite)
+    values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
     if suite.max_concurrency == math.inf:
         values["max_concurrency"] = UNLIMITED
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
@@ -129,11 +129,11 @@ def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[Check
     return suite, found
 
 
-def _listed(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _listed_cases(suite: Suite) -> Any:
+def _case_list(suite: Suite) -> Any:
     cases = [suite.cases] if isinstance(suite.cases, Case) else suite.cases
     if isinstance(cases, Path):
         return {"file": cases.as_posix()}

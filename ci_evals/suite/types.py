@@ -100,13 +100,13 @@ class Suite(Options):
 
     # Entries of providers, judges, prompts, cases and expect have several spellings: each is checked by itself.
 
-    name: Annotated[Name | None, Field(description="How the suite is called in reports; default: its folder.")] = None
+    name: Annotated[Name | None, Field(description="The suite's name in reports; default: its folder.")] = None
     description: str | None = None
     label: Annotated[Name | None, Field(description="Kept in reports, to group them by; --label wins.")] = None
     runs: Annotated[Positive, Field(description="Executions of every cell: answers vary, so ask more than once.")] = 1
     max_runs: Annotated[
         Positive | None,
-        Field(description="Go on up to so many runs of a cell while the verdict is open; cases with own `runs` don't."),
+        Field(description="Go on up to this many runs a cell while the verdict is open; cases with own `runs` don't."),
     ] = None
     stop_early: Annotated[Bool, Field(description="Stop as soon as no outcome of the rest can change the verdict.")] = (
         False

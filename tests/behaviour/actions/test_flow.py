@@ -46,8 +46,8 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     lines = red.ended.out.splitlines()
     assert lines[-1].startswith("FAIL: ")
     assert "river" in lines[-1]
-    said = next(line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base), "))
-    assert said.endswith("old: 1 report, up to 5 runs a case")
+    said = next(line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base)"))
+    assert said.endswith("(up to 5 runs per case)")
     (error,) = (line for line in lines if line.startswith("::error "))
     assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
     assert "river" in red.summary
@@ -95,7 +95,7 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(reposito
     assert len(second.report["comparison"]["baseline"]) == 1
     third = await repository.push(GREEN, before=RED)
     assert len(third.report["comparison"]["baseline"]) == 2
-    assert "2 reports, up to 10 runs a case" in third.ended.out
+    assert ", and 1 report before it (up to 10 runs per case)" in third.ended.out
 
 
 async def test_a_report_of_another_commit_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
@@ -204,7 +204,8 @@ async def fork_run(repository: Repository, *arguments: str, **changes: str) -> J
     run = repository.fake.state.add_run(RED, head_branch="feature", head_repository=FORK, event="pull_request")
     environ = {"GITHUB_TOKEN": READ_ONLY, "AGENT_KEY": "", **changes}
     job = await repository.pull_request(RED, *arguments, run=run, **environ)
-    repository.upload(job, run)
+    if job.results.exists():
+        repository.upload(job, run)
     return job
 
 
@@ -275,7 +276,9 @@ async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Rep
     job = await repository.pull_request(RED)
     assert job.ended.code == 2
     assert "AGENT_KEY is not set" in job.ended.err
-    assert re.search(r"^::error title=ci-evals::.*AGENT_KEY is not set", job.ended.err, re.MULTILINE)
+    assert re.search(
+        r"^::error file=evals.yaml,line=1,title=ci-evals::.*AGENT_KEY is not set", job.ended.err, re.MULTILINE
+    )
     assert job.outputs["verdict"] == "error"
 
 
@@ -442,6 +445,14 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     assert NOT_CHECKED.replace("agent was", "agent (agent) was") in shown(job.summary)
 
 
+async def test_a_recording_that_a_workflow_names_itself_answers_for_own_code_too(repository: Repository) -> None:
+    agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
+    recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+    journal = str(recorded.results / "results.jsonl")
+    job = await fork_run(repository, "--comment", "off", "--replay", journal, "--replay-only")
+    assert (job.ended.code, job.outputs["verdict"]) == (0, "pass")
+
+
 async def test_a_later_attempt_with_secrets_runs_what_only_a_recording_had_answered(
     repository: Repository, fake: FakeGitHub
 ) -> None:
@@ -478,6 +489,119 @@ async def test_the_merge_of_a_forks_shards_has_no_verdict_either(
     )
     assert (merged.ended.code, merged.outputs["verdict"]) == (3, "error")
     assert NOT_CHECKED in shown(merged.summary)
+
+
+# Suites that are broken.
+
+TYPO = {"id": "typo", "input": "x", "expect": [{"contians": "x"}]}
+
+
+def broken_suite(repository: Repository, number: int = 1) -> None:
+    """A suite with so many problems, one case to the line from line 4 on."""
+    cases = "".join(f"  - {json.dumps({**TYPO, 'id': f'typo-{each}'})}\n" for each in range(number))
+    text = f"name: geography\nproviders: [{{type: mock}}]\ncases:\n{cases}"
+    (repository.folder / "evals.yaml").write_text(text)
+
+
+async def test_a_suite_that_breaks_replaces_what_the_comment_said_and_is_replaced_when_it_is_mended(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    pull = open_pull(fake, head_sha=OLDER, base_sha=BASE)
+    repository.suite()
+    run = fake.state.add_run(OLDER, head_branch="feature", event="pull_request")
+    other = await repository.pull_request(OLDER, run=run, CI_EVALS_ARTIFACT="ci-evals-other")
+    green = await repository.pull_request(OLDER, run=run)
+    assert [job.outputs["verdict"] for job in (other, green)] == ["pass", "pass"]
+
+    pull.head_sha = RED
+    broken_suite(repository)
+    red = await repository.pull_request(RED)
+    assert (red.ended.code, red.outputs["verdict"]) == (2, "error")
+    headline, problem = (
+        "⚠️ No verdict: the suite is broken (1 problem), and nothing was run",
+        "unknown grader 'contians'",
+    )
+    (comment,) = comments(fake)
+    assert comment.body.count("✅") == 1, "the section of the other job"
+    for text in (comment.body, red.summary):
+        assert headline in text
+        assert "- <code>evals.yaml:4</code>" in text
+        assert problem in shown(text)
+    assert red.outputs["comment-url"].endswith(f"#issuecomment-{comment.id}")
+    (error,) = re.findall(r"^::error file=evals.yaml,line=4,title=ci-evals::(.*)$", red.ended.err, re.MULTILINE)
+    assert problem in error
+
+    pull.head_sha = GREEN
+    repository.suite()
+    mended = await repository.pull_request(GREEN)
+    assert mended.ended.code == 0
+    (comment,) = comments(fake)
+    assert "⚠️" not in comment.body
+    assert "✅" in comment.body
+
+
+async def test_the_comment_lists_ten_problems_and_counts_the_others(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    broken_suite(repository, 14)
+    job = await repository.pull_request(RED)
+    (comment,) = comments(fake)
+    for text in (comment.body, job.summary):
+        assert "the suite is broken (14 problems)" in text
+        assert re.findall(r"^- <code>evals.yaml:(\d+)</code>", text, re.MULTILINE) == [str(n) for n in range(4, 14)]
+        assert "- … and 4 more problems, see the log" in text
+    errors = re.findall(r"^::error.*", job.ended.err, re.MULTILINE)
+    assert (len(errors), errors[-1]) == (10, "::error::5 more are not shown here; the log has them")
+
+
+async def test_an_agent_that_cannot_be_imported_leaves_no_comment_that_says_running(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    (repository.folder / "agent.py").write_text(
+        "import os\nraise ValueError(os.environ['AGENT_TOKEN'])\ndef answer(text): ..."
+    )
+    repository.suite(providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    job = await repository.pull_request(RED, "--comment-progress", AGENT_TOKEN="one-two-three-four")
+    assert (job.ended.code, job.outputs["verdict"]) == (2, "error")
+    (comment,) = comments(fake)
+    assert "Running" not in comment.body
+    assert "ValueError: ***" in shown(comment.body)
+    assert "one-two-three-four" not in comment.body + job.summary + job.ended.err
+
+
+async def test_a_shard_with_a_broken_suite_leaves_the_comment_to_the_merge(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    broken_suite(repository)
+    shard = await repository.pull_request(RED, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
+    assert shard.ended.code == 2
+    assert "the suite is broken" in shard.summary
+    assert comments(fake) == []
+    merge = await repository.pull_request(RED, "merge")
+    assert merge.ended.code == 2
+    (comment,) = comments(fake)
+    assert "the suite is broken" in comment.body
+
+
+async def test_a_merge_without_shards_says_so_in_the_comment(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite()
+    merge = await repository.pull_request(RED, "merge")
+    assert (merge.ended.code, merge.outputs["verdict"]) == (2, "error")
+    (comment,) = comments(fake)
+    assert "⚠️ No verdict: there is nothing to merge" in comment.body
+    assert "there is nothing to merge" in merge.summary
+
+
+async def test_a_token_that_may_not_comment_on_a_broken_suite_is_a_warning(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    broken_suite(repository)
+    job = await fork_run(repository)
+    assert job.ended.code == 2
+    assert "the suite is broken" in job.summary
+    assert "::warning title=ci-evals::no comment was posted: the token may not comment" in job.ended.err
 
 
 # The code under test.

@@ -76,7 +76,7 @@ class Caller:
         slot = Slot(self.slots)
         await slot.take()
         try:
-            made = await self.calls.call(REQUEST, slot, begun=begun)
+            made = await self.calls.call(REQUEST, slot, continued=begun)
         except LostError as lost:
             return lost.error.kind, lost.attempts
         finally:

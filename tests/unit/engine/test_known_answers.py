@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from suites import ECHO, write_suite
 
 from ci_evals.engine.journal import JOURNAL, decode, encode, read_results
-from ci_evals.engine.known_answers import KnownAnswers, results_of
+from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.pairwise import read_answers
 from ci_evals.engine.queues import Cells
 from ci_evals.errors import StorageError
@@ -390,7 +390,7 @@ def test_a_report_has_the_results_of_its_journal(tmp_path: Path) -> None:
     report = report_of({"a": "PF"})
     path = tmp_path / "report.json"
     path.write_bytes(b"".join(json_report.render(summarize(report, None))))
-    assert list(results_of(path)) == list(report.results())
+    assert list(load_results(path)) == list(report.results())
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_what_is_no_report_is_said_with_what_to_name_instead(content: bytes | No
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(StorageError, match=rf"notes\.json: {what}.*: name a report\.json, a results\.jsonl"):
-        list(results_of(path))
+        list(load_results(path))
 
 
 def test_answers_come_by_variant_and_run(tmp_path: Path) -> None:

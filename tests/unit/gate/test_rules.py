@@ -11,9 +11,10 @@ from sides import base_of, compared, head_of
 from ci_evals.gate.baseline import UNMEASURED, PerRun, TrendVariant, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts
-from ci_evals.gate.verdict import decide
+from ci_evals.gate.verdict import decide, exit_code
 from ci_evals.model.case import Variant
 from ci_evals.model.rules import Gate, TagRule
+from ci_evals.reports.summary import summarize
 
 REPORT = report_of(many((3, "PPP")))
 
@@ -107,10 +108,12 @@ def slower(*ratios: float) -> Comparison:
         ((2.0, 2.0, 2.0), {"max_latency_increase": 2.0}, []),
         ((2.0, 2.0, 2.0), {}, []),
         ((0.5, 5.0, 0.5), {"max_latency_increase": 1.5}, []),
-        ((9.0,), {"max_latency_increase": 1.5}, []),
-        ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5}, []),
+        ((9.0,), {"max_latency_increase": 1.5}, [("latency", "borderline")]),
+        ((9.0,), {"max_latency_increase": 1.5, "require_baseline": True}, [("latency", "error")]),
+        ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5}, [("cost", "borderline")]),
+        ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5, "require_baseline": True}, [("cost", "error")]),
     ],
-    ids=["slower", "as allowed", "not asked", "noise", "one case", "cost unknown"],
+    ids=["slower", "as allowed", "not asked", "noise", "one case", "required", "cost unknown", "cost required"],
 )
 def test_more_latency_is_red_only_if_asked_and_sure(
     ratios: tuple[float, ...], gate: dict[str, Any], rules: list[tuple[str, str]]
@@ -134,8 +137,68 @@ def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
     base = base_of(cells)
     before = {key: replace(cell, per_run=PerRun(latency_median_s=was_s)) for key, cell in base.cells.items()}
     comparison = compared(head, replace(base, cells=before))
-    assert found(comparison, max_latency_increase=1.5) == rules
+    report = report_of(many((3, "PPP")), edit=lambda result: replace(result, latency_s=4 * was_s))
+    gate = Gate(max_latency_increase=1.5)
+    assert [(each.rule, each.status) for each in rule_verdicts(report, gate, comparison)] == rules
     assert (comparison.variants[0].differences.latency is None) == (not rules)
+
+
+# Missing evidence.
+
+
+@pytest.mark.parametrize(("usd", "words"), [(None, "cost is not known here"), (0.1, "not known on main, or was 0")])
+def test_a_limit_of_a_cost_that_is_not_known_is_said_not_to_be_checked(usd: float | None, words: str) -> None:
+    cases = many((3, "PPP"))
+    base = report_of(cases, started_at=STARTED_AT - 60, edit=lambda result: replace(result, cost_usd=0.0))
+    report = report_of(cases, edit=lambda result: replace(result, cost_usd=usd))
+    summary = summarize(report, Gate(max_cost_increase=1.1), baseline_of(base))
+    assert (summary.verdict.status, summary.verdict.warning) == ("borderline", True)
+    assert words in summary.verdict.reason
+    assert summary.verdict.reason.endswith("so that the gate's limit of 1.1 times could not be checked")
+    assert exit_code(summary.verdict, summary.gate, "borderline") == 0
+
+
+@pytest.mark.parametrize("critical", [{"critical": True}, {"tags": ("core",)}])
+def test_a_critical_case_without_a_graded_run_is_no_verdict(critical: dict[str, Any]) -> None:
+    gate = Gate(min_pass_rate=0.5, max_error_rate=0.5, tags={"core": TagRule(critical=True)})
+    report = report_of(many((9, "PPP")) | {"refund": "EEE"}, cases={"refund": critical})
+    verdict = decide(report, gate)
+    assert (verdict.status, verdict.reason) == ("error", "no run of the critical case refund was graded")
+    fell = report_of(many((9, "FFF")) | {"refund": "EEE"}, cases={"refund": critical})
+    assert decide(fell, gate).status == "fail", "what is sure needs no further evidence"
+
+
+def test_a_critical_case_without_a_graded_run_is_no_reason_beside_an_outage() -> None:
+    verdict = decide(report_of({"refund": "EEE"}, cases={"refund": {"critical": True}}), None)
+    assert verdict.reason == "all 3 runs errored: 429: slow down"
+
+
+@pytest.mark.parametrize(("changed", "status"), [(2, "pass"), (3, "borderline"), (10, "borderline")])
+def test_the_headline_says_how_many_cases_of_the_base_were_not_compared(changed: int, status: str) -> None:
+    cases = many((10, "PPP"))
+    base = baseline_of(report_of(cases, started_at=STARTED_AT - 60))
+    asks = {f"case {number}": "another question" for number in range(1, changed + 1)}
+    report = report_of(cases, asks=asks)
+    assert summarize(report, None, base).verdict.status == status
+    if changed > 2:
+        assert (
+            f"{changed} of 10 cases of main were not compared: {changed} edited"
+            in summarize(report, None, base).verdict.reason
+        )
+        assert summarize(report, Gate(require_baseline=True), base).verdict.status == "error"
+
+
+def test_a_regression_among_few_compared_cases_is_red_all_the_same() -> None:
+    base = baseline_of(*(report_of(many((10, "PPP")), started_at=STARTED_AT - 60 * n) for n in range(1, 11)))
+    gone = {f"case {number}": "EEE" for number in range(2, 6)}
+    report = report_of(many((10, "PPP")) | gone | {"case 1": "FFF"}, confirming={"case 1": "F" * 7})
+    gate = Gate(min_pass_rate=0.5, max_error_rate=0.9, require_baseline=True)
+    summary = summarize(report, gate, base, confirm_runs=7)
+    assert summary.verdict.status == "fail"
+    assert summary.verdict.reason.startswith("case 1: 30 of 30 on main, 0 of 10 here")
+    assert "4 of 10 cases of main were not compared: 4 without a graded run" in [
+        rule.sentence for rule in summary.verdict.rules
+    ]
 
 
 # The best rate that was held for good.

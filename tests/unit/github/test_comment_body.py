@@ -137,3 +137,16 @@ def test_a_preview_is_the_comment_with_one_section() -> None:
     body = parse(says("Just looking.").preview())
     assert body is not None
     assert [section.text for section in body.sections] == ["Just looking."]
+
+
+def test_a_section_without_a_name_takes_the_place_of_what_older_runs_of_its_job_wrote() -> None:
+    older, own, newer = (Stamp(run, 1, "a" * 40) for run in (99, 100, 101))
+    nameless = Section(SectionId("", "evals", "results"), own, "broken")
+    there = [
+        Section(SectionId("rivers", "evals", "results"), older, "of the run before"),
+        Section(SectionId("lakes", "evals", "results"), own, "another suite of this very job"),
+        Section(SectionId("seas", "evals", "others"), older, "of another job"),
+    ]
+    assert [each.id.suite for each in with_section(there, nameless)] == ["lakes", "seas", ""]
+    mended = Section(SectionId("rivers", "evals", "results"), newer, "mended")
+    assert [each.id.suite for each in with_section([nameless], mended)] == ["rivers"]

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from yarl import URL
 
 from ci_evals.errors import ProviderError
-from ci_evals.providers.http_client import Call, decode, readable, retry_after_s, send, why_lost
+from ci_evals.providers.http_client import Call, decode, place_of, readable, retry_after_s, send, why_lost
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 
@@ -25,6 +25,10 @@ async def call(server: FakeServer, *, timeout_s: float = 5, headers: Any = (), *
     async with lending() as lent:
         sent = Call("POST", URL(server.url), CIMultiDict(headers), options.pop("data", b"{}"))
         return await send(lent, sent, timeout_s=timeout_s, **options)
+
+
+def place(server: FakeServer) -> str:
+    return server.url.removeprefix("http://").rstrip("/")
 
 
 async def refused(server: FakeServer, **options: Any) -> ProviderError:
@@ -52,7 +56,11 @@ async def refused(server: FakeServer, **options: Any) -> ProviderError:
 async def test_each_status_has_its_kind(server: FakeServer, status: int, kind: str) -> None:
     server.answers(Scripted({"error": {"message": "no such luck"}}, status))
     error = await refused(server)
-    assert (error.kind, error.status, error.message) == (kind, status, f"127.0.0.1 answered {status}: no such luck")
+    assert (error.kind, error.status, error.message) == (
+        kind,
+        status,
+        f"{place(server)} answered {status}: no such luck",
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,19 +82,19 @@ async def test_each_status_has_its_kind(server: FakeServer, status: int, kind: s
 )
 async def test_a_refusal_is_told_in_the_servers_own_words(server: FakeServer, body: Any, shown: str) -> None:
     server.answers(Scripted(body, 502))
-    assert (await refused(server)).message == f"127.0.0.1 answered 502: {shown}"
+    assert (await refused(server)).message == f"{place(server)} answered 502: {shown}"
 
 
 async def test_a_key_that_the_server_repeats_is_not_shown(server: FakeServer) -> None:
     server.answers(Scripted({"error": {"message": "bad key sk-12345 for team-7"}}, 401))
     error = await refused(server, headers={"Authorization": "Bearer sk-12345", "X-Team": "team-7"})
-    assert error.message == "127.0.0.1 answered 401: bad key *** for team-7"
+    assert error.message == f"{place(server)} answered 401: bad key *** for team-7"
 
 
 async def test_a_key_that_is_none_leaves_the_message_readable(server: FakeServer) -> None:
     server.answers(Scripted({"error": {"message": "no such model: expected one of xl, xs"}}, 404))
     error = await refused(server, headers={"Authorization": "Bearer x"})
-    assert error.message == "127.0.0.1 answered 404: no such model: expected one of xl, xs"
+    assert error.message == f"{place(server)} answered 404: no such model: expected one of xl, xs"
 
 
 async def test_a_redirect_is_not_followed_and_its_address_not_advised(server: FakeServer) -> None:
@@ -94,7 +102,7 @@ async def test_a_redirect_is_not_followed_and_its_address_not_advised(server: Fa
     error = await refused(server)
     assert (error.kind, error.status, len(server.seen)) == ("rejected", 307, 1)
     advice = "check the provider's `base_url` or `url`"
-    assert error.message == f"127.0.0.1 answered 307, a redirect, which is not followed: {advice}"
+    assert error.message == f"{place(server)} answered 307, a redirect, which is not followed: {advice}"
 
 
 @pytest.mark.parametrize(
@@ -137,10 +145,22 @@ async def test_googles_retry_info_is_read_from_the_body(server: FakeServer) -> N
     assert (await refused(server)).retry_after_s == 34.5
 
 
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://api.example/v1/chat?key=sk-12345", "api.example/v1/chat"),
+        ("http://me:sk-12345@localhost:8000/ask#top", "localhost:8000/ask"),
+        ("http://[::1]:8000/", "[::1]:8000"),
+    ],
+)
+def test_an_address_is_told_with_host_port_and_path_and_nothing_that_may_be_secret(url: str, place: str) -> None:
+    assert place_of(URL(url)) == place
+
+
 async def test_a_time_out_names_its_seconds(server: FakeServer) -> None:
     server.answers(never)
     error = await refused(server, timeout_s=0.05)
-    assert (error.kind, error.message) == ("timeout", "127.0.0.1 did not answer within 0.05 s")
+    assert (error.kind, error.message) == ("timeout", f"{place(server)} did not answer within 0.05 s")
 
 
 async def test_a_time_out_while_the_answer_arrives_is_a_time_out(server: FakeServer) -> None:
@@ -198,7 +218,7 @@ async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() ->
         lent.session = session
         with pytest.raises(ProviderError) as caught:
             await send(lent, Call("POST", URL("http://model.example/v1?key=sk-12345"), {}), timeout_s=5)
-    reached = f"model.example:80 through the proxy {URL(gone.url).authority}"
+    reached = f"model.example/v1 through the proxy {URL(gone.url).authority}"
     assert caught.value.message == f"no answer from {reached}: the connection was refused; is a server running there?"
 
 
@@ -209,7 +229,7 @@ async def test_a_host_is_named_as_it_was_written_and_no_proxy_is_made_up(host: s
     async with lending() as lent:
         with pytest.raises(ProviderError) as caught:
             await send(lent, Call("POST", URL(f"http://{host}:{port}/v1"), {}), timeout_s=5)
-    assert caught.value.message.startswith(f"no answer from {host}:{port}: ")
+    assert caught.value.message.startswith(f"no answer from {host}:{port}/v1: ")
 
 
 def test_what_asyncio_says_of_any_connection_is_told_in_the_systems_words() -> None:
@@ -242,7 +262,7 @@ async def test_an_answer_within_the_limit_is_read_and_a_longer_one_refused(serve
     server.answers(thousand)
     assert await call(server, max_bytes=1000) == b"x" * 1000
     error = await refused(server, max_bytes=999)
-    assert (error.kind, error.message) == ("bad_answer", "127.0.0.1 answered with more than 999 bytes")
+    assert (error.kind, error.message) == ("bad_answer", f"{place(server)} answered with more than 999 bytes")
 
 
 async def test_a_compressed_answer_is_measured_unpacked(server: FakeServer) -> None:

@@ -153,7 +153,8 @@ async def test_a_crash_with_a_huge_message_is_told_shortened(agent: Agent, prefi
 async def test_a_traceback_starts_in_the_users_code(agent: Agent, prefix: str) -> None:
     agent.write(f"{prefix}def answer(text):\n    return 1 / 0")
     error = await agent.error()
-    assert error.message == "ZeroDivisionError: division by zero"
+    assert error.message.startswith("ZeroDivisionError: division by zero (")
+    assert error.message.endswith(f"{agent.name}.py:2 in answer)")
     assert error.detail
     lines = error.detail.splitlines()
     assert f"{agent.name}.py" in lines[1]
@@ -169,7 +170,7 @@ async def test_a_traceback_starts_in_the_users_code(agent: Agent, prefix: str) -
         ("asyncio.CancelledError()", "CancelledError"),
         ("TimeoutError('db')", "TimeoutError: db"),
         ("BaseException('odd')", "BaseException: odd"),
-        ("ExceptionGroup('two', [ValueError(1)])", "ExceptionGroup: two (1 sub-exception)"),
+        ("ExceptionGroup('two', [ValueError(1)])", "ValueError: 1 ("),
     ],
 )
 async def test_whatever_is_raised_is_a_crash(agent: Agent, prefix: str, raised: str, message: str) -> None:

@@ -1,0 +1,78 @@
+"""The team's own code that crashes or is down: where it broke is said, and one cause is told once."""
+
+import json
+from html import unescape
+from pathlib import Path
+
+import pytest
+from fakes.http_server import serving
+from processes import ci_evals
+
+AGENT = """
+import asyncio
+
+def book(flight):
+    return flight["seat"]
+
+async def answer(question):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.to_thread(book, {}))
+    return "x"
+
+def judge(output):
+    return 1 / 0
+"""
+KEY_ERROR = "KeyError: 'seat' (agent.py:5 in book)"
+FRAMES = ["agent.py:8 in answer: async with asyncio.TaskGroup() as group:", 'agent.py:5 in book: return flight["seat"]']
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "agent.py").write_text(AGENT)
+    return tmp_path
+
+
+def suite(folder: Path, provider: dict[str, object], cases: int = 1, **expect: object) -> None:
+    each = [{"id": f"case {n}", "input": "hi", "expect": [expect or {"contains": "x"}]} for n in range(cases)]
+    document = {"providers": [provider], "cases": each, "report": {"formats": ["json", "junit", "markdown", "html"]}}
+    (folder / "evals.yaml").write_text(json.dumps(document))
+
+
+async def test_a_crash_says_where_in_the_code_of_the_team_everywhere(project: Path) -> None:
+    suite(project, {"name": "agent", "type": "python", "target": "agent:answer"})
+    ended = await ci_evals(project, "run", "--out", "out")
+    assert ended.code == 1
+    explained = await ci_evals(project, "explain", "case 0", "--report", "out")
+    for text in (ended.out, explained.out):
+        lines = [line.strip() for line in text.splitlines()]
+        start = lines.index(KEY_ERROR)
+        assert lines[start + 1 : start + 3] == FRAMES
+        assert "ExceptionGroup" not in text
+    page = unescape((project / "out" / "report.html").read_text("utf-8"))
+    assert KEY_ERROR in page
+    assert 'return flight["seat"]' in page
+    assert KEY_ERROR in unescape((project / "out" / "junit.xml").read_text("utf-8"))
+
+
+async def test_so_does_a_grader_that_crashes(project: Path) -> None:
+    suite(project, {"name": "echo", "type": "mock"}, python="agent:judge")
+    ended = await ci_evals(project, "run", "--out", "out")
+    text = " ".join(ended.out.split())
+    assert "agent:judge crashed: ZeroDivisionError: division by zero (agent.py:13 in judge)" in text
+    assert "agent.py:13 in judge: return 1 / 0" in text
+
+
+async def test_a_service_that_is_down_is_one_line(tmp_path: Path) -> None:
+    async with serving() as gone:
+        url = f"{gone.url}/ask"
+    provider = {"name": "agent", "type": "http", "url": url, "output": "answer", "retries": 0}
+    suite(tmp_path, provider, cases=40)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 1
+    assert ended.out.count("the connection was refused") == 2, "in the list, and in the verdict"
+    text = " ".join(ended.out.split())
+    place = url.removeprefix("http://")
+    told = f"Failing (40) ✗ 40 cases: no answer from {place}: the connection was refused; is a server running there?"
+    assert f"{told}, in case 0 (evals.yaml:1)" in text
+    assert "and 37 more cases" in text
+    assert (tmp_path / "out" / "summary.md").read_text("utf-8").count("the connection was refused") == 2
