@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Context, Decimal, localcontext
 from difflib import get_close_matches
 from fractions import Fraction
 from itertools import count, groupby
 from math import floor, log10
+from operator import mul
 from typing import Any, Final
 
 UNKNOWN: Final = "—"
@@ -23,6 +24,22 @@ _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
 def exact(bar: float) -> Fraction:
     """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, although the double is a bit above."""
     return Fraction(str(bar))
+
+
+_DECIMALS = Context(prec=60, traps=[])  # digits that no sum of scores outgrows, whatever code under test sets
+
+
+def exact_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """Return the mean of decimals as they are written: 0.9 of 0.85 and 0.95, which floats may miss by their last digit.
+
+    Args:
+        values: at least one.
+        weights: one for each value, not all of them 0; else all count alike.
+    """
+    with localcontext(_DECIMALS):
+        parts = [Decimal(str(float(value))) for value in values]
+        shares = [Decimal(str(float(weight))) for weight in weights or [1] * len(parts)]
+        return float(sum(map(mul, shares, parts)) / sum(shares))
 
 
 def number_of(number: int, noun: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
 
+from ci_evals.format import exact_mean
 from ci_evals.graders.base import GraderOptions, ModelGrader, reaches
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
 from ci_evals.model.result import Grade
@@ -45,10 +46,8 @@ def score_of(grades: Sequence[Grade]) -> float:
     """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
     if not grades:
         return 1.0
-    total = sum(grade.weight for grade in grades)
-    if total == 0:
-        return sum(grade.score for grade in grades) / len(grades)
-    return sum(grade.weight * grade.score for grade in grades) / total
+    weights = [grade.weight for grade in grades]
+    return exact_mean([grade.score for grade in grades], weights if any(weights) else None)
 
 
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:

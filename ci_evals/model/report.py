@@ -4,12 +4,14 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
 from math import fsum
 from sys import intern
 from typing import Literal, NamedTuple
 
+from ci_evals.format import exact_mean
 from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.response import MAX_TOKENS
@@ -384,8 +386,8 @@ class SuiteReport:
     @cached_property
     def pass_rate(self) -> float | None:
         """The mean over cells of their share of passed runs, as the gate sees it. None without graded runs."""
-        rates = [rate for counts in self.by_cell if (rate := counts.pass_rate) is not None]
-        return statistics.fmean(rates) if rates else None
+        rates = [Fraction(counts.passed, counts.graded) for counts in self.by_cell if counts.graded]
+        return float(sum(rates) / len(rates)) if rates else None
 
     @property
     def match_rate(self) -> float | None:
@@ -395,7 +397,7 @@ class SuiteReport:
     def mean_score(self, cells: Iterable[int] | None = None) -> float | None:
         """The mean score of the graded runs of some cells, or of all. None without any."""
         scores = [record.score for record in self.records_of(cells) if record.score is not None]
-        return statistics.fmean(scores) if scores else None
+        return exact_mean(scores) if scores else None
 
     def grader_means(self, variant: Variant) -> Mapping[str, float]:
         """The mean score of each grader on one variant, by the grader's YAML name."""
@@ -403,7 +405,7 @@ class SuiteReport:
         for record in self.records_of(self.cells_of(variant)):
             for grader, score in record.grades:
                 scores[grader].append(score)
-        return {grader: statistics.fmean(each) for grader, each in scores.items()}
+        return {grader: exact_mean(each) for grader, each in scores.items()}
 
     @property
     def by_case(self) -> Mapping[str, Counts]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
+
+from pydantic import ConfigDict
 
 from ci_evals.model.fields import Many, Options
 
@@ -15,6 +17,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if that is no JSON."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +31,7 @@ _NAMES = ("input", "messages", "vars", "case", "run")
 
 _any: TypeAdapter[Any] = TypeAdapter(Any)
 _tool_call = TypeAdapter(ToolCall)
+_TOOL_CALL_KEYS = {each.name for each in fields(ToolCall)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +175,8 @@ def _tool_calls(path: str, value: Any) -> tuple[ToolCall, ...]:
     calls = []
     for item in _find_items(path, value):
         try:
+            if isinstance(item, Mapping):  # a service may tell more of it
+                item = {key: value for key, value in item.items() if key in _TOOL_CALL_KEYS}  # noqa: PLW2901
             call = _tool_call.validate_python(item) if item is not None else None
         except ValidationError as error:
             text = f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {_start(item)}"

@@ -25,13 +25,6 @@ MODEL = "mock"
 
 
 @dataclass(frozen=True, slots=True)
-class MockToolCall(ToolCall):
-    """A tool call in the table of answers."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-
-@dataclass(frozen=True, slots=True)
 class MockStep(Step):
     """A step in the table of answers."""
 
@@ -43,7 +36,7 @@ class MockAnswer(Options):
     """An answer in the table: text, tool calls, or both, and perhaps the steps towards them."""
 
     output: str = ""
-    tool_calls: Many[MockToolCall] = ()
+    tool_calls: Many[ToolCall] = ()
     steps: Many[MockStep] | None = None
 
 

@@ -148,3 +148,14 @@ async def test_a_selection_that_names_nothing_is_an_error(tmp_path: Path, names:
         assert ended.code == 2
         assert f"{option}: none is named; known: {'echo' if option == '--providers' else 'none'}" in ended.err
     assert (await ci_evals(tmp_path, "validate", environ={"CI_EVALS_PROVIDERS": ""})).code == 0
+
+
+async def test_an_unknown_key_of_a_tool_call_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "evals.yaml").write_text(
+        "providers: [{type: mock}]\ncases:\n  - id: a\n    expect: [not_empty: true]\n    messages:\n"
+        "      - role: assistant\n        tool_calls:\n          - name: book\n            argments: {to: Paris}\n"
+        "      - {role: user, content: thanks}\n"
+    )
+    ended = await ci_evals(tmp_path, "validate")
+    told = "cases[0].messages[0].tool_calls[0]: unknown key 'argments', did you mean 'arguments'?"
+    assert (ended.code, ended.err.splitlines()[0]) == (2, f"evals.yaml:9: {told}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ci_evals import Case, Gate, Report, Suite, evaluate_sync
+from ci_evals import Case, Gate, Report, Suite, evaluate_sync, grader
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.graders import Contains
@@ -241,3 +241,31 @@ def test_the_difference_is_a_table_with_what_changed_first() -> None:
         ["Oslo", "—", "0 of 20", "new"],
         ["Lyon", "20 of 20", "20 of 20", "unchanged"],
     ]
+
+
+@pytest.mark.parametrize("runs", [1, 3, 7, 10, 29])
+@pytest.mark.parametrize("score", [0.9, 0.1, 0.57, 1 / 3])
+def test_scores_that_are_all_at_the_bar_meet_it(score: float, runs: int, tmp_path: Path) -> None:
+    graders = [grader(name=f"g{weight}", threshold=score, weight=weight)(lambda _: score) for weight in (0.1, 1, 7)]
+    suite = Suite(cases=["a", "b", "c"], providers=Mock(), expect=graders, threshold=score, runs=runs)
+    report = evaluate_sync(suite)
+    for each in (report, Report.load(report.save(tmp_path)), report.slice(case="a")):
+        assert each.all_passed
+        assert each.match_rate == score
+        assert {run.score for run in each.runs} == {score}
+        (standing,) = each.leaderboard
+        assert standing.variant.match_rate == score
+        assert set(standing.variant.grader_means.values()) == {score}
+
+
+def test_rates_and_scores_that_come_to_the_bar_meet_it() -> None:
+    scores = {"a": 0.85, "b": 0.95, "c": 0.8, "d": 1.0, "e": 0.9}
+    scored = grader(threshold=0)(lambda output: scores[output])
+    report = evaluate_sync(Suite(cases=list(scores), providers=Mock(), expect=scored))
+    assert report.match_rate == 0.9
+    nine_of_ten = grader(lambda output, answer: answer.request.run > 1)
+    suite = Suite(
+        cases=[str(n) for n in range(29)], providers=Mock(), expect=nine_of_ten, runs=10, gate=Gate(min_pass_rate=0.9)
+    )
+    report = evaluate_sync(suite)
+    assert (report.pass_rate, report.verdict.status) == (0.9, "pass")

@@ -13,7 +13,7 @@ from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.providers.base import Provider
-from ci_evals.providers.mock import Mock, MockAnswer, MockProvider, MockToolCall
+from ci_evals.providers.mock import Mock, MockAnswer, MockProvider
 from ci_evals.suite.load import load_suite
 
 SAMPLE = 2000
@@ -71,7 +71,7 @@ async def test_an_empty_answer_in_the_table_is_an_answer() -> None:
 
 
 async def test_the_table_may_hold_tool_calls() -> None:
-    call = MockToolCall("book", {"to": "Paris"})
+    call = ToolCall("book", {"to": "Paris"})
     response = await answer(Mock(answers={"Hello!": MockAnswer(tool_calls=(call,))}))
     assert response.tool_calls == (ToolCall("book", {"to": "Paris"}),)
     assert response.finish_reason == "tool_calls"
@@ -176,7 +176,7 @@ async def test_hostile_text_is_fit_to_be_stored() -> None:
     [
         (Mock(default="{{ input"), "default is not a valid template"),
         (Mock(error_rate=0.6, rate_limit_rate=0.6), "together at most 1"),
-        (Mock(answers={"a": MockAnswer(tool_calls=(MockToolCall(""),))}), "answers['a']: tool_calls[0] has no 'name'"),
+        (Mock(answers={"a": MockAnswer(tool_calls=(ToolCall(""),))}), "answers['a']: tool_calls[0] has no 'name'"),
     ],
 )
 def test_what_is_wrong_is_seen_before_any_call(options: Mock, words: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import ClientSession
 
 from ci_evals.errors import UsageError
-from ci_evals.providers.mock import Mock, MockAnswer, MockToolCall
+from ci_evals.model.response import ToolCall
+from ci_evals.providers.mock import Mock, MockAnswer
 from ci_evals.providers.mock_server import run_server, serve
 
 
@@ -51,7 +52,7 @@ async def test_it_answers_in_the_documented_shape(session: ClientSession) -> Non
 
 
 async def test_tool_calls_come_as_json_text(session: ClientSession) -> None:
-    options = Mock(answers={"Hello!": MockAnswer(tool_calls=(MockToolCall("book", {"to": "Paris"}),))})
+    options = Mock(answers={"Hello!": MockAnswer(tool_calls=(ToolCall("book", {"to": "Paris"}),))})
     async with run_server(options) as url:
         _, reply = await ask(session, url, body_of())
     (choice,) = reply["choices"]
