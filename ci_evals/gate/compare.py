@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ci_evals.gate.baseline import (
     DISAGREEMENT,
@@ -45,7 +45,7 @@ NO_DROP = 0.01
 
 
 CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
-KINDS: tuple[CellKind, ...] = CellKind.__args__  # type: ignore[attr-defined]
+KINDS: tuple[CellKind, ...] = get_args(CellKind)
 
 _EXACT_ENOUGH = 60
 """Newer and older reports of one branch are told apart exactly up to this support."""
