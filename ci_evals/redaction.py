@@ -25,14 +25,15 @@ _PLAIN_WORDS = frozenset(
 _NUMBER = r"[+-]?[0-9][0-9.,_]*%?"
 _LINE_ENDS = r"[\r\n]+"
 
-_KEY = (
-    r"sk-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic and those who copied them
-    r"|AIza[A-Za-z0-9_-]{16,}"  # Google
-    r"|gh[oprsu]_[A-Za-z0-9_]{16,}|github_pat_[A-Za-z0-9_]{16,}"
-    r"|A[KS]IA[A-Z0-9]{16,}"  # AWS
-    r"|xox[a-z]-[A-Za-z0-9-]{16,}"  # Slack
-    r"|hf_[A-Za-z0-9]{16,}"  # Hugging Face
-)
+_KEYS = {  # how they begin, and the pattern of what follows
+    "sk-": "[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic and those who copied them
+    "AIza": "[A-Za-z0-9_-]{16,}",  # Google
+    **dict.fromkeys(("gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_"), "[A-Za-z0-9_]{16,}"),
+    **dict.fromkeys(("AKIA", "ASIA"), "[A-Z0-9]{16,}"),  # AWS
+    "xox": "[a-z]-[A-Za-z0-9-]{16,}",  # Slack
+    "hf_": "[A-Za-z0-9]{16,}",  # Hugging Face
+}
+_KEY = "|".join(f"{re.escape(start)}{rest}" for start, rest in _KEYS.items())
 _BEARER = r"[Bb]earer {1,3}(?:[A-Za-z0-9_+%-]{0,15}[./~]){0,3}[A-Za-z0-9_+%-]{16}[A-Za-z0-9_+%./~-]*=*"
 _LOGIN = r'(?<=://)[^\s/:@"<>]*:[^\s/"<>]+(?=@)'  # user:password@
 _PRIVATE_KEY = (
@@ -41,10 +42,8 @@ _PRIVATE_KEY = (
     r"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 _SHAPES = re.compile(rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII)
-_SIGNS = (  # one of them is in every text that has one of the shapes, JSON or not
-    "PRIVATE KEY", "://", "earer ", "sk-", "AIza", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "AKIA",
-    "ASIA", "xox", "hf_",
-)  # fmt: skip
+_SIGNS = (*_KEYS, "earer ", "://", "PRIVATE KEY")
+"""One of them is in every text that has one of the shapes, JSON or not."""
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
 
