@@ -224,9 +224,7 @@ def suspects(head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns
 
     If there are many, these are the critical ones and those least likely by chance.
     """
-    base = cut_at_falls(base)
-    variants = match_variants((cell.variant for cell in head), base.variants)
-    matched, _ = _match_cells(head, base, variants)
+    matched = _comparable_cells(head, base)
     suspicious = sorted(
         (cell for cell in matched if cell.suspicious), key=lambda cell: (not cell.head.critical, cell.p)
     )
@@ -251,8 +249,7 @@ def outages(head: Sequence[HeadCell], base: Baseline, *, alpha: float = 0.05) ->
 
     Half of their cells are suspects, the repeats of these show no drop, and are better than the planned runs.
     """
-    base = cut_at_falls(base)
-    matched, _ = _match_cells(head, base, match_variants((cell.variant for cell in head), base.variants))
+    matched = _comparable_cells(head, base)
     found = {}
     for variant in dict.fromkeys(cell.head.variant for cell in matched):
         cells = [cell for cell in matched if cell.head.variant == variant]
@@ -370,6 +367,12 @@ class _MatchedCell:
         return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
 
 
+def _comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[_MatchedCell]:
+    base = cut_at_falls(base)
+    variants = match_variants((cell.variant for cell in head), base.variants)
+    return _match_cells(head, base, variants)[0]
+
+
 def _match_cells(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[_MatchedCell], list[CellComparison]]:
@@ -449,7 +452,7 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: ConfirmRuns, a
     runs, drops, named_drops, rises = [], [], [], []
     for cell in matched:
         planned, more, suspicious = cell.head.planned, cell.head.confirming, cell.suspicious
-        tally = Tally(planned.passed + more.passed, planned.graded + more.graded) if suspicious else planned
+        tally = _sum((planned, more)) if suspicious else planned
         drop = fisher_lower(*tally, *cell.pooled)
         runs.append(tally)
         drops.append(drop)
