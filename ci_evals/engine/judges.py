@@ -124,7 +124,7 @@ class Meter:
 
 
 async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
-    """Ask about each item, so many at once; return what came of it in the order of the items."""
+    """Ask about each item, `at_once` at a time, and return the results in the order of the items."""
     slots = asyncio.Semaphore(at_once)
 
     async def ask_about(item: T) -> R:

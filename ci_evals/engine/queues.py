@@ -42,7 +42,7 @@ class Queue:
         self._share.is_exhausted = False
 
     async def work(self, do: Callable[[int, Slot], Awaitable[None]], most: int) -> None:
-        """Do the queued runs, `most` at most, until none is left or the queue is stopped.
+        """Do the queued runs, at most `most` at once, until none is left or the queue is stopped.
 
         Each is done by `do`, which is given its index in the plan and the slot that it holds.
         """

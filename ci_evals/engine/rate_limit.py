@@ -21,7 +21,7 @@ NO_QUOTA = 0.4  # of a pace that held: refusals below that don't depend on the p
 LONGEST_INTERVAL_S = 3.0  # between calls at a learnt pace
 LONGEST_PROBE_GAP_S = 0.5  # between calls while none is let through
 
-START_CALLS, START_S = 16, 0.25  # so many under way at first, for so long, so that a tight limit shows
+START_CALLS, START_S = 16, 0.25  # the most calls under way at first, and for how long: a tight limit shows
 CATCH_UP_S = 0.25  # of lateness that is made up for: far less than any quota's burst
 LONGEST_RESET_S = 60.0  # that is waited for because headers tell of it
 DEFAULT_OUTPUT_TOKENS = 256

@@ -39,7 +39,7 @@ SUSPICION = 0.30
 """A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
-"""So many cells are run again, or a fifth of all if that is more."""
+"""The most cells that are run again, unless a fifth of all is more."""
 NO_DROP = 0.01
 """Confirm runs with a higher p show no drop."""
 

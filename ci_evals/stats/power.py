@@ -12,7 +12,7 @@ _NORMAL = NormalDist()
 _DISCRETENESS = 1.1
 """The exact test needs this much more of a drop than the normal distribution says, for passes are whole numbers."""
 NEWEST_ALONE = 2
-"""Against a pooled history, the newest report alone has to show the drop at so many times the level."""
+"""Against a pooled history, the newest report alone has to show the drop at this multiple of the level."""
 
 
 class Plan(NamedTuple):
