@@ -185,7 +185,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[regex: (]", "expect[0].regex: bad regular expression '('"),
         ("[json_path: '$[']", "expect[0].json_path: bad JSONPath"),
         ("[python: nofunction]", "expect[0].python: expected `module:function`"),
-        ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `name`"),
+        ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `tool`"),
         ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
     ],
 )
