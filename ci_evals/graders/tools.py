@@ -41,6 +41,8 @@ class ToolCallMatch(GraderOptions):
     match_order: Bool = False
 
     def problems(self) -> list[str]:
+        if self.tool is None and self.calls is None and self.name is not None:
+            return [f"`name` is what reports call it: write `tool: {one_line(self.name)}`"]
         if (self.tool is None) == (self.calls is None):
             return ["give either `tool`, for one call, or `calls`, a list of them"]
         if self.tool is None and self.arguments is not None:
