@@ -1,12 +1,21 @@
 """Jinja2: a sandbox for the templates that a suite writes, and the environment of the reports' own."""
 
+import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateRuntimeError, nodes
+from jinja2 import (
+    Environment,
+    FileSystemLoader,
+    StrictUndefined,
+    TemplateRuntimeError,
+    TemplateSyntaxError,
+    Undefined,
+    nodes,
+)
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
@@ -91,6 +100,66 @@ def template_sandbox(*, lists_may_grow: bool = False, keep_last_newline: bool = 
     """
     kind = _Sandbox if lists_may_grow else _ImmutableSandbox
     return kind(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=keep_last_newline)
+
+
+Render = Callable[[Mapping[str, Any]], Any]
+"""Fills values, by name, into a template."""
+
+
+def is_template(text: str) -> bool:
+    """Return True if a text has marks of Jinja2."""
+    return bool(re.search(r"\{\{|\{%|\{#", text))
+
+
+def text_renderer(source: str) -> Render:
+    """Return a renderer of text.
+
+    Raises:
+        jinja2.TemplateSyntaxError: it is not a valid template.
+    """
+    if not is_template(source):
+        return lambda _: source
+    return template_sandbox(keep_last_newline=True).from_string(source).render
+
+
+def json_renderer(value: Any) -> Render:
+    """Return a renderer of a JSON value whose strings are templates.
+
+    A string that is nothing but one `{{ expression }}` becomes its value: a number stays a number.
+
+    Raises:
+        jinja2.TemplateSyntaxError: one of them is not valid.
+    """
+    match value:
+        case str():
+            return _string_renderer(value)
+        case Mapping():
+            fields = {name: json_renderer(item) for name, item in value.items()}
+            return lambda names: {name: render(names) for name, render in fields.items()}
+        case list() | tuple():
+            items = [json_renderer(item) for item in value]
+            return lambda names: [render(names) for render in items]
+        case _:
+            return lambda _: value
+
+
+def _string_renderer(source: str) -> Render:
+    if not (source.startswith("{{") and source.endswith("}}")):
+        return text_renderer(source)
+    inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
+    expression = inside[1:] if inside.startswith(("-", "+")) else inside  # what asks to trim stands next to the braces
+    try:
+        evaluate = template_sandbox(keep_last_newline=True).compile_expression(expression, undefined_to_none=False)
+    except TemplateSyntaxError:  # several expressions, or text between them
+        return text_renderer(source)
+
+    def render(names: Mapping[str, Any]) -> Any:
+        value = evaluate(names)
+        if isinstance(value, Undefined):
+            str(value)  # raises an UndefinedError that names what is undefined
+        return value
+
+    return render
 
 
 def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> Environment:
