@@ -19,7 +19,8 @@ from ci_evals.model.case import Request
 from ci_evals.model.response import Response, Step, ToolCall
 from ci_evals.providers.answer import as_steps, encode_json, read_arguments
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
-from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
+from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, token_problems, url_problems
+from ci_evals.providers.tokens import TokenCommand
 from ci_evals.templating import template_sandbox
 
 _Render = Callable[[Mapping[str, Any]], Any]
@@ -46,6 +47,7 @@ class Http(ProviderOptions):
         url: where to send to; `{{ vars.q | urlencode }}` quotes a value.
         method: the HTTP method.
         headers: HTTP headers.
+        token: a command that prints a bearer token.
         body: any JSON; `{"input": "{{ input }}"}` when left out, and nothing for GET.
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
@@ -58,6 +60,7 @@ class Http(ProviderOptions):
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
+    token: TokenCommand | None = None
     body: Any = None
     output: str | None = None
     tool_calls: str | None = None
@@ -81,6 +84,7 @@ class Http(ProviderOptions):
         return [
             *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
             *header_problems(fixed | templated),
+            *token_problems(self.token, self.headers),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
             *(
                 f"{key}: {problem}"
@@ -102,6 +106,7 @@ class Service:
         self._method = options.method
         self._url = _text_renderer(options.url)
         self._headers = {name: _text_renderer(value) for name, value in options.headers.items()}
+        self._token = resources.tokens.of(options.token) if options.token else None
         self._body = None if body is None else _json_renderer(body)
         self._output = options.output
         self._tool_calls = options.tool_calls
@@ -133,7 +138,7 @@ class Service:
             raise ProviderError("rejected", "; ".join(wrong))
         if data is not None and not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = "application/json"
-        return Call(self._method, URL(url), headers, data)
+        return Call(self._method, URL(url), headers, data, self._token)
 
 
 def _variables(request: Request) -> dict[str, Any]:
