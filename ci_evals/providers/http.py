@@ -1,14 +1,12 @@
 """Any service over HTTP: a templated request out, text or JSON back."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from jinja2 import TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2 import TemplateError, nodes
 from jinja2.meta import find_undeclared_variables
-from jinja2.sandbox import SandboxedEnvironment
 from jsonpath import JSONPathError
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
@@ -21,11 +19,8 @@ from ci_evals.providers.answer import as_steps, encode_json, read_arguments
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, token_problems, url_problems
 from ci_evals.providers.tokens import TokenCommand
-from ci_evals.templating import template_sandbox
+from ci_evals.templating import TooSlowError, is_template, json_renderer, template_sandbox, text_renderer
 
-_Render = Callable[[Mapping[str, Any]], Any]
-
-_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEFAULT_BODY = {"input": "{{ input }}"}
 
 _NAMES = ("input", "messages", "vars", "case", "run")
@@ -79,10 +74,10 @@ class Http(ProviderOptions):
         return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
 
     def problems(self, folder: Path) -> list[str]:
-        fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}
+        fixed = {name: value for name, value in self.headers.items() if not is_template(value)}
         templated = {name: "" for name in self.headers if name not in fixed}
         return [
-            *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
+            *(url_problems("url", self.url) if not is_template(self.url) else []),
             *header_problems(fixed | templated),
             *token_problems(self.token, self.headers),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
@@ -93,6 +88,18 @@ class Http(ProviderOptions):
             ),
         ]
 
+    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+        if self.problems(Path()):
+            return
+        template = _RequestTemplate(self)
+        for request in requests:
+            try:
+                template.render(request)
+            except ProviderError as error:
+                yield request, error.message
+                if isinstance(error.__cause__, TooSlowError):  # as it would be for the others
+                    return
+
     def open(self, resources: Resources) -> Provider:
         return Service(self, resources)
 
@@ -101,20 +108,16 @@ class Service:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
-        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
         self._resources = resources
-        self._method = options.method
-        self._url = _text_renderer(options.url)
-        self._headers = {name: _text_renderer(value) for name, value in options.headers.items()}
+        self._template = _RequestTemplate(options)
         self._token = resources.tokens.of(options.token) if options.token else None
-        self._body = None if body is None else _json_renderer(body)
         self._output = options.output
         self._tool_calls = options.tool_calls
         self._steps = options.steps
 
     async def answer(self, request: Request) -> Response:
-        call = self._call(request)
-        answer = await send(self._resources, call, timeout_s=request.timeout_s)
+        call = self._template.render(request)
+        answer = await send(self._resources, call, timeout_s=request.timeout_s, token=self._token)
         text = answer.decode("utf-8", "replace")
         if self._output is None and self._tool_calls is None and self._steps is None:
             return Response(text)
@@ -125,20 +128,36 @@ class Service:
             steps=None if self._steps is None else _steps(self._steps, value),
         )
 
-    def _call(self, request: Request) -> Call:
+
+class _RequestTemplate:
+    """What is sent for any case."""
+
+    def __init__(self, options: Http) -> None:
+        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
+        self._method = options.method
+        self._url = text_renderer(options.url)
+        self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
+        self._body = None if body is None else json_renderer(body)
+
+    def render(self, request: Request) -> Call:
+        """Return what is sent for one run.
+
+        Raises:
+            ProviderError: it cannot be rendered, or is nothing that HTTP can carry.
+        """
         names = _variables(request)
         try:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
             data = None if self._body is None else encode_json(self._body(names))
         except Exception as error:  # a user's template can raise anything
-            why = readable(f"{type(error).__name__}: {error}")
+            why = readable(str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}")
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
         if wrong := [*url_problems("url", url), *header_problems(headers)]:
             raise ProviderError("rejected", "; ".join(wrong))
         if data is not None and not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = "application/json"
-        return Call(self._method, URL(url), headers, data, self._token)
+        return Call(self._method, URL(url), headers, data)
 
 
 def _variables(request: Request) -> dict[str, Any]:
@@ -206,58 +225,12 @@ def _start(value: Any) -> str:
 # Templates.
 
 
-def _text_renderer(source: str) -> _Render:
-    """Return a renderer of text."""
-    if not _TEMPLATE.search(source):
-        return lambda _: source
-    return _environment().from_string(source).render
-
-
-def _json_renderer(value: Any) -> _Render:
-    """Return a renderer of a JSON value whose strings are templates."""
-    match value:
-        case str():
-            return _string_renderer(value)
-        case Mapping():
-            fields = {name: _json_renderer(item) for name, item in value.items()}
-            return lambda names: {name: render(names) for name, render in fields.items()}
-        case list() | tuple():
-            items = [_json_renderer(item) for item in value]
-            return lambda names: [render(names) for render in items]
-        case _:
-            return lambda _: value
-
-
-def _string_renderer(source: str) -> _Render:
-    """Return a renderer of text, or of a value if the text is nothing but one `{{ expression }}`."""
-    if not (source.startswith("{{") and source.endswith("}}")):
-        return _text_renderer(source)
-    inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
-    expression = inside[1:] if inside.startswith(("-", "+")) else inside  # what asks to trim stands next to the braces
-    try:
-        evaluate = _environment().compile_expression(expression, undefined_to_none=False)
-    except TemplateSyntaxError:  # several expressions, or text between them
-        return _text_renderer(source)
-
-    def render(names: Mapping[str, Any]) -> Any:
-        value = evaluate(names)
-        if isinstance(value, Undefined):
-            str(value)  # raises an UndefinedError that names what is undefined
-        return value
-
-    return render
-
-
-def _environment() -> SandboxedEnvironment:
-    return template_sandbox(keep_last_newline=True)
-
-
 def _template_problems(value: Any) -> list[str]:
     """List what is wrong with the templates in a JSON value, each with its place."""
     problems = []
     for where, source in _strings(value, ""):
         try:
-            _string_renderer(source)
+            json_renderer(source)
             unknown = _unknown_names(source)
         except TemplateError as error:
             problems.append(f"{where}: bad template: {error}")
@@ -271,7 +244,7 @@ def _template_problems(value: Any) -> list[str]:
 
 def _unknown_names(source: str) -> list[str]:
     """List the names of a template that have no value, unless it minds that by `default` or `is defined`."""
-    environment = _environment()
+    environment = template_sandbox(keep_last_newline=True)
     tree = environment.parse(source)
     guards = (each for each in tree.find_all((nodes.Filter, nodes.Test)) if each.name in ("default", "d", "defined"))
     guarded = {guard.node.name for guard in guards if isinstance(guard.node, nodes.Name)}

@@ -50,36 +50,42 @@ def open_session(max_connections: int) -> aiohttp.ClientSession:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request, with a bearer token if it needs one."""
+    """One HTTP request."""
 
     method: str
     url: URL
     headers: Mapping[str, str]
     data: bytes | None = None
-    token: Token | None = None
 
     def bearing(self, value: str) -> "Call":
-        """Return the call with the value of its token."""
+        """Return the call with a bearer token."""
         return replace(self, headers={**self.headers, "Authorization": f"Bearer {value}"})
 
 
-async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
+async def send(
+    resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES, token: Token | None = None
+) -> bytes:
     """Make a call and return the body of its answer. No redirect is followed, so that a key stays where it belongs.
 
-    A token that is refused is fetched anew, once.
+    Args:
+        resources: the engine's.
+        call: the request.
+        timeout_s: seconds that the answer may take.
+        max_bytes: the longest body that is read.
+        token: is sent with it; one that is refused is fetched anew, once.
 
     Raises:
         ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`; or no token.
     """
-    if call.token is None:
+    if token is None:
         return await _send(resources, call, timeout_s, max_bytes)
-    value = await call.token.get()
+    value = await token.get()
     try:
         return await _send(resources, call.bearing(value), timeout_s, max_bytes)
     except ProviderError as error:
         if error.status != 401:
             raise
-    value = await call.token.get(refused=value)
+    value = await token.get(refused=value)
     return await _send(resources, call.bearing(value), timeout_s, max_bytes)
 
 

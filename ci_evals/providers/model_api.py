@@ -121,8 +121,8 @@ class Endpoint:
         Raises:
             ProviderError: there was none, or it has another shape.
         """
-        call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}), self.token)
-        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s), self.url.host)
+        call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
+        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s, token=self.token), self.url.host)
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:
