@@ -1,6 +1,6 @@
 """The seam of providers: options, as written in the YAML, open into something that answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +151,10 @@ class ProviderOptions(Options):
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong as far as it shows before any call: a missing file, a module that does not exist."""
         return []
+
+    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+        """Yield requests that cannot be sent, as far as that shows before any call, each with the reason."""
+        return iter(())
 
     def open(self, resources: Resources) -> Provider:
         """Make the live provider; what it holds open is put on `resources.stack`."""

@@ -1,6 +1,6 @@
 """Any service over HTTP: a templated request out, text or JSON back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -18,7 +18,7 @@ from ci_evals.model.response import Response, Step, ToolCall
 from ci_evals.providers.answer import as_steps, encode_json, read_arguments
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
-from ci_evals.templating import is_template, json_renderer, template_sandbox, text_renderer
+from ci_evals.templating import TooSlowError, is_template, json_renderer, template_sandbox, text_renderer
 
 _DEFAULT_BODY = {"input": "{{ input }}"}
 
@@ -84,6 +84,18 @@ class Http(ProviderOptions):
             ),
         ]
 
+    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+        if self.problems(Path()):
+            return
+        template = _RequestTemplate(self)
+        for request in requests:
+            try:
+                template.render(request)
+            except ProviderError as error:
+                yield request, error.message
+                if isinstance(error.__cause__, TooSlowError):  # as it would be for the others
+                    return
+
     def open(self, resources: Resources) -> Provider:
         return Service(self, resources)
 
@@ -92,18 +104,14 @@ class Service:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
-        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
         self._resources = resources
-        self._method = options.method
-        self._url = text_renderer(options.url)
-        self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
-        self._body = None if body is None else json_renderer(body)
+        self._template = _RequestTemplate(options)
         self._output = options.output
         self._tool_calls = options.tool_calls
         self._steps = options.steps
 
     async def answer(self, request: Request) -> Response:
-        call = self._call(request)
+        call = self._template.render(request)
         answer = await send(self._resources, call, timeout_s=request.timeout_s)
         text = answer.decode("utf-8", "replace")
         if self._output is None and self._tool_calls is None and self._steps is None:
@@ -115,14 +123,30 @@ class Service:
             steps=None if self._steps is None else _steps(self._steps, value),
         )
 
-    def _call(self, request: Request) -> Call:
+
+class _RequestTemplate:
+    """What is sent for any case."""
+
+    def __init__(self, options: Http) -> None:
+        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
+        self._method = options.method
+        self._url = text_renderer(options.url)
+        self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
+        self._body = None if body is None else json_renderer(body)
+
+    def render(self, request: Request) -> Call:
+        """Return what is sent for one run.
+
+        Raises:
+            ProviderError: it cannot be rendered, or is nothing that HTTP can carry.
+        """
         names = _variables(request)
         try:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
             data = None if self._body is None else encode_json(self._body(names))
         except Exception as error:  # a user's template can raise anything
-            why = readable(f"{type(error).__name__}: {error}")
+            why = readable(str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}")
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
         if wrong := [*url_problems("url", url), *header_problems(headers)]:
             raise ProviderError("rejected", "; ".join(wrong))

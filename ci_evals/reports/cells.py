@@ -314,6 +314,14 @@ def reasons_of(result: Result) -> tuple[str, ...]:
     return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
 
 
+def without_answer(reason: str) -> str:
+    """Return what a grader missed without the part of the answer that it quotes: `contains: does not contain 'Paris'`.
+
+    Every grader of ours writes `…: got …`, so that many answers with the same fault have the same text here.
+    """
+    return reason.partition(": got ")[0]
+
+
 def count_reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
     """Return every distinct reason with the number of runs that it stopped, the most frequent first."""
     return Counter(reason for result in results for reason in dict.fromkeys(reasons_of(result))).most_common()

@@ -38,6 +38,7 @@ class ProviderReader:
         self.by_name: dict[str, ProviderOptions] = {}
         self.places: dict[str, Place] = {}
         self.knows_names = False
+        self._users: set[str] = set()
 
     def read(
         self, written: Written, selected: Sequence[str] | None = None, sweeps: Sweeps | None = None
@@ -80,10 +81,12 @@ class ProviderReader:
         given = written.value
         if not isinstance(given, str):
             return self.read_entry(written)
-        found = self.by_name.get(given)
-        if found is None and given not in self.names:
+        if given not in self.names:
             self.problems.append(written.problem(unknown("provider", given, self.names)))
-        return found
+        elif given not in self._users:
+            self._users.add(given)
+            self.read_entry(self.entries[given])  # for what is wrong with one that was not selected
+        return self.by_name.get(given)
 
     def read_entry(self, written: Written) -> ProviderOptions | None:
         """Check one provider; None if it is so wrong that it has no name."""

@@ -55,6 +55,16 @@ def test_names_of_providers_are_taken_once(project: Project) -> None:
     ]
 
 
+def test_a_provider_that_plays_a_user_needs_its_key_though_it_is_not_selected(project: Project) -> None:
+    player = {"name": "player", "type": "openai", "model": "m"}
+    user = {"provider": "player", "persona": "terse", "goal": "an echo"}
+    talks = [{"id": name, "user": user} for name in "ab"]
+    project.suite(providers=[{"name": "echo", "type": "mock"}, player, {**player, "name": "idle"}], cases=talks)
+    (problem,) = project.problems(providers=("echo",))
+    assert problem.startswith("evals.yaml:1: providers[1].api_key: no key: set the variable OPENAI_API_KEY")
+    assert project.load({"OPENAI_API_KEY": "k"}, providers=("echo",)).cases[0].user
+
+
 def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
     project.suite(providers=[{"type": "mock", "name": "a,b"}])
     (problem,) = project.problems()
