@@ -11,6 +11,7 @@ import aiohttp
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fields import Above0, Bool, Many, NonEmpty, NonNegative, Options, Positive, Retries, Seconds
 from ci_evals.model.response import Message, Response
+from ci_evals.providers.tokens import Tokens
 
 
 def overrides_of(case: Case) -> dict[str, Any]:
@@ -72,6 +73,11 @@ class Resources(Protocol):
     @property
     def files(self) -> Path | None:
         """The folder for files that a run leaves behind, beside the reports; None if nothing is to be kept."""
+        ...
+
+    @property
+    def tokens(self) -> Tokens:
+        """The bearer tokens that commands print."""
         ...
 
     @property

@@ -25,7 +25,8 @@ from ci_evals.providers.answer import (
     read_arguments,
 )
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
-from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
+from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, token_problems, url_problems
+from ci_evals.providers.tokens import TokenCommand
 from ci_evals.templating import TooSlowError, is_template, json_renderer, template_sandbox, text_renderer
 
 _DEFAULT_BODY = {"input": "{{ input }}"}
@@ -53,6 +54,7 @@ class Http(ProviderOptions):
         url: where to send to; `{{ vars.q | urlencode }}` quotes a value.
         method: the HTTP method.
         headers: HTTP headers.
+        token: a command that prints a bearer token.
         body: any JSON; `{"input": "{{ input }}"}` when left out, and nothing for GET.
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
@@ -69,6 +71,7 @@ class Http(ProviderOptions):
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
+    token: TokenCommand | None = None
     body: Any = None
     output: str | None = None
     tool_calls: str | None = None
@@ -96,6 +99,7 @@ class Http(ProviderOptions):
         return [
             *(url_problems("url", self.url) if not is_template(self.url) else []),
             *header_problems(fixed | templated),
+            *token_problems(self.token, self.headers),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
             *(f"{where}: {problem}" for where, path in _paths(self) for problem in path_problems(path)),
         ]
@@ -129,11 +133,12 @@ class Service:
         self._resources = resources
         self._options = options
         self._template = _RequestTemplate(options)
+        self._token = resources.tokens.of(options.token) if options.token else None
         self._reads_json = any(True for _ in _paths(options))
 
     async def answer(self, request: Request) -> Response:
         call = self._template.render(request)
-        reply = await send(self._resources, call, timeout_s=request.timeout_s)
+        reply = await send(self._resources, call, timeout_s=request.timeout_s, token=self._token)
         text = reply.body.decode("utf-8", "replace")
         if not self._reads_json:
             return Response(text, cost_usd=reply.cost_usd)

@@ -137,6 +137,8 @@ class ProviderReader:
         self.problems += map(written.problem, options.problems(self.folder))
         if wrong := price_problem(options):
             self.problems.append(written["price"].problem(wrong))
+        if (token := getattr(options, "token", None)) and not self.interpolation.offline:
+            self.problems += map(written["token"].problem, token.problems(self.folder))
         try:
             name = options.name or options.default_name
         except ValueError:
