@@ -17,6 +17,7 @@ from ci_evals.suite.types import CaseFiles, PromptTemplate, Suite, TaskFolders
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _EXPECT = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Expectation"}}, {"type": "null"}]}
+_PARTS = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Expectation"}}
 _NAMED = [{"$ref": "#/$defs/CaseFiles"}, {"$ref": "#/$defs/TaskFolders"}]
 _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.providers": {"type": "array", "items": {"$ref": "#/$defs/Provider"}},
@@ -26,6 +27,8 @@ _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.expect": _EXPECT,
     "Case.expect": _EXPECT,
     "UserTurn.expect": _EXPECT,
+    "AllOf.of": _PARTS,
+    "AnyOf.of": _PARTS,
     "SimulatedUser.provider": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Provider"}]},
 }
 
