@@ -76,7 +76,8 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     place = options.place if grader.has_dependency else None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
-    return Expectation(name, grader.for_negation() if negated else grader, negated, grader.weight, place)
+    judge = grader.for_negation() if negated else grader
+    return Expectation(name, judge, negated, grader.weight, place, grader.name, grader.metric)
 
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
@@ -173,7 +174,7 @@ def _read_object(written: Written, problems: list[Problem], folder: Path) -> Exp
         problems.append(written.problem(text))
     if judge.weight < 0:
         problems.append(written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0"))
-    return Expectation(judge.name, judge, weight=judge.weight)
+    return Expectation(judge.name, judge, weight=judge.weight, metric=judge.metric)
 
 
 def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
@@ -187,4 +188,4 @@ def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]
     problems += map(written.problem, _problems_of(options, folder))
     name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
     place = Place(*written.place) if options.has_dependency else None
-    return Expectation(name, options, weight=options.weight, place=place)
+    return Expectation(name, options, weight=options.weight, place=place, title=options.name, metric=options.metric)
