@@ -187,10 +187,15 @@ def read_baseline(
     return baseline_of(found, suite, name, but=but, redactor=redactor)
 
 
+def report_folders(path: Path) -> Sequence[Path]:
+    """Return the results folder itself, or the folders in it where those of several suites are."""
+    is_one = path.is_file() or (path / REPORT).is_file()
+    return [path] if is_one else [file.parent for file in sorted(path.glob(f"*/{REPORT}"))]
+
+
 def _report_files(path: Path) -> Sequence[Path]:
-    if path.is_file() or (path / REPORT).is_file():
-        return [path]
-    return [*sorted(path.glob(f"*/{REPORT}")), *sorted(path.glob("*.json"))] if path.is_dir() else []
+    found = report_folders(path)
+    return found if path in found else [*found, *sorted(path.glob("*.json"))]
 
 
 def baseline_of(
