@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ci_evals.engine.calls import has_no_credit
 from ci_evals.engine.judges import Judges
@@ -49,7 +49,10 @@ async def grade_answer(
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            grades.append((known or {}).get(number) or await grade(expectation, answer, meter))
+            if (earlier := (known or {}).get(number)) is not None:
+                grades.append(replace(earlier, grader=expectation.shown_name, metric=expectation.metric))
+            else:
+                grades.append(await grade(expectation, answer, meter))
     except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too

@@ -109,7 +109,15 @@ Name = Annotated[str, MinLen(1), MaxLen(200)]
 
 Many = Annotated[Sequence[T], AfterValidator(tuple)]
 """A list in YAML, any sequence in Python, and a tuple once it is checked."""
-OneOrMore = Annotated[Sequence[T], MinLen(1), AfterValidator(tuple)]
+
+
+def _check_list(value: Any) -> Any:
+    if isinstance(value, str):  # which pydantic takes as a sequence of `Any`
+        raise PydanticCustomError("list_type", "expected a list")
+    return value
+
+
+OneOrMore = Annotated[Sequence[T], MinLen(1), AfterValidator(tuple), BeforeValidator(_check_list)]
 
 
 def _check_as_first(union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import aiohttp
 
 from ci_evals.model.case import Case, Request
-from ci_evals.model.fields import Above0, Bool, Many, NonNegative, Options, Positive, Retries, Seconds
+from ci_evals.model.fields import Above0, Bool, Many, NonEmpty, NonNegative, Options, Positive, Retries, Seconds
 from ci_evals.model.response import Message, Response
 from ci_evals.providers.serve import Serve
 from ci_evals.providers.tokens import Tokens
@@ -97,7 +97,7 @@ class ProviderOptions(Options):
         timeout_s: seconds a call may take; the suite's value when left out.
         retries: further attempts after a refused or lost call; the suite's value when left out.
         on_error: whether a run without an answer counts as failed (`fail`) or is left out of the rate (`exclude`).
-        price: USD per million tokens, for costs that are not publicly listed.
+        price: USD per million tokens, for costs that are not publicly listed; or the name of a model that is.
         rpm: requests per minute that the provider allows.
         tpm: tokens per minute that it allows, asked and answered together.
         before: what the input goes through before it is asked, in order: providers by name, or `module:function`.
@@ -123,7 +123,7 @@ class ProviderOptions(Options):
     timeout_s: Seconds | None = None
     retries: Retries | None = None
     on_error: Literal["fail", "exclude"] | None = None
-    price: Price | None = None
+    price: Price | NonEmpty | None = None
     rpm: Above0 | None = None
     tpm: Above0 | None = None
     limit_group: str | None = None

@@ -58,7 +58,8 @@ class Command(ProgramOptions):
     """Runs a program once per run.
 
     It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and writes text, or a
-    JSON object with `output` or `tool_calls` (and `usage`, `model`, `finish_reason`, `cost_usd`). No shell is involved.
+    JSON object with `output` or `tool_calls` (and `usage`, `model`, `finish_reason`, `cost_usd`, `steps`, `context`,
+    `metadata`). No shell is involved.
 
     Args:
         command: the program with its arguments, as a list or as one line that is split as a POSIX shell would.

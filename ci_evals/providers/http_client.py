@@ -62,10 +62,23 @@ class Call:
         return replace(self, headers={**self.headers, "Authorization": f"Bearer {value}"})
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to an HTTP request, of a status in 2xx."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost that a gateway such as LiteLLM tells in a header; None if there is none."""
+        return number_in(self.headers.get("x-litellm-response-cost"))
+
+
 async def send(
     resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES, token: Token | None = None
-) -> bytes:
-    """Make a call and return the body of its answer. No redirect is followed, so that a key stays where it belongs.
+) -> Reply:
+    """Make a call and return its answer. No redirect is followed, so that a key stays where it belongs.
 
     Args:
         resources: the engine's.
@@ -89,7 +102,7 @@ async def send(
     return await _send(resources, call.bearing(value), timeout_s, max_bytes)
 
 
-async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: int) -> bytes:
+async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: int) -> Reply:
     url, data = call.url, call.data
     try:
         async with resources.session.request(
@@ -103,14 +116,14 @@ async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: i
             resources.observe(response.headers)
             if not 200 <= response.status < 300:
                 raise await _refusal(response, call.headers)
-            body = await _read(response, max_bytes)
+            reply = Reply(await _read(response, max_bytes), response.headers)
     except TimeoutError as error:
         raise ProviderError("timeout", f"{place_of(url)} did not answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise ProviderError("network", f"no answer from {_address(url, error)}: {why_lost(error)}") from error
-    if len(body) > max_bytes:
+    if len(reply.body) > max_bytes:
         raise ProviderError("bad_answer", f"{place_of(url)} answered with more than {max_bytes:,} bytes")
-    return body
+    return reply
 
 
 def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:

@@ -115,14 +115,15 @@ class Endpoint:
     fields: Mapping[str, Any]
     token: Token | None = None
 
-    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> T:
-        """Post `fields` beside those of every call and return the decoded answer.
+    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> tuple[T, float | None]:
+        """Post `fields` beside those of every call; return the decoded answer, and its cost if a gateway tells it.
 
         Raises:
             ProviderError: there was none, or it has another shape.
         """
         call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
-        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s, token=self.token), self.url.host)
+        reply = await send(self.resources, call, timeout_s=timeout_s, token=self.token)
+        return decode(adapter, reply.body, self.url.host), reply.cost_usd
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:

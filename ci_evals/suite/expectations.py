@@ -12,6 +12,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.model.case import Expectation
+from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
 from ci_evals.suite.yaml import Lines
@@ -67,16 +68,17 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         problems.append(written.problem(unknown("grader", name, known if closest(name, known) else GRADERS)))
         return None
-    options = written[name]
-    grader = _read_options(cls, options, problems)
-    if grader is None:
+    options = _with_files(cls, written[name], problems, folder)
+    grader = _read_options(cls, options, problems) if options else None
+    if options is None or grader is None:
         return None
     problems += map(options.problem, _problems_of(grader, folder))
     negated = name.startswith(NEGATION) and name not in GRADERS
     place = options.place if grader.has_dependency else None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
-    return Expectation(name, grader.for_negation() if negated else grader, negated, grader.weight, place)
+    judge = grader.for_negation() if negated else grader
+    return Expectation(name, judge, negated, grader.weight, place, grader.name, grader.metric)
 
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
@@ -84,6 +86,17 @@ def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
     if (found := grader.problems()) or not (missing := grader.missing(folder)):
         return found
     return [missing]
+
+
+def _with_files(cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path) -> Written | None:
+    """Return a grader's options with what files hold that they name; None if one cannot be read."""
+    files, before = FileValues(folder), len(problems)
+    value = written.value
+    if cls.short in cls.from_file and file_named(value):
+        value = files.fill(written, problems)
+    elif cls.from_file and _is_long_form(cls, value):
+        value = {key: files.fill(written[key], problems) if key in cls.from_file else value[key] for key in value}
+    return written.having(value) if len(problems) == before else None
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
@@ -173,7 +186,7 @@ def _read_object(written: Written, problems: list[Problem], folder: Path) -> Exp
         problems.append(written.problem(text))
     if judge.weight < 0:
         problems.append(written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0"))
-    return Expectation(judge.name, judge, weight=judge.weight)
+    return Expectation(judge.name, judge, weight=judge.weight, metric=judge.metric)
 
 
 def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
@@ -187,4 +200,4 @@ def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]
     problems += map(written.problem, _problems_of(options, folder))
     name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
     place = Place(*written.place) if options.has_dependency else None
-    return Expectation(name, options, weight=options.weight, place=place)
+    return Expectation(name, options, weight=options.weight, place=place, title=options.name, metric=options.metric)

@@ -9,6 +9,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.model.fields import Secret
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.pricing import price_problem
 from ci_evals.providers.python import Function, Python
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
@@ -136,6 +137,8 @@ class ProviderReader:
         self.problems += map(written.problem, options.problems(self.folder))
         if options.serve:
             self.problems += map(written["serve"].problem, options.serve.problems(self.folder))
+        if wrong := price_problem(options):
+            self.problems.append(written["price"].problem(wrong))
         if (token := getattr(options, "token", None)) and not self.interpolation.offline:
             self.problems += map(written["token"].problem, token.problems(self.folder))
         try:

@@ -43,6 +43,7 @@ SECTIONS = {
     "Simulated users": "SimulatedUser",
     "Messages": "Message",
     "Case files": "CaseFiles",
+    "Case functions": "CaseFunction",
     "Task folders": "TaskFolders",
     "Prompts": "PromptTemplate",
     "Variants": "Sweep",

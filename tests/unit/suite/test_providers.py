@@ -76,3 +76,17 @@ def test_a_command_without_a_program_is_told_and_not_named(project: Project, com
     project.suite(providers=[{"type": "command", "command": command}])
     (problem,) = project.problems()
     assert problem.startswith("evals.yaml:1: providers[0]: command ")
+
+
+@pytest.mark.parametrize(
+    ("price", "problem"),
+    [
+        ("gpt-4o-min", "the price of a model 'gpt-4o-min' is not known: did you mean 'gpt-4o-mini'?"),
+        ("house-model", "the price of a model 'house-model' is not known: name it as its vendor does, or give"),
+        ({"input": 1}, "unknown key 'input'"),
+    ],
+)
+def test_a_price_that_is_not_known_is_told(project: Project, price: object, problem: str) -> None:
+    project.suite(providers=[{"type": "http", "url": "http://x", "price": price}])
+    assert problem in project.problems()[0]
+    assert project.problems()[0].startswith("evals.yaml:1: providers[0].price")
