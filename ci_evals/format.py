@@ -190,6 +190,14 @@ def shorten(text: str, limit: int) -> str:
     return f"{visible(text[:limit])}… ({len(text) - limit:,} more characters)"
 
 
+def abridge(text: str, limit: int) -> str:
+    """Leave out the middle of a text that is longer than `limit` characters, and say how much that is."""
+    if len(text) <= limit:
+        return text
+    end = limit // 3
+    return f"{text[: limit - end]}\n[… {len(text) - limit:,} characters …]\n{text[-end:]}"
+
+
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is meant by a misspelt one; None if none is at least `cutoff` alike."""
     names = list(known)
