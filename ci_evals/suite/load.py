@@ -215,6 +215,8 @@ class _Loader:
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
             problems += request_problems(cases, prompts, providers, self.providers.places)
+        called = (*providers, *stages.values(), *judges)
+        problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
