@@ -13,7 +13,7 @@ from ci_evals.errors import GitHubError, StorageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.wording import source_sentence
+from ci_evals.gate.wording import lost_report_sentences, source_sentence
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
 from ci_evals.github.context import Context
@@ -105,7 +105,7 @@ def find(
     found = replace(found, baseline=baseline)
     if isinstance(baseline, NoComparison) and choice != "auto":
         return replace(found, warnings=(baseline.reason, *found.warnings))
-    return replace(found, notes=(*found.notes, _announce(baseline)))
+    return replace(found, notes=(*found.notes, _announce(baseline)), warnings=(*found.warnings, *_losses(baseline)))
 
 
 def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
@@ -114,6 +114,11 @@ def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
         return baseline.reason
     runs = max((cell.history.tally.graded for cell in baseline.cells.values()), default=0)
     return source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place)
+
+
+def _losses(baseline: Baseline | NoComparison) -> tuple[str, ...]:
+    """Return what does not count in the newest reports of the base branch, for they look like an outage."""
+    return tuple(lost_report_sentences(baseline)) if isinstance(baseline, Baseline) else ()
 
 
 async def _find_base(context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor) -> Previous:
@@ -129,7 +134,7 @@ async def _find_base(context: Context, search: "Search", suite: str, folder: Pat
         no_baseline = NoComparison(reason)
         return Previous(no_baseline, warnings=(reason,)) if found.failed else Previous(no_baseline, notes=(reason,))
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
-    return Previous(baseline, (_announce(baseline, found.place),), recording=found.recording)
+    return Previous(baseline, (_announce(baseline, found.place),), _losses(baseline), recording=found.recording)
 
 
 async def _find_journals(context: Context, artifact: str, suite: str, folder: Path) -> tuple[Path, ...]:
@@ -310,4 +315,5 @@ def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
         return f"its report is incomplete: {report.interrupted}"
     if not any(cell.planned.graded for cell in report.head):
         return "no run of its report was graded"
-    return None
+    found = baseline_of([report], suite)
+    return found.reason.removeprefix("no baseline: ") if isinstance(found, NoComparison) else None
