@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import (
@@ -62,6 +63,15 @@ def resolve(text: str) -> Any:
     if re.fullmatch(_FLOAT, text):
         return float(text)
     return math.nan if re.fullmatch(_NOT_FINITE, text) else text
+
+
+def is_complete_url(text: str) -> bool:
+    """Return True for an HTTP address with a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class Interpolated(str):

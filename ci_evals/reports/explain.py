@@ -190,7 +190,8 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
 
 
 def _base_entries(comparison: Comparison, key: CellKey) -> tuple[BaseEntry, ...]:
-    refs = {ref.id: ref for ref in comparison.baseline.reports}
+    base = comparison.baseline
+    refs = {ref.id: ref for ref in (*(each.report for each in base.lost), *base.reports)}
     cell = comparison.base_of(key)
     return tuple(
         BaseEntry(
