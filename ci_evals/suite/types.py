@@ -145,6 +145,9 @@ class Suite(Options):
     ] = ()
     prompts: Annotated[Any, Field(description="Templates to compare; none: a case's input is sent as it is.")] = ()
     cases: Annotated[Any, Field(description="Cases, inline or from files.")]
+    vars: Annotated[Mapping[str, Any], Field(description="Vars of every case; those of the case itself win.")] = field(
+        default_factory=dict
+    )
     expect: Annotated[Any, Field(description="Expected of every case; texts may be templates over its vars.")] = ()
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
