@@ -5,7 +5,6 @@ import pytest
 from projects import CASE, Project
 
 from ci_evals.graders.json import JsonSchema
-from ci_evals.graders.scoring import unwrap
 from ci_evals.graders.text import Contains, ContainsAll, ContainsAny, Equals
 from ci_evals.model.case import Case, CaseOverrides
 
