@@ -27,8 +27,8 @@ class GraderOptions(Options):
     """True if it needs something beside the answer: a function, a model."""
     may_take_long: ClassVar[bool] = False
     """True if it may compute for long even with a short answer: it does so in a thread."""
-    needs: ClassVar[Literal["cost", "steps"] | None] = None
-    """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+    own_templates: ClassVar[tuple[str, ...]] = ()
+    """Fields that are templates of the grader's own, into which no vars of a case are filled."""
     from_file: ClassVar[tuple[str, ...]] = ()
     """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
@@ -39,6 +39,11 @@ class GraderOptions(Options):
     metric: Annotated[Name | None, Field(description="The metric that its scores count for.")] = field(
         default=None, kw_only=True
     )
+
+    @property
+    def needs(self) -> Literal["cost", "steps", "context"] | None:
+        """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+        return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         """Judge an answer. Whatever this raises makes the run `errored`."""

@@ -58,6 +58,7 @@ async def grade(
         finding.orders_judge,
         expectation.metric,
         parts,
+        finding.statements,
     )
 
 

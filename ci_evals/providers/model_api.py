@@ -66,6 +66,10 @@ class ModelOptions(ProviderOptions):
         return False
 
     @property
+    def tells_context(self) -> bool:
+        return False
+
+    @property
     def api_url(self) -> str | None:
         return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
 

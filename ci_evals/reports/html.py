@@ -56,6 +56,7 @@ from ci_evals.reports.cells import (
     results_of,
     runs_text,
     scores_text,
+    statement_lines,
 )
 from ci_evals.reports.findings import (
     Entry,
@@ -307,6 +308,7 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "rate": percent,
         "score": score,
+        "statements": statement_lines,
         "weight": lambda grade: (
             "for information" if grade.weight == 0 else f"weight {grade.weight:g}" * (grade.weight != 1)
         ),
