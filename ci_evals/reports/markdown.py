@@ -31,8 +31,16 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.release import __version__
-from ci_evals.reports.cells import answer_text, detail_text, input_text, place_of
-from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, findings
+from ci_evals.reports.cells import (
+    JudgedCell,
+    answer_text,
+    detail_text,
+    failed_runs,
+    input_text,
+    place_of,
+    without_answer,
+)
+from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Row, findings, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 
@@ -40,8 +48,13 @@ MAX_BYTES: Final = 900_000
 """Of summary.md. GitHub drops a step summary of more than 1,048,576 bytes whole."""
 
 _VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
-_MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🎉"}
+_MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🟢"}
+_IN_TABLE: tuple[GroupKind, ...] = ("regressed", "failing", "fixed")
 _MAX_ROWS = 50
+_MAX_CELLS = 10  # of a kind in the table of cells
+_MAX_EXAMPLES = 3  # of cells that failed alike
+_MAX_NAMES = 100
+_BRIEF_CHARACTERS = 80
 _MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
@@ -64,7 +77,7 @@ def summary_document(summary: Summary) -> "Document":
         _environment().get_template("summary.md.j2"),
         {"found": found},
         _blocks(found, with_input=True),
-        (f"## {_headline(found, 1000)}\n",),
+        (f"## {_headline(found)}\n",),
     )
 
 
@@ -80,8 +93,10 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     """Return one suite's section of the comment on a pull request."""
     found = findings(summary)
     suite = summary.report.suite.name
-    shortest = [
-        f"### {_headline(found, reason, one_line(suite, name))}" for reason in (1000, 300, 100, 30) for name in (80, 30)
+    shortest: list[str] = [
+        fill("### {} · {}", _headline(found, reason), code(one_line(suite, name)))
+        for reason in (1000, 300, 100, 30)
+        for name in (80, 30)
     ]
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
     values = {"found": found, "links": asdict(links), "version": __version__}
@@ -235,6 +250,18 @@ class ShownGroup:
         return _MARKS.get(self.group.kind, "")
 
     @property
+    def in_table(self) -> bool:
+        """Return True if its cells are in the table of cells, too."""
+        return self.group.kind in _IN_TABLE
+
+    @property
+    def brief(self) -> str:
+        """`3 flaky cases`, or `1 case new · 2 cases edited`."""
+        if self.group.kind == "changed":
+            return " · ".join(join_sentence(entry.subject) for entry in self.group.entries)
+        return number_of(self.group.count, self.group.noun)
+
+    @property
     def first(self) -> Markdown:
         """The entries in the open: all, or a few where there are many that unfold."""
         return self._join(self.blocks[: self._open])
@@ -331,42 +358,84 @@ def _size(text: str) -> int:
 
 
 def _blocks(found: Findings, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
+    """Return the entries of every group; what a row of the table of cells tells whole has none."""
+    told = {row.cell.key for row in _rows(found) if row.kind == "fixed"}
     return [
-        (group, [_block(found.summary, entry, with_input=with_input) for entry in group.entries])
+        (group, [_block(found.summary, group, entry, with_input=with_input) for entry in group.entries])
         for group in found.groups
+        if group.kind != "fixed" or group.count > len(told)
     ]
 
 
-def _block(summary: Summary, entry: Entry, *, with_input: bool) -> Block:
-    line = Markdown(entry.line(code, lambda text: _inert(visible(text).replace("\n", " "))))
-    why = fill("<br>{}", entry.reasons[0]) if entry.reasons else Markdown()
-    brief = Markdown(f"- {'**critical** ' if entry.critical else ''}{line}{why}")
+def _rows(found: Findings) -> list[Row]:
+    """Return the rows of the table of cells: the first of each kind."""
+    return [row for kind in _IN_TABLE for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]]
+
+
+def _block(summary: Summary, group: Group, entry: Entry, *, with_input: bool) -> Block:
+    subject = join_sentence(entry.subject, code, _own)
+    several = len(entry.cells) > 1
+    reason = one_line("⏎".join(entry.reasons[0].split("\n")), _BRIEF_CHARACTERS) if entry.reasons else ""
+    if several:
+        line = fill("<b>{}</b>: {}", Markdown(subject), Markdown(join_sentence(entry.finding, plain, _own)))
+    elif group.kind in _IN_TABLE and reason:  # its figures are in the table of cells
+        line = fill("<b>{}</b>: {}", Markdown(subject), without_answer(reason))
+    else:
+        line = Markdown(entry.line(code, _own) + (fill("<br>{}", reason) if reason else ""))
+    critical = Markdown("<b>critical</b> ") if entry.critical else Markdown()
+    names = Markdown(entry.line(code, _own).removeprefix(subject)) if several and entry.failed is None else Markdown()
+    brief = fill("- {}{}", critical, Markdown(f"{subject}{names}") if names else line)
     if entry.cell is None or entry.failed is None:
         return Block(brief)
-    cell, before = entry.cell, summary.before.get(entry.cell.key)
-    text = (
-        _environment()
-        .get_template("entry.md.j2")
-        .render(
-            entry=entry,
-            line=line,
-            why=why,
-            place=place_of(cell.case),
-            bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
-            asked=shorten(input_text(cell.case), _INPUT_CHARACTERS) if with_input else "",
-            base=None if before is None else summary.base,
-            answers=difference(before, shorten(answer_text(entry.failed) or "(nothing)", _ANSWER_CHARACTERS)),
-            detail=detail_text(entry.failed),
-        )
-    )
+    examples = [_example(summary, cell, with_input=with_input) for cell in entry.cells[:_MAX_EXAMPLES]]
+    values = {"entry": entry, "critical": critical, "line": line, "examples": examples, "base": summary.base}
+    ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES])) if several else Markdown()
+    text = _environment().get_template("entry.md.j2").render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
     return Block(brief, Markdown(text.strip("\n")))
 
 
-def _headline(found: Findings, reason_characters: int, suite: str | None = None) -> str:
-    """`❌ Fail · suite: its reason`."""
-    verdict = found.summary.verdict
-    of = fill(" · {}", code(suite)) if suite else Markdown()
-    return fill("{}{}: {}", verdict_title(verdict.status), of, units(one_line(verdict.reason, reason_characters)))
+def _own(text: str) -> Markdown:
+    """Return a piece of a sentence of ours, whose blanks at both ends count."""
+    return Markdown(_inert(visible(text).replace("\n", " ")))
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One cell with its first failed run, ready to be shown."""
+
+    case: str
+    place: str
+    bar: str
+    asked: str
+    run: int
+    has_base: bool
+    answers: Markdown
+    detail: str | None
+
+
+def _example(summary: Summary, cell: JudgedCell, *, with_input: bool) -> Example:
+    (failed,) = failed_runs(summary.report, cell.cell, 1)
+    before = summary.before.get(cell.key)
+    return Example(
+        case=cell.case.id,
+        place=place_of(cell.case),
+        bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
+        asked=shorten(input_text(cell.case), _INPUT_CHARACTERS) if with_input else "",
+        run=failed.run,
+        has_base=before is not None,
+        answers=difference(before, shorten(answer_text(failed) or "(nothing)", _ANSWER_CHARACTERS)),
+        detail=detail_text(failed),
+    )
+
+
+def _headline(found: Findings, characters: int = 1000) -> Markdown:
+    """`❌ 2 cases regressed: refund, cancel`; texts are cut at so many characters."""
+
+    def show(piece: str) -> Markdown:
+        return _own(piece if len(piece) <= characters else one_line(piece, characters))
+
+    text = join_sentence(found.headline, lambda name: code(one_line(name, characters)), show)
+    return Markdown(keep_units(f"{_VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}"))
 
 
 @cache
@@ -374,10 +443,13 @@ def _environment() -> Environment:
     environment = templating.environment(finalize)
     environment.globals |= {"max_rows": _MAX_ROWS, "max_labels": MAX_LABELS_SHOWN, "ties": TIES}
     environment.filters |= {
+        "cell_mark": lambda row: _MARKS[row.kind],
         "code": code,
         "fence": fence,
+        "brief_cells": _rows,
         "headline": _headline,
         "interval": _interval,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "link": link,
         "note": lambda text: fill("<br><sub>{}</sub>", text) if text else Markdown(),
         "number_of": number_of,
