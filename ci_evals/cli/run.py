@@ -81,7 +81,7 @@ def run_and_report(
             job.announce()
 
         redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
-        with job.log.stop_commands() if job else nullcontext(), StoppableRun(redirected) as running:
+        with job.guard_log() if job else nullcontext(), StoppableRun(redirected) as running:
             with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
                 report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
             console.remark(*_missing_parts(invocation, report))

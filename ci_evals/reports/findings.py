@@ -40,6 +40,7 @@ from ci_evals.reports.cells import (
 from ci_evals.reports.notes import Note, basis, comparison_notes, facts, notes, outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
+    MetricReport,
     Standing,
     TaskReport,
     VariantChange,
@@ -229,6 +230,14 @@ class Findings:
     @property
     def several_variants(self) -> bool:
         return len(self.variants) > 1
+
+    @property
+    def metrics(self) -> list[tuple[Variant, MetricReport]]:
+        """The metrics of graders: every variant by the first one, then by the second."""
+        names = dict.fromkeys(metric.name for each in self.variants for metric in each.metrics)
+        return [
+            (each.variant, one) for name in names for each in self.variants for one in each.metrics if one.name == name
+        ]
 
     @property
     def tasks(self) -> list[tuple[Variant, TaskReport]]:

@@ -37,6 +37,8 @@ from ci_evals.reports.cells import (
     JudgedCell,
     answer_text,
     common_grades,
+    common_metadata,
+    context_key,
     detail_text,
     failed_runs,
     finding_of,
@@ -44,6 +46,9 @@ from ci_evals.reports.cells import (
     group_alike,
     input_text,
     judged_cells,
+    metadata_lines,
+    passage_lines,
+    passages_of,
     place_of,
     reasons_of,
     results_of,
@@ -155,7 +160,8 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
     def look(result: Result) -> Hashable:
         scores = tuple(grade.score for grade in result.grades)
         error = reasons_of(result) if result.error is not None else ()
-        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result)
+        context = context_key(passages_of(result))
+        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
 
     return Markup(  # noqa: S704  the template escapes
         _environment()
@@ -191,6 +197,17 @@ class RunGroup:
     def answer(self) -> str | None:
         answer = answer_text(self.results[0])
         return None if answer is None else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def context(self) -> list[str]:
+        """The texts that were retrieved for the answer."""
+        return passage_lines(passages_of(self.results[0]), _REASON_CHARACTERS)
+
+    @property
+    def metadata(self) -> list[str]:
+        """What else all of them tell alike."""
+        told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
+        return metadata_lines(told)
 
     @property
     def detail(self) -> str | None:

@@ -4,10 +4,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, Template
 
@@ -24,12 +26,14 @@ from ci_evals.format import (
     rate_with_interval,
     score,
     seconds,
+    short_sha,
     shorten,
     usd,
     visible,
 )
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
+from ci_evals.model.case import Case
 from ci_evals.release import __version__
 from ci_evals.reports.cells import (
     JudgedCell,
@@ -47,7 +51,7 @@ from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 MAX_BYTES: Final = 900_000
 """Of summary.md. GitHub drops a step summary of more than 1,048,576 bytes whole."""
 
-_VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
+VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
 _MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🟢"}
 _IN_TABLE: tuple[GroupKind, ...] = ("regressed", "failing", "fixed")
 _MAX_ROWS = 50
@@ -55,6 +59,7 @@ _MAX_CELLS = 10  # of a kind in the table of cells
 _MAX_EXAMPLES = 3  # of cells that failed alike
 _MAX_NAMES = 100
 _BRIEF_CHARACTERS = 80
+_HEADLINE_NAME = 40
 _MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
@@ -63,6 +68,12 @@ _INPUT_CHARACTERS = 1000
 _ANSWER_CHARACTERS = 2000
 _DIFF_LINES = 60
 _DIFF_CHARACTERS = 300
+
+
+class Markdown(str):
+    """Text that is Markdown already and goes into a document as it is."""
+
+    __slots__ = ()
 
 
 def render(summary: Summary) -> Iterator[bytes]:
@@ -76,17 +87,25 @@ def summary_document(summary: Summary) -> "Document":
     return Document(
         _environment().get_template("summary.md.j2"),
         {"found": found},
-        _blocks(found, with_input=True),
+        _blocks(found, Links(), with_input=True),
         (f"## {_headline(found)}\n",),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of the workflow run and of its artifact, as far as there are any."""
+    """URLs of the workflow run, of its artifact and of the files at its commit, as far as there are any."""
 
     run: str | None = None
     artifact: str | None = None
+    source: str | None = None
+
+    def to_place(self, case: Case) -> Markdown:
+        """Return the place of a case in the suite, linked where that is a file of the repository."""
+        file = PurePosixPath(case.file)
+        if not case.file or self.source is None or file.is_absolute() or ".." in file.parts:
+            return code(place_of(case)) if place_of(case) else Markdown()
+        return link(place_of(case), f"{self.source}/{quote(case.file)}#L{case.line}")
 
 
 def comment_document(summary: Summary, links: Links = Links()) -> "Document":
@@ -99,8 +118,9 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
         for name in (80, 30)
     ]
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
-    values = {"found": found, "links": asdict(links), "version": __version__}
-    return Document(_environment().get_template("comment.md.j2"), values, _blocks(found), shortest)
+    pages = {"run": links.run, "artifact": links.artifact}
+    values = {"found": found, "links": pages, "version": __version__}
+    return Document(_environment().get_template("comment.md.j2"), values, _blocks(found, links), shortest)
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
@@ -112,9 +132,9 @@ def progress_text(suite: str, run_url: str | None) -> str:
 def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###") -> str:
     """Return what stands in the place of a suite's section, or summary, where an error ended the command."""
     placed = [problem for problem in problems if problem.file]
-    reason = f"the suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
-    headline = plain(reason) if placed else with_code(problems[0].message)
-    lines = [fill("{} {}: {}\n", Markdown(level), verdict_title("error"), headline)]
+    text = f"The suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
+    headline = text if placed else with_code(problems[0].message[:1].upper() + problems[0].message[1:])
+    lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
     for file, line, path, message in placed[:_MAX_PROBLEMS]:
         place = code(f"{file}:{line}" if line else file)
         lines.append(fill("- {}{}: {}", place, fill(", {}", code(path)) if path else Markdown(), with_code(message)))
@@ -127,7 +147,7 @@ def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, le
 
 def verdict_title(status: VerdictStatus) -> str:
     """`❌ Fail`."""
-    return f"{_VERDICT_MARKS[status]} {VERDICTS[status]}"
+    return f"{VERDICT_MARKS[status]} {VERDICTS[status]}"
 
 
 # Escaping. A template's values, and those of `fill`, are escaped unless they are `Markdown`.
@@ -142,12 +162,6 @@ _REFERENCE = re.compile(
 _COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 _E_MAIL = re.compile(r"(?<=[\w.+-])@(?=\w)")
 _URL = re.compile(r"https?://[\w.:/?#@!$&%=+,;~-]+", re.ASCII)
-
-
-class Markdown(str):
-    """Text that is Markdown already and goes into a document as it is."""
-
-    __slots__ = ()
 
 
 def finalize(value: Any) -> str:
@@ -357,11 +371,11 @@ def _size(text: str) -> int:
 # Entries.
 
 
-def _blocks(found: Findings, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
+def _blocks(found: Findings, links: Links, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
     """Return the entries of every group; what a row of the table of cells tells whole has none."""
     told = {row.cell.key for row in _rows(found) if row.kind == "fixed"}
     return [
-        (group, [_block(found.summary, group, entry, with_input=with_input) for entry in group.entries])
+        (group, [_block(found.summary, group, entry, links, with_input=with_input) for entry in group.entries])
         for group in found.groups
         if group.kind != "fixed" or group.count > len(told)
     ]
@@ -372,7 +386,7 @@ def _rows(found: Findings) -> list[Row]:
     return [row for kind in _IN_TABLE for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]]
 
 
-def _block(summary: Summary, group: Group, entry: Entry, *, with_input: bool) -> Block:
+def _block(summary: Summary, group: Group, entry: Entry, links: Links, *, with_input: bool) -> Block:
     subject = join_sentence(entry.subject, code, _own)
     several = len(entry.cells) > 1
     reason = one_line("⏎".join(entry.reasons[0].split("\n")), _BRIEF_CHARACTERS) if entry.reasons else ""
@@ -387,7 +401,7 @@ def _block(summary: Summary, group: Group, entry: Entry, *, with_input: bool) ->
     brief = fill("- {}{}", critical, Markdown(f"{subject}{names}") if names else line)
     if entry.cell is None or entry.failed is None:
         return Block(brief)
-    examples = [_example(summary, cell, with_input=with_input) for cell in entry.cells[:_MAX_EXAMPLES]]
+    examples = [_example(summary, cell, links, with_input=with_input) for cell in entry.cells[:_MAX_EXAMPLES]]
     values = {"entry": entry, "critical": critical, "line": line, "examples": examples, "base": summary.base}
     ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES])) if several else Markdown()
     text = _environment().get_template("entry.md.j2").render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
@@ -404,7 +418,7 @@ class Example:
     """One cell with its first failed run, ready to be shown."""
 
     case: str
-    place: str
+    place: Markdown
     bar: str
     asked: str
     run: int
@@ -413,12 +427,12 @@ class Example:
     detail: str | None
 
 
-def _example(summary: Summary, cell: JudgedCell, *, with_input: bool) -> Example:
+def _example(summary: Summary, cell: JudgedCell, links: Links, *, with_input: bool) -> Example:
     (failed,) = failed_runs(summary.report, cell.cell, 1)
     before = summary.before.get(cell.key)
     return Example(
         case=cell.case.id,
-        place=place_of(cell.case),
+        place=links.to_place(cell.case),
         bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
         asked=shorten(input_text(cell.case), _INPUT_CHARACTERS) if with_input else "",
         run=failed.run,
@@ -428,14 +442,21 @@ def _example(summary: Summary, cell: JudgedCell, *, with_input: bool) -> Example
     )
 
 
+def _with_commit(fact: str, found: Findings) -> Markdown:
+    """Return a fact in which the baseline's commit can be copied: elsewhere it would be a link, or be cut up."""
+    newest = found.summary.compared.baseline.reports[0] if found.summary.compared else None
+    before, at, after = fact.partition(f" at {short_sha(newest.revision)}" if newest and newest.revision else "\0")
+    return fill("{} at {}{}", before, code(at.removeprefix(" at ")), Markdown(_own(after))) if at else plain(fact)
+
+
 def _headline(found: Findings, characters: int = 1000) -> Markdown:
     """`❌ 2 cases regressed: refund, cancel`; texts are cut at so many characters."""
 
     def show(piece: str) -> Markdown:
         return _own(piece if len(piece) <= characters else one_line(piece, characters))
 
-    text = join_sentence(found.headline, lambda name: code(one_line(name, characters)), show)
-    return Markdown(keep_units(f"{_VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}"))
+    text = join_sentence(found.headline, lambda name: code(one_line(name, min(characters, _HEADLINE_NAME))), show)
+    return Markdown(keep_units(f"{VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}"))
 
 
 @cache
@@ -450,6 +471,7 @@ def _environment() -> Environment:
         "headline": _headline,
         "interval": _interval,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
+        "with_commit": _with_commit,
         "link": link,
         "note": lambda text: fill("<br><sub>{}</sub>", text) if text else Markdown(),
         "number_of": number_of,

@@ -225,3 +225,25 @@ def test_the_reason_why_there_is_no_baseline_is_only_text() -> None:
 
 _MADE = {name: comment_document(SITUATIONS[name]()) for name in ("many-regressions", "regression", "errored-provider")}
 _MADE["hostile"] = comment_document(_written_by("".join(ATTACKS[:12])), comments.LINKS)
+
+
+def test_a_case_is_linked_to_its_line_at_the_commit_unless_its_file_lies_elsewhere() -> None:
+    source = "https://github.com/acme/app/blob/0123456"
+    for file, links in (
+        ("my evals.yaml", (f"{source}/my%20evals.yaml#L10",)),
+        ("../evals.yaml", ()),
+        ("/evals.yaml", ()),
+    ):
+        summary = summarize(report_of({"capital": "F"}, cases={"capital": {"file": file}}), None)
+        assert shown(comment_document(summary, Links(source=source)).render(64_000)).links == links
+
+
+def test_the_commit_of_the_base_can_be_copied() -> None:
+    assert "Compared with main at <code>0123456</code>, 3 h older" in text_of(comments.passing())
+
+
+def test_above_several_suites_stands_a_line_with_the_verdict_of_each() -> None:
+    page = shown(comments.several_suites())
+    assert (
+        "<p>❌ <code>flight agent</code> · ✅ <code>hotel agent</code> · 🟡 <code>support bot</code></p>" in page.html
+    )

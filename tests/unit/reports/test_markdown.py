@@ -73,7 +73,7 @@ def test_the_table_of_variants_fits_into_a_comment(which: str, request: pytest.F
     [
         ("PPPP", None, "## ✅ 4 of 4 runs passed\n"),
         ("PPPF", None, "## ❌ 1 case failed: <code>capital</code>\n\n1 of 4 runs failed, and every run must pass\n"),
-        ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 75\xa0% is below 90\xa0%, but could be luck\n\npass rate 75\xa0% is"),
+        ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 75\xa0% is below 90\xa0%, but could be luck\n\nPass rate 75\xa0% is"),
         ("EEEE", None, "## ⚠️ All 4 runs errored: 429: slow down\n"),
     ],
 )
