@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from ci_evals import templating
 from ci_evals.format import (
+    abridge,
     code_spans,
     interval,
     keep_units,
@@ -36,6 +37,7 @@ from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
     answer_text,
+    asked_text,
     common_grades,
     common_metadata,
     context_key,
@@ -77,6 +79,7 @@ _MAX_RUNS = 3
 _MAX_GRADES = 50
 _ANSWER_CHARACTERS = 8000
 _INPUT_CHARACTERS = 4000
+_ASKED_CHARACTERS = 8000
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
 _MARKS: dict[CellOutcome, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
@@ -174,6 +177,8 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
             finding=finding_of(cell, summary.comparison),
             reason=reasons_of(results[0])[0] if results and results[0].status != "passed" else None,
             place=place_of(cell.case),
+            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
+            prompt=cell.variant.prompt,
             input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,

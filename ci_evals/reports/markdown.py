@@ -16,6 +16,7 @@ from jinja2 import Environment, Template
 from ci_evals import templating
 from ci_evals.errors import Problem
 from ci_evals.format import (
+    abridge,
     code_spans,
     interval,
     keep_units,
@@ -38,9 +39,9 @@ from ci_evals.release import __version__
 from ci_evals.reports.cells import (
     JudgedCell,
     answer_text,
+    asked_text,
     detail_text,
     failed_runs,
-    input_text,
     place_of,
     without_answer,
 )
@@ -64,7 +65,8 @@ _MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
-_INPUT_CHARACTERS = 1000
+_ASKED_CHARACTERS = 2000
+_ASKED_IN_COMMENT_CHARACTERS = 600
 _ANSWER_CHARACTERS = 2000
 _DIFF_LINES = 60
 _DIFF_CHARACTERS = 300
@@ -87,7 +89,7 @@ def summary_document(summary: Summary) -> "Document":
     return Document(
         _environment().get_template("summary.md.j2"),
         {"found": found},
-        _blocks(found, Links(), with_input=True),
+        _blocks(found, Links(), _ASKED_CHARACTERS),
         (f"## {_headline(found)}\n",),
     )
 
@@ -120,7 +122,8 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
     pages = {"run": links.run, "artifact": links.artifact}
     values = {"found": found, "links": pages, "version": __version__}
-    return Document(_environment().get_template("comment.md.j2"), values, _blocks(found, links), shortest)
+    blocks = _blocks(found, links, _ASKED_IN_COMMENT_CHARACTERS)
+    return Document(_environment().get_template("comment.md.j2"), values, blocks, shortest)
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
@@ -371,11 +374,11 @@ def _size(text: str) -> int:
 # Entries.
 
 
-def _blocks(found: Findings, links: Links, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
+def _blocks(found: Findings, links: Links, asked_characters: int) -> list[tuple[Group, list[Block]]]:
     """Return the entries of every group; what a row of the table of cells tells whole has none."""
     told = {row.cell.key for row in _rows(found) if row.kind == "fixed"}
     return [
-        (group, [_block(found.summary, group, entry, links, with_input=with_input) for entry in group.entries])
+        (group, [_block(found.summary, group, entry, links, asked_characters) for entry in group.entries])
         for group in found.groups
         if group.kind != "fixed" or group.count > len(told)
     ]
@@ -386,7 +389,7 @@ def _rows(found: Findings) -> list[Row]:
     return [row for kind in _IN_TABLE for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]]
 
 
-def _block(summary: Summary, group: Group, entry: Entry, links: Links, *, with_input: bool) -> Block:
+def _block(summary: Summary, group: Group, entry: Entry, links: Links, asked_characters: int) -> Block:
     subject = join_sentence(entry.subject, code, _own)
     several = len(entry.cells) > 1
     reason = one_line("⏎".join(entry.reasons[0].split("\n")), _BRIEF_CHARACTERS) if entry.reasons else ""
@@ -401,7 +404,7 @@ def _block(summary: Summary, group: Group, entry: Entry, links: Links, *, with_i
     brief = fill("- {}{}", critical, Markdown(f"{subject}{names}") if names else line)
     if entry.cell is None or entry.failed is None:
         return Block(brief)
-    examples = [_example(summary, cell, links, with_input=with_input) for cell in entry.cells[:_MAX_EXAMPLES]]
+    examples = [_example(summary, cell, links, asked_characters) for cell in entry.cells[:_MAX_EXAMPLES]]
     values = {"entry": entry, "critical": critical, "line": line, "examples": examples, "base": summary.base}
     ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES])) if several else Markdown()
     text = _environment().get_template("entry.md.j2").render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
@@ -427,14 +430,14 @@ class Example:
     detail: str | None
 
 
-def _example(summary: Summary, cell: JudgedCell, links: Links, *, with_input: bool) -> Example:
+def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters: int) -> Example:
     (failed,) = failed_runs(summary.report, cell.cell, 1)
     before = summary.before.get(cell.key)
     return Example(
         case=cell.case.id,
         place=links.to_place(cell.case),
         bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
-        asked=shorten(input_text(cell.case), _INPUT_CHARACTERS) if with_input else "",
+        asked=abridge(asked_text(cell.case, failed), asked_characters),
         run=failed.run,
         has_base=before is not None,
         answers=difference(before, shorten(answer_text(failed) or "(nothing)", _ANSWER_CHARACTERS)),

@@ -12,7 +12,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
-from ci_evals.suite.cases import CaseReader, with_ids
+from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.overrides import Overrides, apply_overrides
@@ -140,7 +140,9 @@ def _case_list(suite: Suite) -> Any:
     if isinstance(cases, str) or not isinstance(cases, Iterable):
         text = f"expected a list of cases, or Path(…) of a dataset, got {cases!r:.100}"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
-    return cases if isinstance(cases, Mapping) else with_ids(cases, (suite.file, suite.line))
+    if isinstance(cases, Mapping):
+        return cases
+    return [Case(input=each, file=suite.file, line=suite.line) if isinstance(each, str) else each for each in cases]
 
 
 def _read(path: Path) -> tuple[Written, list[Problem]]:
@@ -213,6 +215,8 @@ class _Loader:
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
             problems += request_problems(cases, prompts, providers, self.providers.places)
+        called = (*providers, *stages.values(), *judges)
+        problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
