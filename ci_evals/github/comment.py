@@ -46,6 +46,7 @@ ARTIFACTS: Final = "ci-evals*"
 """Artifacts with such a name are taken for results."""
 
 _MAX_ARTIFACTS = 20
+_MAX_REPORTS = 20  # of one artifact: those of several suites
 _NOT_POSTED = "no comment was posted"
 
 
@@ -195,8 +196,8 @@ async def _contributions_of_run(github: GitHub, run: WorkflowRun, pattern: str) 
         for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
             try:
                 reports = await fetch(github, artifact, Path(folder, str(number)), (REPORT,), FORK_LIMITS)
-                if reports:  # a shard's has none: what it found is in that of the merge
-                    contributions.append(_contribution_of_artifact(artifact, reports, run))
+                # A shard's has none: what it found is in that of the merge.
+                contributions += [_contribution_of_artifact(artifact, report, run) for report in reports[:_MAX_REPORTS]]
             except (GitHubError, StorageError) as error:
                 problems.append(f"artifact {artifact.name!r} was left out: {error}")
     if not contributions and not problems:
@@ -204,14 +205,12 @@ async def _contributions_of_run(github: GitHub, run: WorkflowRun, pattern: str) 
     return contributions, problems
 
 
-def _contribution_of_artifact(artifact: Artifact, reports: Sequence[Path], run: WorkflowRun) -> Contribution:
-    """Return the section that the report of an artifact makes; raises StorageError if it is damaged or not alone."""
-    if len(reports) != 1:
-        raise StorageError(f"it has {len(reports)} files named {REPORT}, and one is needed")
+def _contribution_of_artifact(artifact: Artifact, report: Path, run: WorkflowRun) -> Contribution:
+    """Return the section that a report of an artifact makes; raises StorageError if it is damaged."""
     try:
-        summary = read_summary(reports[0])
+        summary = read_summary(report)
     except StorageError as error:
-        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{reports[0]}: ')}") from error
+        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{report}: ')}") from error
     server = run.html_url.removesuffix(urlsplit(run.html_url).path)
     head = run.head_repository.full_name if run.head_repository else None
     source = f"{server}/{head}/blob/{run.head_sha}" if head else None

@@ -150,7 +150,7 @@ def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "ma
 
 def _baseline(report: SuiteReport, gate: Gate | None) -> Baseline:
     cells = {
-        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.per_run)
+        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), {report.id: head.per_run})
         for head in head_cells(report, gate)
     }
     return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))
