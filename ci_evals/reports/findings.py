@@ -35,7 +35,7 @@ from ci_evals.reports.cells import (
     reasons_of,
     without_answer,
 )
-from ci_evals.reports.notes import Note, basis, comparison_notes, notes, outcome
+from ci_evals.reports.notes import Note, basis, bounds_fact, comparison_notes, notes, outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     MetricReport,
@@ -182,7 +182,7 @@ class Findings:
         bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
         cells: every cell, sorted by what is to be said of it.
         groups: the cells to look at with what there is to say, the most important first; none is empty.
-        basis: what the verdict rests on: the baseline, the size of the plan, the cost.
+        basis: what the verdict rests on: the baseline, the size of the plan, what bounds mean, the cost.
     """
 
     summary: Summary
@@ -244,7 +244,7 @@ def findings(summary: Summary) -> Findings:
         evidence="" if reason in "".join(headline) else reason,
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
-        notes=(*notes(report), *comparison_notes(summary)),
+        notes=(*notes(report), *comparison_notes(summary), Note("Bounds", bounds_fact(summary.gate))),
         variants=variants,
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
