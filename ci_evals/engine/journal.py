@@ -6,7 +6,7 @@ before its run counts as finished, so that even SIGKILL loses no finished run; t
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -89,6 +89,25 @@ def first_header(path: Path) -> Header | None:
         StorageError: the file is missing or is not a journal.
     """
     return next((_decode_header(line, path, number) for number, _, line in _whole_lines(path)), None)
+
+
+def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
+    """Return the journals of a suite, by its name; one that is alone is taken whatever the suite was called.
+
+    Raises:
+        StorageError: a file is missing or is not a journal.
+    """
+    if len(paths) < 2:
+        return tuple(paths)
+    return tuple(path for path in paths if (header := first_header(path)) and header.suite.name == suite)
+
+
+def journals_at(path: Path) -> tuple[Path, ...]:
+    """Return a journal that is named itself, by its folder, or with others by a folder of such folders."""
+    if not path.is_dir():
+        return (path,)
+    there = path / JOURNAL
+    return (there,) if there.is_file() else tuple(sorted(path.glob(f"*/{JOURNAL}"))) or (there,)
 
 
 def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline
@@ -84,7 +84,7 @@ def find(
         found = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
     if context and context.attempt > 1 and artifacts.attempts:
         try:
-            journals = asyncio.run(_find_journals(context, artifacts.attempts, folder / "attempts"))
+            journals = asyncio.run(_find_journals(context, artifacts.attempts, suite.name, folder / "attempts"))
             found = replace(found, journals=journals)
         except (GitHubError, StorageError) as error:
             anew = f"attempt {context.attempt} starts anew: {error}"
@@ -137,11 +137,11 @@ async def _find_base(context: Context, search: "Search", suite: str, folder: Pat
     return Previous(baseline, (_announce(baseline, found.place),), _losses(baseline), recording=found.recording)
 
 
-async def _find_journals(context: Context, artifact: str, folder: Path) -> tuple[Path, ...]:
-    """Return the journals of earlier attempts of this workflow run."""
+async def _find_journals(context: Context, artifact: str, suite: str, folder: Path) -> tuple[Path, ...]:
+    """Return the journals of a suite that earlier attempts of this workflow run have left."""
     async with connect(context, patience_s=PATIENCE_S) as github:
         newest, *_ = await artifacts_of_run(github, context.run_id or 0, artifact)
-        journals = await fetch(github, newest, folder, (JOURNAL,))
+        journals = journals_of(await fetch(github, newest, folder, (JOURNAL,)), suite)
     if not journals:
         raise GitHubError("missing", f"{artifact} has no {JOURNAL}")
     return journals
@@ -292,14 +292,17 @@ async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) 
         return "it has not ended"
     if run.event not in _TRUSTED_EVENTS:
         return f"it ran on {run.event}"
-    files = {path.name: path for path in reversed(await fetch(github, candidate.artifact, folder, (REPORT, JOURNAL)))}
-    if REPORT not in files:
-        return f"it has no {REPORT}"
+    files = await fetch(github, candidate.artifact, folder, (REPORT, JOURNAL))
     try:
-        report = read_report(files[REPORT])
+        reports = [(path, read_report(path)) for path in files if path.name == REPORT]
     except StorageError as error:
         return str(error)
-    return _unusable(report, suite, run.head_sha) or BaseReport(report, files.get(JOURNAL), candidate.place)
+    if not reports:
+        return f"it has no {REPORT}"
+    path, report = next((each for each in reports if each[1].suite.name == suite), reports[0])
+    journal = path.with_name(JOURNAL)
+    recording = journal if journal in files else None
+    return _unusable(report, suite, run.head_sha) or BaseReport(report, recording, candidate.place)
 
 
 def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:

@@ -1,6 +1,9 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
+import json
 import math
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -25,6 +28,8 @@ from ci_evals.suite.yaml import Lines, parse, read_text
 
 UNLIMITED = 2**31 - 1  # calls at once
 
+_SUFFIXES = (".yaml", ".yml", ".json")
+_SUITE_KEYS = {"providers", "cases"}
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
 
 _READ_APART = ("providers", "judges", "prompts", "cases", "expect")  # entry by entry
@@ -39,12 +44,50 @@ def find_config(folder: Path) -> Path:
     for place in (folder, folder / ".github"):
         found = [name for name in DEFAULT_NAMES if (place / name).is_file()]
         if len(found) > 1:
-            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name one with --config")
+            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name the suite")
         if found:
             return place / found[0]
-    raise UsageError(
-        f"no evals.yaml in {folder} or its .github folder: name one with --config, or start with `ci-evals init`"
-    )
+    raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or start with `ci-evals init`")
+
+
+def find_configs(named: Sequence[Path]) -> list[Path]:
+    """Return the configs that are named, and those below the folders that are; without any, that of the project.
+
+    A file below a folder is a config if it has the keys `providers` and `cases` at its top level, be it broken. Hidden
+    folders are passed over.
+
+    Raises:
+        UsageError: a folder has no config, or the project has none.
+    """
+    found: dict[Path, Path] = {}
+    for path in named:
+        configs = sorted(_configs_below(path)) if path.is_dir() else [path]
+        if not configs:
+            lack = f"{path}: there is no suite in this folder or below it"
+            raise UsageError(f"{lack}: a .yaml, .yml or .json file with `providers` and `cases`")
+        for each in configs:
+            found.setdefault(each.resolve(), each)
+    return list(found.values()) or [find_config(Path())]
+
+
+def _configs_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
+        yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
+
+
+def _is_config(path: Path) -> bool:
+    """Return True if a file looks like a config, which need not be one that can be parsed."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
+        return True  # reading it as one tells why
+    if text.lstrip().startswith("{"):
+        try:
+            return bool(json.loads(text).keys() >= _SUITE_KEYS)
+        except (ValueError, RecursionError):
+            return all(f'"{key}"' in text for key in _SUITE_KEYS)
+    return all(re.search(rf"""(?m)^["']?{key}["']?\s*:""", text) for key in _SUITE_KEYS)
 
 
 def load_suite(
@@ -200,7 +243,7 @@ class _Loader:
             providers = self.providers.read(written["providers"], overrides.providers, sweeps)
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
-        reader = CaseReader(self.folder, written["expect"], problems, self.providers)
+        reader = CaseReader(self.folder, written["expect"], filled["vars"], problems, self.providers)
         cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
         problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
         problems += checks.task_problems(cases, providers)
