@@ -77,8 +77,8 @@ class Gate(Options):
     max_latency_increase: Annotated[
         AtLeast1 | None,
         Field(
-            description="Red if the latency is surely more than this many times the baseline's, and beyond the spread of"
-            " the base branch's last reports."
+            description="Red if the latency is surely more than this many times the baseline's, and beyond the spread"
+            " of the base branch's last reports."
         ),
     ] = None
 
