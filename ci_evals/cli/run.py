@@ -81,7 +81,7 @@ def run_and_report(
             job.announce()
 
         redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
-        with job.log.stop_commands() if job else nullcontext(), StoppableRun(redirected) as running:
+        with job.guard_log() if job else nullcontext(), StoppableRun(redirected) as running:
             with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
                 report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
             console.remark(*_missing_parts(invocation, report))
@@ -261,9 +261,9 @@ def run_command(
 ) -> int:
     """Run a suite, judge it, and exit with its verdict.
 
-    Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
-    folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables, those over
-    the file.
+    Writes report.html, report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into
+    the results folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables,
+    those over the file.
 
     \b
     Examples:

@@ -16,14 +16,17 @@ from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
-from ci_evals.errors import ConfigError, Place, Problem
+from ci_evals.errors import ConfigError, Place, Problem, ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.http import Http
 from ci_evals.providers.http_client import open_session
+from ci_evals.providers.model_api import ModelOptions
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
+from ci_evals.providers.tokens import Token, Tokens
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import importable
@@ -40,6 +43,7 @@ class EngineResources:
     stack: AsyncExitStack
     observe: Observe
     session: aiohttp.ClientSession
+    tokens: Tokens
     files: Path | None = None
 
     def reporting_to(self, limiter: RateLimiter) -> "EngineResources":
@@ -55,7 +59,7 @@ async def open_resources(
     with importable(folder):
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(open_session(max_concurrency))
-            yield EngineResources(folder, max_concurrency, stack, lambda _: None, session, files)
+            yield EngineResources(folder, max_concurrency, stack, lambda _: None, session, Tokens(folder), files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,47 @@ async def open_suite(
         if judges and suite.grader_models:
             with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
+        if not problems:
+            with collect_problems(problems):
+                await prepare(_called(suite, calls=calls, judges=judges), suite.places, resources)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
         yield OpenSuite(queues, users, models)
+
+
+def _called(suite: CheckedSuite, *, calls: bool, judges: bool) -> Iterator[ProviderOptions]:
+    """Yield whatever a suite calls."""
+    if calls:
+        yield from suite.providers
+        yield from suite.stages.values()
+        yield from (case.user.provider for case in suite.cases if case.user)
+    if judges:
+        yield from suite.grader_models
+
+
+async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources) -> None:
+    """Fetch the tokens of providers, each once, so that a run finds out before its first call if one is not to be had.
+
+    Args:
+        called: the providers.
+        places: where a suite names each.
+        resources: theirs.
+
+    Raises:
+        ConfigError: something is missing; it tells of all that is.
+    """
+    problems: list[Problem] = []
+    tokens: dict[Token, str] = {}
+    for options in called:
+        if isinstance(options, ModelOptions | Http) and options.token:
+            tokens.setdefault(resources.tokens.of(options.token), str(options.name))
+    for token, name in tokens.items():
+        try:
+            await token.get()
+        except ProviderError as error:
+            problems.append(Problem(*places[name], f"token: {error.message}"))
+    if problems:
+        raise ConfigError(problems)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from typing import Literal
 from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, PoolStep
-from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, Outage, VariantComparison
+from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import Difference
+from ci_evals.gate.outages import FailedRound, Outage
 from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
@@ -106,10 +107,23 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def outage_sentence(outage: Outage) -> str:
-    """`an outage: the planned runs failed as one (20 of 60 passed), and 140 repeats of 20 cases show no drop`."""
-    passed = f"{outage.planned.passed:,} of {outage.planned.graded:,} passed"
-    repeats = f"{number_of(outage.repeated.graded, 'repeat')} of {number_of(outage.cells, 'case')}"
-    return f"an outage: the planned runs failed as one ({passed}), and {repeats} show no drop"
+    """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
+    failed = _share_of(outage.planned.graded - outage.planned.passed, outage.planned.graded, "planned run")
+    repeats = _share_of(outage.repeated.passed, outage.repeated.graded, "repeat")
+    return f"{failed} of {number_of(outage.cells, 'case')} failed, and {repeats} passed: likely an outage"
+
+
+def failed_round_sentence(found: FailedRound) -> str:
+    """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
+    inside, others = (tally.graded - tally.passed for tally in (found.inside, found.others))
+    passed = _share_of(found.others.passed, found.others.graded, "other run")
+    failures = _share_of(inside, inside + others, "failure")
+    return f"{failures} were in run {found.run}, and {passed} passed: likely an outage"
+
+
+def _share_of(part: int, whole: int, what: str) -> str:
+    """`all 40 failures`, `38 of 42 failures`."""
+    return f"all {number_of(whole, what)}" if part == whole > 1 else f"{part:,} of {number_of(whole, what)}"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:

@@ -15,7 +15,7 @@ from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, post_text, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
-from ci_evals.redaction import Redactor, mask_commands
+from ci_evals.redaction import Redactor, listen, mask_commands
 from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
 from ci_evals.reports.markdown import problems_text, summary_document
 from ci_evals.reports.report_json import REPORT
@@ -131,6 +131,12 @@ class Job:
         self._redactor = Redactor(suite.secrets)
         self._folder = Path.cwd()  # code under test may change it
         self._workspace = workspace
+
+    @contextmanager
+    def guard_log(self) -> Iterator[None]:
+        """Stop workflow commands while code under test runs, and hide the secrets that it brings up."""
+        with self.log.stop_commands(), listen(lambda value: self.log.write_commands(mask_commands([value]))):
+            yield
 
     def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
         """Return the suite with the files of its cases as paths from the repository's root, absolute outside of it.

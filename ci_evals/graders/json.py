@@ -227,6 +227,12 @@ def find_all(path: str, data: Any) -> list[Any]:
     return _compile(path).findall(data)
 
 
+def is_singular(path: str) -> bool:
+    """Return True if a valid JSONPath leads to one value at most: it has no wildcard, filter or slice."""
+    compiled = _compile(path)
+    return isinstance(compiled, JSONPath) and compiled.singular_query()
+
+
 @lru_cache(maxsize=1024)
 def _compile(path: str) -> JSONPath | CompoundJSONPath:
     return jsonpath.compile(path)

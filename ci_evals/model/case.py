@@ -257,7 +257,8 @@ class Asking(Protocol):
 class Expectation:
     """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for.
 
-    `place` is where it is written, kept of those graders that need more than an answer.
+    `place` is where it is written, kept of those graders that need more than an answer. `title` is what reports call
+    it, if it has a name of its own; `metric` the metric that its score is part of.
     """
 
     name: str
@@ -265,3 +266,9 @@ class Expectation:
     negated: bool = False
     weight: float = USUAL_WEIGHT
     place: Place | None = None
+    title: str | None = None
+    metric: str | None = None
+
+    @property
+    def shown_name(self) -> str:
+        return self.title or self.name

@@ -14,6 +14,7 @@ Status = Literal["passed", "failed", "errored"]
 class Grade:
     """The finding of one grader. `score` is in [0, 1]; `reason` says what was expected and what was there.
 
+    `grader` is the name of the grader, its own or that of its type, and `metric` the metric that the score is part of.
     `orders_judge` is whether the answer seems to give orders to the model that judged it.
     """
 
@@ -24,6 +25,7 @@ class Grade:
     weight: float = USUAL_WEIGHT
     classified: Classified | None = None
     orders_judge: bool = False
+    metric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

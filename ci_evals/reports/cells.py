@@ -4,8 +4,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoCompar
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import CellReport, SuiteReport
-from ci_evals.model.response import Response
+from ci_evals.model.response import Passage, Response
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
@@ -278,6 +279,8 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
 _REASON_CHARACTERS = 300
 _DETAIL_CHARACTERS = 2000
 _MAX_CALLS_SHOWN = 100
+_MAX_PASSAGES_SHOWN = 20
+_MAX_METADATA_SHOWN = 20
 _MAX_FRAMES = 3
 
 
@@ -313,6 +316,14 @@ def reasons_of(result: Result) -> tuple[str, ...]:
     if failed:
         return failed
     return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
+
+
+def without_answer(reason: str) -> str:
+    """Return what a grader missed without the part of the answer that it quotes: `contains: does not contain 'Paris'`.
+
+    Every grader of ours writes `…: got …`, so that many answers with the same fault have the same text here.
+    """
+    return reason.partition(": got ")[0]
 
 
 def count_reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
@@ -378,6 +389,39 @@ def _response_text(response: Response) -> str:
     return "\n".join(filter(None, [response.output, *calls, *more]))
 
 
+def passages_of(result: Result) -> tuple[Passage, ...]:
+    """Return the texts that were retrieved for an answer, as far as it tells."""
+    return (result.response and result.response.passages) or ()
+
+
+def passage_lines(found: Sequence[Passage], characters: int) -> list[str]:
+    """Return the first retrieved texts, each on a line and cut: `1. policy.md (0.83): Refunds take …`."""
+    lines = []
+    for number, passage in enumerate(found[:_MAX_PASSAGES_SHOWN], 1):
+        name = one_line(passage.id, 80) if passage.id else ""
+        rank = f"({passage.score:.4g})" if passage.score is not None else ""
+        label = " ".join(filter(None, (name, rank)))
+        lines.append(f"{number}. {label}{': ' if label else ''}{one_line(passage.text, characters)}")
+    left_out = len(found) - len(lines)
+    return [*lines, f"… and {number_of(left_out, 'more text')}"] if left_out else lines
+
+
+def common_metadata(each: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what several answers tell alike."""
+    first, *others = each
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
+
+def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what else an answer tells, as far as it is shown: `trace: 7f3a`."""
+    lines = [
+        f"{one_line(name, 80)}: {one_line(_plain(value), _REASON_CHARACTERS)}"
+        for name, value in islice(metadata.items(), _MAX_METADATA_SHOWN)
+    ]
+    left_out = len(metadata) - len(lines)
+    return [*lines, f"… and {number_of(left_out, 'more key')}"] if left_out else lines
+
+
 def detail_text(result: Result) -> str | None:
     """Return the end of what a run left behind instead of a good answer: a traceback, stderr."""
     return result.error.detail[-_DETAIL_CHARACTERS:] if result.error and result.error.detail else None
@@ -417,6 +461,11 @@ def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T
 def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
     """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are ignored."""
     return tuple((each.grader, None if each.passed else each.reason) for each in grades)
+
+
+def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...]:
+    """Return what tells runs apart by what was retrieved for them, whatever its scores."""
+    return tuple((passage.id, passage.text) for passage in context)
 
 
 def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:

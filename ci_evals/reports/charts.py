@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ci_evals.format import UNKNOWN, duration, percent, rate_with_interval, seconds, short_sha, usd
+from ci_evals.format import duration, percent, rate_with_interval, seconds, short_sha, usd
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.compare import Comparison
@@ -20,6 +20,7 @@ _SPARK_HEIGHT, _SPARK_STEP = 12, 4
 _TREND_REPORTS = 30
 _FEWEST_POINTS = 3
 _LEAST_SPAN = 0.1
+_LABEL_HEIGHT = 12
 _ROOM = 0.05  # beside the lowest and the highest value of an axis, as a share of its span
 
 
@@ -218,6 +219,7 @@ class Scatter:
     width: int
     height: int
     points: tuple[tuple[Variant, Point], ...]
+    label_heights: tuple[float, ...]
     x_ends: tuple[str, str]
     y_ends: tuple[str, str]
 
@@ -229,11 +231,11 @@ class Scatter:
 
 def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
     """Yield cost and latency against the pass rate, as far as they are known of two variants or more."""
-    for title, value, show in (
-        ("cost per run", lambda each: each.figures.cost_per_run_usd, lambda amount: usd(amount, UNKNOWN)),
-        ("latency p50", lambda each: each.figures.latency_p50_s, seconds),
-    ):
-        known = [(each, found) for each in variants if (found := value(each)) is not None and each.pass_rate is not None]
+    graded = [each for each in variants if each.pass_rate is not None]
+    costs = [(each, each.figures.cost_per_run_usd) for each in graded]
+    latencies = [(each, each.figures.latency_p50_s) for each in graded]
+    for title, values, show in (("cost per run", costs, usd), ("latency p50", latencies, seconds)):
+        known = [(each, found) for each, found in values if found is not None]
         most = max((found for _, found in known), default=0)
         if len(known) < 2 or not most:
             continue
@@ -250,4 +252,11 @@ def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
             )
             for each, found in known
         )
-        yield Scatter(title, width, height, points, ("0", show(most)), (percent(round(bottom, 2)), percent(round(top, 2))))
+        heights: list[float] = []
+        for _, point in points:  # no label on another one
+            room = point.y
+            while any(abs(room - taken) < _LABEL_HEIGHT for taken in heights):
+                room += _LABEL_HEIGHT
+            heights.append(room)
+        ends = (percent(round(bottom, 2)), percent(round(top, 2)))
+        yield Scatter(title, width, height, points, tuple(heights), ("0", show(most)), ends)

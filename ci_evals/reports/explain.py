@@ -1,8 +1,8 @@
 """`ci-evals explain`: one cell with its runs, its base and the test, as text, Markdown and JSON."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ci_evals.format import (
     duration,
@@ -22,14 +22,27 @@ from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentenc
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.response import Passage
 from ci_evals.model.result import Grade, Result, RunError, Status
-from ci_evals.reports.cells import answer_text, common_grades, frames_of, grades_key, group_alike, runs_text
+from ci_evals.reports.cells import (
+    answer_text,
+    common_grades,
+    common_metadata,
+    context_key,
+    frames_of,
+    grades_key,
+    group_alike,
+    metadata_lines,
+    passage_lines,
+    runs_text,
+)
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
 from ci_evals.reports.summary import Summary
 
 _OUTPUT_CHARACTERS = 2000
 _LINE_CHARACTERS = 400
+_PASSAGE_CHARACTERS = 300
 _MAX_RUNS = 100
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
@@ -37,7 +50,10 @@ _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer."""
+    """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer.
+
+    `context` is what was retrieved for the answer, as far as it tells, and `metadata` whatever else it tells.
+    """
 
     run: int
     confirming: bool
@@ -49,6 +65,8 @@ class RunEntry:
     grades: tuple[Grade, ...]
     error: RunError | None
     output: str | None
+    context: tuple[Passage, ...] | None
+    metadata: Mapping[str, Any]
 
     @property
     def reason(self) -> str | None:
@@ -197,6 +215,8 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
             grades=result.grades,
             error=result.error,
             output=None if answer is None else shorten(answer, _OUTPUT_CHARACTERS),
+            context=result.response.passages if result.response else None,
+            metadata=result.response.metadata if result.response else {},
         )
 
 
@@ -222,6 +242,7 @@ def _lines(cell: Explanation) -> Iterator[str]:
             yield from (f"    {_short(line)}" for line in _reasons(runs))
             if runs[0].output is not None:
                 yield f"    answer: {_short(runs[0].output) or '(empty)'}"
+            yield from (f"    {_short(line)}" for line in _told_beside(runs))
         if section.left_out:
             yield section.left_out
 
@@ -246,7 +267,10 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
         for runs in section.groups:
             yield f"<details>\n<summary>{_MARKS[runs[0].status]} {plain(_runs_line(runs))}</summary>\n"
             yield from (f"- {code(line)}" for line in _reasons(runs))
-            yield f"\n{fence(runs[0].output or '(nothing)')}\n\n</details>"
+            yield f"\n{fence(runs[0].output or '(nothing)')}\n"
+            if told := list(_told_beside(runs)):
+                yield f"{fence(chr(10).join(told))}\n"
+            yield "</details>"
         if section.left_out:
             yield f"\n{section.left_out}"
 
@@ -273,7 +297,10 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
     """Group the first runs: those of a group differ in nothing but number, time and cost."""
     groups = group_alike(
         runs[:_MAX_RUNS],
-        lambda run: (run.confirming, run.status, run.recorded, run.output, run.reason, grades_key(run.grades)),
+        lambda run: (
+            *(run.confirming, run.status, run.recorded, run.output, run.reason, grades_key(run.grades)),
+            context_key(run.context or ()),
+        ),
     )
     more = f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json" if len(runs) > _MAX_RUNS else ""
     return _Section(f"{title} ({len(runs):,})", groups=groups, left_out=more)
@@ -299,6 +326,14 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
     for grade in common_grades(run.grades for run in runs):
         mark = _MARKS["passed" if grade.passed else "failed"]
         yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
+
+
+def _told_beside(runs: Sequence[RunEntry]) -> Iterator[str]:
+    """Yield the texts that were retrieved for an answer, and what else runs tell alike."""
+    if (context := runs[0].context) is not None:
+        yield f"context: {number_of(len(context), 'text')}"
+        yield from (f"  {line}" for line in passage_lines(context, _PASSAGE_CHARACTERS))
+    yield from metadata_lines(common_metadata(run.metadata for run in runs))
 
 
 def _base_line(entry: BaseEntry, cell: Explanation) -> str:

@@ -30,7 +30,7 @@ from ci_evals.gate.wording import scope_label
 from ci_evals.model.result import Status
 from ci_evals.reports.cells import CellOutcome, address_of
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
-from ci_evals.reports.findings import Entry, ForeignText, findings
+from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
 from ci_evals.reports.page import Page, Row, ShownGroup
 from ci_evals.reports.summary import Summary
 
@@ -138,7 +138,8 @@ def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[
     groups = []
     for group in page.groups():
         parts = [
-            RenderedPart(part.heading, len(part.rows), tuple(filter(None, map(block, part.rows)))) for part in group.parts
+            RenderedPart(part.heading, len(part.rows), tuple(filter(None, map(block, part.rows))))
+            for part in group.parts
         ]
         groups.append(RenderedGroup(group, tuple(parts)))
     return groups, without_details, left_out
@@ -167,18 +168,20 @@ def _with_code(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans)
 
 
-def _line(entry: Entry) -> Markup:
-    """Render the sentence of an entry; no name in it can reorder the text beside it."""
-    found = [_name(piece) if isinstance(piece, ForeignText) else escape(_sentence(piece)) for piece in entry.text]
-    return Markup("").join(found)
+def _marked(sentence: Sentence) -> Markup:
+    """Render a sentence of findings; no name in it can reorder the text beside it."""
+    return Markup(  # noqa: S704  both escape
+        join_sentence(
+            sentence,
+            name=lambda text: Markup("<bdi>{}</bdi>").format(one_line(text, _NAME_CHARACTERS)),
+            text=lambda text: escape(keep_units(visible(text))),
+        )
+    )
 
 
-def _name(text: str) -> Markup:
-    return Markup("<bdi>{}</bdi>").format(one_line(text, _NAME_CHARACTERS))
-
-
-def _sentence(text: str) -> str:
-    return keep_units(visible(text))
+def _heading(entry: Entry) -> Markup:
+    """Render the reason that several cells share."""
+    return _marked((*entry.subject, ": ", *entry.finding))
 
 
 def _visible(value: Any) -> Any:
@@ -192,7 +195,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
-        "line": _line,
+        "marked": _marked,
+        "heading": _heading,
         "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
         "sentence": lambda text: keep_units(one_line(str(text), _REASON_CHARACTERS)),
         "reason": lambda text: one_line(str(text), _REASON_CHARACTERS),

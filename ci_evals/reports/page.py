@@ -2,14 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from ci_evals.format import number_of, one_line, percent, seconds, shorten, span, usd
+from ci_evals.format import number_of, seconds, shorten, span, usd
 from ci_evals.gate.compare import CellKind
-from ci_evals.model.case import Case, Variant
+from ci_evals.model.case import Case
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status
@@ -19,12 +19,17 @@ from ci_evals.reports.cells import (
     address_of,
     answer_text,
     common_grades,
+    common_metadata,
+    context_key,
     detail_text,
     finding_of,
     frames_of,
     grades_key,
     group_alike,
     input_text,
+    metadata_lines,
+    passage_lines,
+    passages_of,
     place_of,
     reasons_of,
     results_of,
@@ -37,6 +42,7 @@ from ci_evals.reports.word_diff import Piece, word_diff
 MAX_OPTIONS: Final = 200
 """Tags, graders or variants to filter by; more are no choice any more."""
 
+_MAX_ENTRIES = 100  # of a group that lists no cases
 _MAX_UNFOLDED = 10  # regressed or failing cases, from the start
 _MAX_ROWS_UNFOLDED = 40  # of a group, from the start
 _MAX_RUN_GROUPS = 12  # of a cell
@@ -127,6 +133,17 @@ class RunGroup:
         return _shown_steps(response) if response and not response.turns else []
 
     @property
+    def context(self) -> list[str]:
+        """The texts that were retrieved for the answer."""
+        return passage_lines(passages_of(self.first), _STEP_CHARACTERS)
+
+    @property
+    def metadata(self) -> list[str]:
+        """What else all of them tell alike."""
+        told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
+        return metadata_lines(told)
+
+    @property
     def detail(self) -> str | None:
         return detail_text(self.first)
 
@@ -173,7 +190,8 @@ def _look(result: Result) -> Hashable:
     """What tells runs apart."""
     scores = tuple(grade.score for grade in result.grades)
     error = reasons_of(result) if result.error is not None else ()
-    return result.status, error, grades_key(result.grades), scores, answer_text(result), detail_text(result)
+    context = context_key(passages_of(result))
+    return result.status, error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
 
 
 def _shown_turn(turn: Turn) -> ShownTurn:
@@ -362,20 +380,23 @@ class Page:
     def groups(self) -> Iterator[ShownGroup]:
         """Yield the groups in order; each case is in the first group that one of its cells belongs to."""
         placed: set[str] = set()
+        seen = False  # whether any group is unfolded
         for group in self._found.groups:
             parts = tuple(self._parts(group, placed))
             lists_cells = group.kind in self._cells_of and group.kind != "errored"
-            entries = () if lists_cells else group.entries[:MAX_OPTIONS]
+            entries = () if lists_cells else group.entries[:_MAX_ENTRIES]
             left_out = 0 if lists_cells else group.total - len(entries)
             if not (entries or parts):
                 continue
             rows = sum(len(part.rows) for part in parts if part.heading is None)
+            unfolded = group.kind == "regressed" or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
+            seen = seen or (unfolded and bool(parts))
             yield ShownGroup(
                 title=group.title,
                 count=group.count,
                 tone=group.tone,
                 remark=group.remark,
-                unfolded=group.kind == "regressed" or (not group.folded and rows <= _MAX_ROWS_UNFOLDED),
+                unfolded=unfolded,
                 entries=entries,
                 more_entries=number_of(left_out, f"more {group.noun}") if left_out else "",
                 parts=parts,
@@ -388,7 +409,7 @@ class Page:
     def _parts(self, group: Group, placed: set[str]) -> Iterator[Part]:
         """Yield the cases with a reason of their own, then those that share one with others, under it."""
         unfold = group.tone == "bad" and group.kind != "still failing"
-        shared = [entry for entry in group.entries if len(getattr(entry, "cells", ())) > 1]
+        shared = [entry for entry in group.entries if len(entry.cells) > 1]
         together = {cell.key for entry in shared for cell in entry.cells}
         single = [cell for cell in self._cells_of.get(group.kind, ()) if cell.key not in together]
         parts = [Part(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))]

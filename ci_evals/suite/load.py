@@ -17,7 +17,7 @@ from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
-from ci_evals.suite.prompts import prompt_problems, read_prompts
+from ci_evals.suite.prompts import prompt_problems, read_prompts, request_problems
 from ci_evals.suite.providers import ProviderReader, stage_options
 from ci_evals.suite.sweeps import Sweeps
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
@@ -212,6 +212,7 @@ class _Loader:
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
+            problems += request_problems(cases, prompts, providers, self.providers.places)
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])

@@ -142,6 +142,8 @@ def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
     assert sorted(keys(section("docs/providers.md", "Every provider"))) == sorted(names(ProviderOptions))
     price = suite_schema()["$defs"]["provider.Price"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
+    token = suite_schema()["$defs"]["provider.TokenCommand"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Tokens"))) == sorted(token)
 
 
 @pytest.mark.parametrize("kind", PROVIDERS)

@@ -66,6 +66,13 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     return Grade(**(defaults | changes))
 
 
+def with_own_reason(result: Result) -> Result:
+    """The result with a reason that no other case has, if it failed: cases that fail alike are told in one entry."""
+    if result.status != "failed":
+        return result
+    return replace(result, grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}: got 'Lyon'"),))
+
+
 def many(*kinds: tuple[int, Outcome], prefix: str = "case") -> dict[str, Outcome]:
     """Cells by kind: `(34, "PPP")` makes 34 cases, each of which passed thrice."""
     outcomes = [outcome for number, outcome in kinds for _ in range(number)]

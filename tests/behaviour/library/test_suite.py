@@ -54,6 +54,14 @@ def problems(**changes: Any) -> list[str]:
     return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
 
 
+def test_a_grader_whose_function_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "own_checks.py").write_text("def polite(output): return True\n")
+    wrong = graders.PythonGrader("own_checks:polit")
+    lack = "there is no 'polit' in own_checks, did you mean 'polite'?"
+    assert problems(folder=tmp_path, expect=[wrong]) == [f"expect[0]: {lack}"]
+    assert problems(folder=tmp_path, expect=[Not(wrong)]) == [f"expect[0]: {lack}"]
+
+
 async def test_cases_graders_and_providers_are_objects() -> None:
     suite = Suite(
         name="greetings",
