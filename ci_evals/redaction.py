@@ -219,7 +219,7 @@ def _forms(value: str) -> Iterator[str]:
     yield text
     yield repr(text)[1:-1]
     for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
-        yield from (escaped, escaped.replace("/", r"\/"))
+        yield from (escaped, escaped.replace("/", r"\/"), json.dumps(escaped)[1:-1])  # the last is JSON inside JSON
     for encoded in (quote(text), quote(text, safe=""), quote(text, safe="!'()*"), quote_plus(text)):
         yield from (encoded, re.sub("%..", lambda code: code[0].lower(), encoded))
     markup = html.escape(text, quote=False)

@@ -45,6 +45,7 @@ ARTIFACTS: Final = "ci-evals*"
 """Artifacts with such a name are taken for results."""
 
 _MAX_ARTIFACTS = 20
+_MAX_REPORTS = 20  # of one artifact: those of several suites
 _NOT_POSTED = "no comment was posted"
 
 
@@ -194,8 +195,8 @@ async def _contributions_of_run(github: GitHub, run: WorkflowRun, pattern: str) 
         for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
             try:
                 reports = await fetch(github, artifact, Path(folder, str(number)), (REPORT,), FORK_LIMITS)
-                if reports:  # a shard's has none: what it found is in that of the merge
-                    contributions.append(_contribution_of_artifact(artifact, reports, run))
+                # A shard's has none: what it found is in that of the merge.
+                contributions += [_contribution_of_artifact(artifact, report, run) for report in reports[:_MAX_REPORTS]]
             except (GitHubError, StorageError) as error:
                 problems.append(f"artifact {artifact.name!r} was left out: {error}")
     if not contributions and not problems:
@@ -203,14 +204,12 @@ async def _contributions_of_run(github: GitHub, run: WorkflowRun, pattern: str) 
     return contributions, problems
 
 
-def _contribution_of_artifact(artifact: Artifact, reports: Sequence[Path], run: WorkflowRun) -> Contribution:
-    """Return the section that the report of an artifact makes; raises StorageError if it is damaged or not alone."""
-    if len(reports) != 1:
-        raise StorageError(f"it has {len(reports)} files named {REPORT}, and one is needed")
+def _contribution_of_artifact(artifact: Artifact, report: Path, run: WorkflowRun) -> Contribution:
+    """Return the section that a report of an artifact makes; raises StorageError if it is damaged."""
     try:
-        summary = read_summary(reports[0])
+        summary = read_summary(report)
     except StorageError as error:
-        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{reports[0]}: ')}") from error
+        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{report}: ')}") from error
     links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}")
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
     return Contribution(section, Stamp(run.id, run.run_attempt, run.head_sha), comment_document(summary, links).render)

@@ -29,6 +29,8 @@ class GraderOptions(Options):
     """True if it may compute for long even with a short answer: it does so in a thread."""
     needs: ClassVar[Literal["cost", "steps"] | None] = None
     """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+    from_file: ClassVar[tuple[str, ...]] = ()
+    """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
     name: Annotated[Name | None, Field(description="What reports call it, instead of its type.")] = field(

@@ -47,10 +47,11 @@ class JsonSchema(GraderOptions):
 
     Args:
         schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside of it are not
-            fetched.
+            fetched. `{file: schema.json}` in a suite is what that file holds.
     """
 
     short: ClassVar[str] = "schema"
+    from_file: ClassVar[tuple[str, ...]] = ("schema",)
     may_take_long: ClassVar[bool] = True
 
     schema: Mapping[str, Any]

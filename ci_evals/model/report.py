@@ -75,6 +75,7 @@ class RunRecord:
         input_tokens: 0 where not known.
         output_tokens: 0 where not known.
         offset: where its line starts in the journal, in bytes.
+        unanswered: it failed without an answer: a crash, a time-out, a refusal.
         recorded: the answer came from a recording, so it says nothing new.
         over_budget: the run took more than `budget.per_run` allows.
         orders_judge: the answer seems to give orders to the model that judged it.
@@ -91,6 +92,7 @@ class RunRecord:
     input_tokens: int
     output_tokens: int
     offset: int
+    unanswered: bool
     recorded: bool
     over_budget: bool
     orders_judge: bool
@@ -111,6 +113,7 @@ class RunRecord:
             input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS) if usage else 0,
             output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS) if usage else 0,
             offset=offset,
+            unanswered=result.status == "failed" and result.error is not None,
             recorded=result.recorded,
             over_budget=bool(result.budget_violations),
             orders_judge=any(grade.orders_judge for grade in result.grades),

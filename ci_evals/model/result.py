@@ -5,7 +5,7 @@ from typing import Literal
 
 from ci_evals.errors import ErrorKind
 from ci_evals.model.case import USUAL_WEIGHT, Classified
-from ci_evals.model.response import Response
+from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]
 
@@ -75,6 +75,9 @@ class Result:
     `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its answer came from a
     journal instead of the provider; `judging` what models that judged it took, which is no part of `cost_usd`. A
     result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
+
+    `messages` is what was asked: the rendered prompt, or the case's own input where the suite has no prompts; of a
+    conversation, what came before its first turn. The middle of long ones is left out.
     """
 
     fingerprint: str
@@ -94,6 +97,7 @@ class Result:
     budget_violations: tuple[str, ...] = ()
     recorded: bool = False
     judging: Judging | None = None
+    messages: tuple[Message, ...] = ()
 
 
 Side = Literal["a", "b", "tie"]

@@ -11,6 +11,7 @@ import aiohttp
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fields import Above0, Bool, Many, NonEmpty, NonNegative, Options, Positive, Retries, Seconds
 from ci_evals.model.response import Message, Response
+from ci_evals.providers.serve import Serve
 from ci_evals.providers.tokens import Tokens
 
 
@@ -102,6 +103,7 @@ class ProviderOptions(Options):
         before: what the input goes through before it is asked, in order: providers by name, or `module:function`.
         after: what the answer goes through, likewise.
         cache: whether what stages made is kept in the results folder and taken from there.
+        serve: the service that it talks to, started before the run and ended after it.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
@@ -128,6 +130,7 @@ class ProviderOptions(Options):
     before: Many[str] = ()
     after: Many[str] = ()
     cache: Bool = True
+    serve: Serve | None = None
 
     @property
     def default_name(self) -> str:

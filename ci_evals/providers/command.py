@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from ci_evals.providers.subprocess import (
     MAX_OUTPUT_BYTES,
     Ended,
     command_problems,
+    describe_status,
     find_program,
     program_problem,
     run_program,
@@ -136,7 +136,7 @@ def _response(ended: Ended, timeout_s: float) -> Response:
         limit = MAX_OUTPUT_BYTES // 1024**2
         raise ProviderError("bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail)
     if ended.status:
-        cause = f"exit status {ended.status}" if ended.status > 0 else f"killed by {_signal_name(-ended.status)}"
+        cause = describe_status(ended.status)
         last = f": {ended.last_line}" if ended.last_line else ", nothing on stderr"
         raise ProviderError("crash", cause + last, status=max(0, ended.status) or None, detail=detail)
     try:
@@ -155,10 +155,3 @@ def _answer(stdout: str) -> object:
         if "output" in parsed or "tool_calls" in parsed:
             return parsed
     return stdout.removesuffix("\n").removesuffix("\r")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

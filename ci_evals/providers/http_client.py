@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 from pydantic import TypeAdapter, ValidationError
@@ -19,6 +18,7 @@ from yarl import URL
 
 from ci_evals.errors import ErrorKind, ProviderError, first_problem
 from ci_evals.format import one_line
+from ci_evals.model.fields import is_complete_url
 from ci_evals.providers.answer import plain_json
 from ci_evals.providers.base import Resources
 from ci_evals.providers.tokens import Token, TokenCommand
@@ -149,12 +149,7 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
 
 def url_problems(key: str, url: str) -> list[str]:
     """Return what is wrong with an address that must be complete."""
-    try:
-        parts = urlsplit(url)
-        complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        complete = False
-    return [] if complete else [f"{key}: is not a complete address; write it as https://host/path"]
+    return [] if is_complete_url(url) else [f"{key}: is not a complete address; write it as https://host/path"]
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:

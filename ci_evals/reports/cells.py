@@ -18,7 +18,7 @@ from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoCompar
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import CellReport, SuiteReport
-from ci_evals.model.response import Passage, Response
+from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
@@ -365,12 +365,24 @@ def input_text(case: Case) -> str:
     if case.user is not None:
         return f"{case.user.persona}\nwants: {case.user.goal}"
     if case.turns:
-        return "\n".join(f"user: {line}" for line in case.turns)
+        return "\n".join(f"user: {turn.user}" for turn in case.turns)
     if case.messages and case.input is None:
-        return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
+        return _messages_text(case.messages)
     if case.input is not None:
         return _plain(case.input)
     return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
+
+
+def asked_text(case: Case, result: Result | None) -> str:
+    """Return what a run asked, as it was sent; what the case asks, where that is not known."""
+    sent = _messages_text(result.messages) if result else ""
+    return "\n".join(filter(None, [sent, input_text(case)])) if case.is_conversation else sent or input_text(case)
+
+
+def _messages_text(messages: Sequence[Message]) -> str:
+    if len(messages) == 1 and messages[0].role == "user":
+        return messages[0].content
+    return "\n".join(f"{each.role}: {_with_calls(each.content, each.tool_calls)}" for each in messages)
 
 
 def answer_text(result: Result) -> str | None:
@@ -383,10 +395,13 @@ def answer_text(result: Result) -> str | None:
 
 
 def _response_text(response: Response) -> str:
-    made = response.calls_made
+    return _with_calls(response.output, response.calls_made)
+
+
+def _with_calls(text: str, made: Sequence[ToolCall]) -> str:
     calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:_MAX_CALLS_SHOWN]]
     more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
-    return "\n".join(filter(None, [response.output, *calls, *more]))
+    return "\n".join(filter(None, [text, *calls, *more]))
 
 
 def passages_of(result: Result) -> tuple[Passage, ...]:

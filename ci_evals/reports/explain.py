@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ci_evals.format import (
+    abridge,
     duration,
     name_of,
     number_of,
@@ -26,6 +27,7 @@ from ci_evals.model.response import Passage
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.reports.cells import (
     answer_text,
+    asked_text,
     common_grades,
     common_metadata,
     context_key,
@@ -41,6 +43,7 @@ from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
 from ci_evals.reports.summary import Summary
 
 _OUTPUT_CHARACTERS = 2000
+_ASKED_CHARACTERS = 4000
 _LINE_CHARACTERS = 400
 _PASSAGE_CHARACTERS = 300
 _MAX_RUNS = 100
@@ -87,7 +90,11 @@ class BaseEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One cell. The fields about its comparison are None or empty if there is none."""
+    """One cell. The fields about its comparison are None or empty if there is none.
+
+    `asked` is what its runs sent to the provider: the rendered prompt, or the case's input; `asked_on_base` what those
+    of the newest report of the baseline did.
+    """
 
     case: str
     provider: str
@@ -106,6 +113,8 @@ class Explanation:
     base_reports: tuple[BaseEntry, ...] = ()
     runs: tuple[RunEntry, ...]
     base_runs: tuple[RunEntry, ...] = ()
+    asked: str | None = None
+    asked_on_base: str | None = None
 
     @property
     def variant(self) -> str:
@@ -158,6 +167,7 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             sentence=f"{tally_text(planned)} here",
             head=planned,
             runs=_runs_of(report, cell),
+            asked=_asked(report, cell),
         )
         if comparison is None or (found := comparison.by_key.get(report.plan.key(cell))) is None:
             return explained
@@ -173,13 +183,15 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             adjusted_p=found.adjusted_p,
             base_reports=_base_entries(comparison, found.key),
             base_runs=() if base is None or base_number is None else _runs_of(base, base_number),
+            asked_on_base=None if base is None or base_number is None else _asked(base, base_number),
         )
 
     return list(map(explain_cell, cells))
 
 
 def _base_entries(comparison: Comparison, key: CellKey) -> tuple[BaseEntry, ...]:
-    refs = {ref.id: ref for ref in comparison.baseline.reports}
+    base = comparison.baseline
+    refs = {ref.id: ref for ref in (*(each.report for each in base.lost), *base.reports)}
     cell = comparison.base_of(key)
     return tuple(
         BaseEntry(
@@ -199,6 +211,12 @@ def _runs_of(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
     more = report.confirmation
     further = more.results(more.plan.indices(cell)) if more is not None else ()
     return (*_entries(planned, confirming=False), *_entries(further, confirming=True))
+
+
+def _asked(report: SuiteReport, cell: int) -> str | None:
+    """Return what the runs of a cell asked; None if that is not known."""
+    first = next(iter(report.results(report.plan.indices(cell))), None)
+    return abridge(asked_text(report.plan.case(cell), first), _ASKED_CHARACTERS) or None
 
 
 def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntry]:
@@ -236,7 +254,7 @@ def _lines(cell: Explanation) -> Iterator[str]:
     yield from map(_short, cell.facts)
     for section in _sections(cell):
         yield from ("", section.title)
-        yield from (f"  {_short(line)}" for line in section.lines)
+        yield from (f"  {_short(line)}" for line in (*section.text.splitlines(), *section.lines))
         for runs in section.groups:
             yield f"{_MARKS[runs[0].status]} {_runs_line(runs)}"
             yield from (f"    {_short(line)}" for line in _reasons(runs))
@@ -263,6 +281,8 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
     yield from (f"\n{plain(fact)}" for fact in cell.facts)
     for section in _sections(cell):
         yield f"\n**{section.title}**\n"
+        if section.text:
+            yield fence(section.text)
         yield from (f"- {plain(line)}" for line in section.lines)
         for runs in section.groups:
             yield f"<details>\n<summary>{_MARKS[runs[0].status]} {plain(_runs_line(runs))}</summary>\n"
@@ -277,18 +297,23 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A titled part of an explanation: lines, or groups of runs that ended alike."""
+    """A titled part of an explanation: a text, lines, or groups of runs that ended alike."""
 
     title: str
+    text: str = ""
     lines: Sequence[str] = ()
     groups: Sequence[Sequence[RunEntry]] = ()
     left_out: str = ""
 
 
 def _sections(cell: Explanation) -> Iterator[_Section]:
+    if cell.asked:
+        yield _Section("Asked", cell.asked)
+    if cell.asked_on_base and cell.asked_on_base != cell.asked:
+        yield _Section("Asked on the base", cell.asked_on_base)
     yield _section_of_runs("Runs here", cell.runs)
     if cell.base_reports:
-        yield _Section("On the base, report by report", [_base_line(entry, cell) for entry in cell.base_reports])
+        yield _Section("On the base, report by report", lines=[_base_line(entry, cell) for entry in cell.base_reports])
     if cell.base_runs:
         yield _section_of_runs("Runs of the newest of them", cell.base_runs)
 

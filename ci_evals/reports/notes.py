@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ci_evals.format import name_of, number_of, percent, usd
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence
+from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.reports.summary import Summary
 
@@ -96,6 +96,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         return
     sentence = baseline_sentence(comparison, report.started_at)
     yield Note("Compared", sentence.removeprefix("compared "))
+    for text in lost_report_sentences(comparison.baseline):
+        yield Note("Left out", text)
     if report.confirmation is not None:
         yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):

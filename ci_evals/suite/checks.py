@@ -191,6 +191,18 @@ def _task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
             yield case, "", text
 
 
+def service_problems(called: Iterable[ProviderOptions], places: Mapping[str, Place]) -> Iterator[Problem]:
+    """Find services that are to answer at the same address."""
+    seen: dict[str, ProviderOptions] = {}
+    for options in called:
+        if options.serve is None:
+            continue
+        other = seen.setdefault(options.serve.url, options)
+        if options.serve != other.serve and (place := places.get(str(options.name))):
+            text = f"{other.name} has another service at {options.serve.url}: give one of them another port, or both"
+            yield Problem(place.file, place.line, f"{place.path}.serve", f"{text} the same `serve`")
+
+
 def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
     """Find settings of cases that no provider takes, or that one refuses."""
     return problems_of_cases(_override_misfits(cases, providers, folder))

@@ -12,6 +12,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.model.case import Expectation
+from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
 from ci_evals.suite.yaml import Lines
@@ -67,9 +68,9 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         problems.append(written.problem(unknown("grader", name, known if closest(name, known) else GRADERS)))
         return None
-    options = written[name]
-    grader = _read_options(cls, options, problems)
-    if grader is None:
+    options = _with_files(cls, written[name], problems, folder)
+    grader = _read_options(cls, options, problems) if options else None
+    if options is None or grader is None:
         return None
     problems += map(options.problem, _problems_of(grader, folder))
     negated = name.startswith(NEGATION) and name not in GRADERS
@@ -85,6 +86,17 @@ def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
     if (found := grader.problems()) or not (missing := grader.missing(folder)):
         return found
     return [missing]
+
+
+def _with_files(cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path) -> Written | None:
+    """Return a grader's options with what files hold that they name; None if one cannot be read."""
+    files, before = FileValues(folder), len(problems)
+    value = written.value
+    if cls.short in cls.from_file and file_named(value):
+        value = files.fill(written, problems)
+    elif cls.from_file and _is_long_form(cls, value):
+        value = {key: files.fill(written[key], problems) if key in cls.from_file else value[key] for key in value}
+    return written.having(value) if len(problems) == before else None
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:

@@ -135,6 +135,8 @@ class ProviderReader:
     def _add_name(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:
         """Return the options with a name and a key; None if they cannot be named."""
         self.problems += map(written.problem, options.problems(self.folder))
+        if options.serve:
+            self.problems += map(written["serve"].problem, options.serve.problems(self.folder))
         if wrong := price_problem(options):
             self.problems.append(written["price"].problem(wrong))
         if (token := getattr(options, "token", None)) and not self.interpolation.offline:

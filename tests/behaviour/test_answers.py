@@ -76,3 +76,60 @@ async def test_a_recording_answers_with_its_context(tmp_path: Path) -> None:
     assert done.code == 0, done.out + done.err
     after = json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())
     assert [result["response"] for result in after["results"]] == [result["response"] for result in before["results"]]
+
+
+# What was asked.
+
+
+async def test_what_was_sent_tells_two_prompts_of_a_case_apart(tmp_path: Path) -> None:
+    prompts = [
+        {"name": "short", "user": "Answer briefly: {{ q }}"},
+        {"name": "polite", "system": "Be polite.", "user": "{{ q }} {{ pad }}"},
+    ]
+    write_suite(
+        tmp_path,
+        [{"id": "refund", "vars": {"q": "Until when?", "pad": "x" * 40_000}, "expect": [{"contains": "30 days"}]}],
+        prompts=prompts,
+        providers=[{"type": "mock", "name": "agent", "default": "No idea."}],
+        report={"formats": ["json", "html", "markdown"]},
+    )
+    done = await ci_evals(tmp_path, "run")
+    assert done.code == 1, done.out + done.err
+    results = tmp_path / "ci-evals-results"
+    short, polite = json.loads((results / "report.json").read_bytes())["results"]
+    assert short["messages"] == [{"role": "user", "content": "Answer briefly: Until when?"}]
+    assert polite["messages"][0] == {"role": "system", "content": "Be polite."}
+    assert polite["messages"][1]["content"].startswith("Until when? xxx")
+    assert len(polite["messages"][1]["content"]) < 21_000, "the middle of a long message is left out"
+    for page in ("report.html", "summary.md"):
+        text = (results / page).read_text("utf-8")
+        assert "Answer briefly: Until when?" in text
+        assert "system: Be polite.\nuser: Until when?" in text
+    text = (await ci_evals(tmp_path, "explain", "refund", "--prompt", "short")).out
+    assert "Asked\n  Answer briefly: Until when?\n" in text
+    shown = json.loads((await ci_evals(tmp_path, "explain", "refund", "--format", "json")).out)
+    assert [cell["asked"].partition("?")[0] for cell in shown["cells"]] == [
+        "Answer briefly: Until when",
+        "system: Be polite.\nuser: Until when",
+    ]
+
+
+async def test_explain_shows_that_the_prompt_was_another_on_the_base(tmp_path: Path) -> None:
+    for folder, template in (("base", "Answer: {{ input }}"), ("head", "Answer in Latin: {{ input }}")):
+        (tmp_path / folder).mkdir()
+        write_suite(tmp_path / folder, prompts=[{"name": "main", "user": template}])
+        await ci_evals(tmp_path / folder, "run")
+    base = str(tmp_path / "base" / "ci-evals-results")
+    text = (await ci_evals(tmp_path / "head", "explain", "greeting", "--baseline", base)).out
+    assert "Asked\n  Answer in Latin: hello\n\nAsked on the base\n  Answer: hello\n" in text
+
+
+async def test_of_a_conversation_the_messages_before_its_first_turn_are_kept(tmp_path: Path) -> None:
+    case = {"id": "talk", "turns": [{"user": "Hi."}, {"user": "And now?"}], "expect": [{"contains": "nothing"}]}
+    prompts = [{"name": "main", "messages": [{"role": "system", "content": "Be polite."}]}]
+    write_suite(tmp_path, [case], prompts=prompts, report={"formats": ["json", "markdown"]})
+    await ci_evals(tmp_path, "run")
+    results = tmp_path / "ci-evals-results"
+    (result,) = json.loads((results / "report.json").read_bytes())["results"]
+    assert result["messages"] == [{"role": "system", "content": "Be polite."}]
+    assert "system: Be polite.\nuser: Hi.\nuser: And now?" in (results / "summary.md").read_text("utf-8")

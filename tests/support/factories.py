@@ -11,7 +11,7 @@ from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_c
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
-from ci_evals.model.response import Response, Usage
+from ci_evals.model.response import Message, Response, Usage
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 
@@ -39,6 +39,7 @@ def result_of(case: str = "capital", status: Status = "passed", **changes: Any) 
         "started_at": STARTED_AT,
         "latency_s": 0.5,
         "cost_usd": 0.001,
+        "messages": (Message("user", "Capital of France?"),),
     }
     if status == "errored":
         defaults |= {"attempts": 5, "cost_usd": None, "error": RunError("rate_limit", "429: slow down", status=429)}
@@ -149,7 +150,7 @@ def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "ma
 
 def _baseline(report: SuiteReport, gate: Gate | None) -> Baseline:
     cells = {
-        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.per_run)
+        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), {report.id: head.per_run})
         for head in head_cells(report, gate)
     }
     return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))
