@@ -13,7 +13,6 @@ from markupsafe import Markup, escape
 
 from ci_evals import templating
 from ci_evals.format import (
-    abridge,
     code_spans,
     interval,
     keep_units,
@@ -26,7 +25,6 @@ from ci_evals.format import (
     usd,
     visible,
 )
-<<<<<<< HEAD
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.result import Status
@@ -34,44 +32,6 @@ from ci_evals.reports.cells import CellOutcome, address_of
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
 from ci_evals.reports.page import Page, Row, ShownGroup
-=======
-from ci_evals.gate.bars import VERDICTS
-from ci_evals.gate.wording import same_reason, scope_label
-from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Grade, Result, Status
-from ci_evals.reports.cells import (
-    CellOutcome,
-    JudgedCell,
-    answer_text,
-    asked_text,
-    common_grades,
-    common_metadata,
-    context_key,
-    detail_text,
-    failed_runs,
-    finding_of,
-    grades_key,
-    group_alike,
-    input_text,
-    judged_cells,
-    metadata_lines,
-    passage_lines,
-    passages_of,
-    place_of,
-    reasons_of,
-    results_of,
-    runs_text,
-)
-from ci_evals.reports.findings import (
-    Entry,
-    Findings,
-    ForeignText,
-    Group,
-    GroupKind,
-    Tone,
-    findings,
-)
->>>>>>> main
 from ci_evals.reports.summary import Summary
 
 MAX_BYTES: Final = 25_000_000
@@ -80,17 +40,6 @@ MAX_BYTES: Final = 25_000_000
 _ROWS_BYTES = 9_000_000  # the lines of the cases
 _DETAILS_BYTES = 15_000_000  # what unfolds below them; the rest is for tables of at most `_MAX_ROWS` rows
 _MAX_ROWS = 100
-<<<<<<< HEAD
-=======
-_MAX_LISTED = 10  # entries of a group that is unfolded from the start, unless they regressed
-_MAX_OPEN = 20  # cells that are unfolded from the start
-_MAX_FILTERED = 12  # variants that have a filter of their own
-_MAX_RUNS = 3
-_MAX_GRADES = 50
-_ANSWER_CHARACTERS = 8000
-_INPUT_CHARACTERS = 4000
-_ASKED_CHARACTERS = 8000
->>>>>>> main
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
 _MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
@@ -145,79 +94,9 @@ def render(summary: Summary) -> Iterator[bytes]:
 class RenderedPart:
     """Rows that stand together, as HTML."""
 
-<<<<<<< HEAD
     heading: Entry | None
     count: int
     rows: tuple[Markup, ...]
-=======
-
-def _cells(found: Findings) -> tuple[list[Markup], int]:
-    """Return the cells that have room, the worst first, and the number of those left out."""
-    summary, changed = found.summary, found.cells
-    cells = (
-        *(*changed.regressed, *changed.possible, *changed.failing, *changed.still_failing),
-        *(*changed.errored, *changed.failed_some, *changed.flaky, *changed.others),
-    )
-    unfolded_reasons: set[Hashable] = set()  # errors, of which each is unfolded once
-    blocks: list[Markup] = []
-    room = _CELLS_BYTES
-    for number, cell in enumerate(cells):
-        results, count = _runs_to_show(summary.report, cell)
-        unfolded = number < _MAX_OPEN and (cell in changed.regressed or cell.outcome in ("failed", "errored"))
-        if unfolded:
-            reasons = {result.error and same_reason(result.error) for result in results}
-            if len(reasons) == 1 and (reason := reasons.pop()) is not None:
-                unfolded = reason not in unfolded_reasons
-                unfolded_reasons.add(reason)
-        block = _cell(found, cell, results, left_out=count - len(results), unfolded=unfolded)
-        room -= len(block.encode("utf-8", "replace"))
-        if room < 0:
-            break
-        blocks.append(block)
-    return blocks, len(cells) - len(blocks)
-
-
-def _runs_to_show(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
-    """Return the first runs that show why a cell ended as it did, and the number of such runs."""
-    if cell.outcome in ("failed", "flaky"):
-        more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0
-        return failed_runs(report, cell.cell, _MAX_RUNS), cell.counts.failed + more
-    if cell.outcome == "errored":
-        return results_of(report, cell.cell, "errored", _MAX_RUNS), cell.counts.errored
-    shown = results_of(report, cell.cell, "passed", 1)
-    return shown, len(shown)
-
-
-def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_out: int, unfolded: bool) -> Markup:
-    summary, column = found.summary, cell.cell % len(found.variants)
-
-    def look(result: Result) -> Hashable:
-        scores = tuple(grade.score for grade in result.grades)
-        error = reasons_of(result) if result.error is not None else ()
-        context = context_key(passages_of(result))
-        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
-
-    return Markup(  # noqa: S704  the template escapes
-        _environment()
-        .get_template("report_cell.html.j2")
-        .render(
-            cell=cell,
-            unfolded=unfolded,
-            variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
-            several_variants=found.several_variants,
-            finding=finding_of(cell, summary.comparison),
-            reason=reasons_of(results[0])[0] if results and results[0].status != "passed" else None,
-            place=place_of(cell.case),
-            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
-            prompt=cell.variant.prompt,
-            input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
-            before=summary.before.get(cell.key),
-            base=summary.base,
-            runs=[RunGroup(tuple(group)) for group in group_alike(results, look)],
-            left_out=left_out,
-        )
-    )
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from ci_evals.format import number_of, seconds, shorten, span, usd
+from ci_evals.format import abridge, number_of, seconds, shorten, span, usd, visible
 from ci_evals.gate.compare import CellKind
 from ci_evals.model.case import Case
 from ci_evals.model.report import Tally
@@ -18,6 +18,7 @@ from ci_evals.reports.cells import (
     JudgedCell,
     address_of,
     answer_text,
+    asked_text,
     common_grades,
     common_metadata,
     context_key,
@@ -53,6 +54,7 @@ _ANSWER_CHARACTERS = 8000
 _DIFF_CHARACTERS = 2000
 _STEP_CHARACTERS = 1500
 _INPUT_CHARACTERS = 4000
+_ASKED_CHARACTERS = 8000
 
 CHANGES: Final[Mapping[CellKind, str]] = {
     "regressed": "regressed",
@@ -280,6 +282,7 @@ class CellDetail:
     """What unfolds of a cell.
 
     Attributes:
+        asked: what was sent, the prompt rendered.
         finding: its sentence.
         diff: the words that changed since the base's answer; None where there is nothing to compare, or too little in
             common: `before` is then shown whole.
@@ -291,6 +294,7 @@ class CellDetail:
     """
 
     shown: ShownCell
+    asked: str
     finding: str
     before: str | None
     diff: tuple[Piece, ...] | None
@@ -478,6 +482,7 @@ class Page:
             diff = word_diff(before, shorten(after, _DIFF_CHARACTERS))
         return CellDetail(
             shown=shown,
+            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
             finding=finding_of(cell, summary.comparison),
             before=before,
             diff=diff,
