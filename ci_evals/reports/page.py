@@ -12,7 +12,7 @@ from ci_evals.gate.compare import CellKind
 from ci_evals.model.case import Case
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
-from ci_evals.model.result import Grade, Result, Status
+from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
@@ -35,6 +35,7 @@ from ci_evals.reports.cells import (
     reasons_of,
     results_of,
     runs_text,
+    scores_text,
 )
 from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Tone
@@ -174,12 +175,18 @@ class RunGroup:
 
     @property
     def facts(self) -> str:
-        """`1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
+        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
         latency = span((result.latency_s for result in self.results), seconds)
         cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
         tokens = span((used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format)
         attempts = span((result.attempts for result in self.results), "{:,}".format)
-        parts = (latency, cost, f"{tokens} tokens" if tokens else "", f"{attempts} attempts" if attempts != "1" else "")
+        parts = (
+            scores_text(self.results),
+            latency,
+            cost,
+            f"{tokens} tokens" if tokens else "",
+            f"{attempts} attempts" if attempts != "1" else "",
+        )
         recorded = "recorded" if self.first.recorded else ""
         return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
 
@@ -190,7 +197,7 @@ def _usage(result: Result) -> Any:
 
 def _look(result: Result) -> Hashable:
     """What tells runs apart."""
-    scores = tuple(grade.score for grade in result.grades)
+    scores = tuple(grade.score for grade in every_grade(result.grades))
     error = reasons_of(result) if result.error is not None else ()
     context = context_key(passages_of(result))
     return result.status, error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
@@ -308,12 +315,19 @@ class CellDetail:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case: its cells on all variants, the one that decided where it stands first in `worst`."""
+    """One case with its cells on all variants.
+
+    Attributes:
+        worst: the cell that decided where it stands.
+        finding: what became of that since the base, where it is better or worse.
+        reason: why a run of it did not pass.
+    """
 
     case: Case
     cells: tuple[ShownCell, ...]
     worst: JudgedCell
     unfolded: bool
+    finding: str | None
     reason: str | None
 
     @property
@@ -433,7 +447,15 @@ class Page:
 
     def _row(self, worst: JudgedCell, *, unfolded: bool) -> Row:
         cells = sorted(self._by_case[worst.case.id], key=lambda cell: self._columns[cell.variant])
-        return Row(worst.case, tuple(map(self._shown, cells)), worst, unfolded, self._reason(worst))
+        changed = worst.found is not None and worst.found.kind in ("regressed", "suspect", "fixed")
+        return Row(
+            case=worst.case,
+            cells=tuple(map(self._shown, cells)),
+            worst=worst,
+            unfolded=unfolded,
+            finding=finding_of(worst, self._found.summary.comparison) if changed else None,
+            reason=self._reason(worst),
+        )
 
     def _reason(self, cell: JudgedCell) -> str | None:
         """Return the first reason that a run of a cell did not pass."""
