@@ -12,12 +12,12 @@ from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 from ci_evals.errors import ErrorKind
-from ci_evals.format import number_of, one_line, percent, run_numbers, score, span
+from ci_evals.format import UNKNOWN, number_of, one_line, percent, run_numbers, score, span
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import USUAL_WEIGHT, Case, Variant
-from ci_evals.model.report import CellReport, SuiteReport
+from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
@@ -186,6 +186,18 @@ def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text
+
+
+def brief_tally(tally: Tally) -> str:
+    """`29/30`, for a column."""
+    return f"{tally.passed:,}/{tally.graded:,}" if tally.graded else UNKNOWN
+
+
+def brief_chance(p: float | None) -> str:
+    """`p = 0.012`, or `p < 0.001`, for a column."""
+    if p is None:
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 _CHANGED = ("new variant", "removed variant", "new", "edited", "renamed", "removed")
