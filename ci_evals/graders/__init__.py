@@ -3,10 +3,11 @@
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.code import Not, PythonGrader, grader
+from ci_evals.graders.composite import AllOf, AnyOf
 from ci_evals.graders.embeddings import EmbeddingSimilar
-from ci_evals.graders.json import IsJson, JsonPath, JsonSchema
+from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
 from ci_evals.graders.judge import LlmJudge
-from ci_evals.graders.limits import Cost, GoalReached, Latency, Reward
+from ci_evals.graders.limits import Cost, FinishReason, GoalReached, Latency, Reward
 from ci_evals.graders.text import (
     Contains,
     ContainsAll,
@@ -19,20 +20,25 @@ from ci_evals.graders.text import (
     Regex,
     Similar,
     StartsWith,
+    WordCount,
 )
 from ci_evals.graders.tools import ToolArguments, ToolCallMatch
 from ci_evals.graders.trajectory import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors, Trajectory
 
 __all__ = [
     "GRADERS",
+    "AllOf",
+    "AnyOf",
     "Classify",
     "Contains",
     "ContainsAll",
     "ContainsAny",
+    "ContainsJson",
     "Cost",
     "EmbeddingSimilar",
     "EndsWith",
     "Equals",
+    "FinishReason",
     "GoalReached",
     "GraderOptions",
     "IContains",
@@ -56,6 +62,7 @@ __all__ = [
     "ToolArguments",
     "ToolCallMatch",
     "Trajectory",
+    "WordCount",
     "grader",
 ]
 
@@ -69,13 +76,16 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "ends_with": EndsWith,
     "regex": Regex,
     "is_json": IsJson,
+    "contains_json": ContainsJson,
     "json_schema": JsonSchema,
     "json_path": JsonPath,
     "similar": Similar,
     "max_length": MaxLength,
+    "word_count": WordCount,
     "not_empty": NotEmpty,
     "latency": Latency,
     "cost": Cost,
+    "finish_reason": FinishReason,
     "tool_call": ToolCallMatch,
     "tool_arguments": ToolArguments,
     "trajectory": Trajectory,
@@ -87,6 +97,8 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "judge": LlmJudge,
     "embedding_similar": EmbeddingSimilar,
     "python": PythonGrader,
+    "any_of": AnyOf,
+    "all_of": AllOf,
     "reward": Reward,
     "goal_reached": GoalReached,
 }

@@ -22,11 +22,11 @@ from ci_evals.gate.compare import SUSPICION, CellComparison, Comparison, NoCompa
 from ci_evals.gate.outages import find_lost_reports, unanswered_runs
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import lost_report_sentences
-from ci_evals.graders.scoring import score_of
+from ci_evals.graders.composite import score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, every_grade
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
@@ -317,7 +317,7 @@ def _check(document: ReportDocument) -> None:
     for result in document.results:
         _check_status(result)
         judging_usd = result.judging.cost_usd if result.judging else None
-        scores = [result.score, *(grade.score for grade in result.grades)]
+        scores = [result.score, *(grade.score for grade in every_grade(result.grades))]
         amounts = (result.latency_s, result.cost_usd, judging_usd, *scores)
         if any(amount is not None and abs(amount) > _MAX_AMOUNT for amount in amounts):
             raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")

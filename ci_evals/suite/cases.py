@@ -11,7 +11,7 @@ from typing import Any
 
 from ci_evals.errors import Problem
 from ci_evals.graders.limits import GoalReached, Reward
-from ci_evals.graders.scoring import TurnGrader
+from ci_evals.graders.scoring import leaves
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
 from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
@@ -191,7 +191,7 @@ class CaseReader:
         for number, turn in enumerate(case.turns, 1):
             entries = written["turns"][number - 1]["expect"] if turn.expect else None
             expected = self._read_own(entries, case, found) if entries else ()
-            turns += [replace(each, grader=TurnGrader(number, each.grader)) for each in expected]
+            turns += [replace(each, turn=number) for each in expected]
         expects = case.expect or any(turn.expect for turn in case.turns) or case.task or case.user
         if not expects and self._expects_nothing:
             example = "expect=[NotEmpty()]" if written.in_code else "`- not_empty: true`"
@@ -204,9 +204,9 @@ class CaseReader:
         for problem in misfits:
             self._misfits.setdefault((problem.path, problem.message), []).append(written)
         whole = [*(each for each in defaults if each), *turns, *self._read_own(written["expect"], case, found)]
-        if case.task and not any(isinstance(each.grader, Reward) for each in whole):
+        if case.task and not any(isinstance(each.grader, Reward) for each in leaves(whole)):
             whole.insert(0, Expectation("reward", Reward()))
-        if case.user and not any(isinstance(each.grader, GoalReached) for each in whole):
+        if case.user and not any(isinstance(each.grader, GoalReached) for each in leaves(whole)):
             whole.insert(0, Expectation("goal_reached", GoalReached()))
         return tuple(whole)
 
@@ -222,7 +222,7 @@ class CaseReader:
         if (expected := self._expected.get(key)) is None:
             before = len(self.problems)
             expected = read_expect(written, self.problems, self.folder)
-            if len(self.problems) == before and not any(each.place for each in expected):
+            if len(self.problems) == before and not any(each.place for each in leaves(expected)):
                 self._expected[key] = expected
         return expected
 

@@ -11,7 +11,7 @@ from pydantic import Field, GetPydanticSchema
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
-from ci_evals.graders.scoring import model_grader
+from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
     Bool,
@@ -50,7 +50,7 @@ class ReportOptions(Options):
     """The files that are written, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = "ci-evals-results"
-    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown")
+    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown", "html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +216,7 @@ class CheckedSuite(Suite):
     @cached_property
     def grader_models(self) -> tuple[ProviderOptions, ...]:
         """The models that graders ask: the judges, and the providers that graders name."""
-        asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
-        named = {grader.provider for grader in asking if grader is not None}
+        named = {grader.provider for case in self.cases for grader in model_graders(case.expect)}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @property

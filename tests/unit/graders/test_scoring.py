@@ -16,8 +16,9 @@ from ci_evals.format import visible
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import PythonGrader
-from ci_evals.graders.json import JsonPath, JsonSchema
-from ci_evals.graders.scoring import LONG_ANSWER, grade, passes, score_of
+from ci_evals.graders.composite import Composite, passes, score_of
+from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
+from ci_evals.graders.scoring import LONG_ANSWER, grade
 from ci_evals.graders.text import Regex, Similar
 from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import Step, ToolCall
@@ -36,12 +37,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "regex": {"pattern": "a.b"},
     "is_json": {},
     "json_schema": {"schema": {"type": "object", "properties": {"a": {"multipleOf": 0.5}}}},
+    "contains_json": {"schema": {"type": "object"}, "subset": {"a": [1]}},
     "json_path": {"path": "$..a[?@ > 1]", "value": 1},
     "similar": {"value": "abc"},
     "max_length": {"value": 5},
+    "word_count": {"min": 1, "max": 5},
     "not_empty": {},
     "latency": {"value": 1},
     "cost": {"value": 1},
+    "finish_reason": {"value": ["stop", "length"]},
     "tool_call": {"tool": "a", "arguments": {"a": 1}},
     "tool_arguments": {
         "tool": "a",
@@ -59,10 +63,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "judge": {"rubric": "polite"},
     "embedding_similar": {"value": "abc"},
     "python": {"target": "builtins:bool"},
+    "any_of": {"of": [{"contains": "a"}]},
+    "all_of": {"of": [{"contains": "a"}]},
     "reward": {"value": 0.5},
     "goal_reached": {},
 }
-ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader)}
+NEEDING_MORE = {name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader | Composite | PythonGrader)}
 
 KEYWORDS = [
     "$schema",
@@ -143,7 +149,9 @@ async def test_calls_go_on_while_a_grader_computes(grader: Slow, output: str, an
 
 
 def test_what_may_take_long_with_a_short_answer_says_so() -> None:
-    assert {Regex, Similar, JsonSchema, JsonPath} == {cls for cls in GRADERS.values() if cls.may_take_long}
+    assert {Regex, Similar, IsJson, ContainsJson, JsonSchema, JsonPath} == {
+        cls for cls in GRADERS.values() if cls.may_take_long
+    }
 
 
 @pytest.mark.parametrize(
@@ -190,7 +198,7 @@ def test_no_answer_makes_a_grader_crash(
     output: str, calls: list[ToolCall], steps: tuple[Step, ...], cost_usd: float | None, answer_of: AnswerOf
 ) -> None:
     answer = answer_of(output, tool_calls=tuple(calls), steps=steps, cost_usd=cost_usd)
-    for name in OPTIONS.keys() - {"python"} - ASKING:
+    for name in OPTIONS.keys() - NEEDING_MORE:
         finding = checked(OPTIONS[name], GRADERS[name]).grade(answer)
         assert isinstance(finding, Finding), name
         assert 0 <= finding.score <= 1, name

@@ -22,13 +22,16 @@ SHORT: dict[str, Any] = {
     "ends_with": ".",
     "regex": "P.*s",
     "is_json": True,
+    "contains_json": True,
     "json_schema": {"type": "object"},
     "json_path": "$.a",
     "similar": "Paris",
     "max_length": 10,
+    "word_count": 50,
     "not_empty": True,
     "latency": 2.5,
     "cost": 1,
+    "finish_reason": "stop",
     "tool_call": "book",
     "tool_arguments": "book",
     "trajectory": ["search", "book"],
@@ -40,6 +43,8 @@ SHORT: dict[str, Any] = {
     "judge": "polite",
     "embedding_similar": "Paris",
     "python": "json:loads",
+    "any_of": [{"contains": "a"}, {"not_contains": "b"}],
+    "all_of": [{"contains": "a"}, {"any_of": [{"contains": "b"}, {"tool_call": "book"}]}],
     "reward": 0.5,
     "goal_reached": True,
 }
@@ -149,7 +154,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[{contains: P, equlas: Q}]", "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?"),
         (
             "[{is_json: true, zzz: 2}]",
-            "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, value, weight",
+            "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, value, weight",
         ),
         ("[{zzz: 1, yyy: 2}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
         ("[python: 'nomod:x']", "expect[0].python: there is no module 'nomod' in"),
@@ -191,6 +196,17 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[contains: {value: x, name: ''}]", "expect[0].contains.name: expected text of length >= 1, got ''"),
         ("[contains: {value: x, metrik: a}]", "expect[0].contains: unknown key 'metrik', did you mean 'metric'?"),
         ("[tool_call: {name: book}]", "expect[0].tool_call: `name` is what reports call it: write `tool: book`"),
+        ("[word_count: {}]", "expect[0].word_count: give `max`, `min` or both"),
+        ("[word_count: {min: 5, max: 3}]", "expect[0].word_count: no answer has at least 5 and at most 3 words"),
+        ("[is_json: {schema: {type: x}}]", "expect[0].is_json: bad JSON Schema at $.type"),
+        ("[contains_json: {schmea: {}}]", "expect[0].contains_json: unknown key 'schmea', did you mean 'schema'?"),
+        ("[finish_reason: 5]", "expect[0].finish_reason: expected text or a list, got 5: put quotes round it"),
+        ("[any_of: []]", "expect[0].any_of: expected at least 1 entry, got 0"),
+        ("[any_of: contains]", "expect[0].any_of: expected a list"),
+        ("[any_of: {threshold: 0.5}]", "expect[0].any_of: the key 'of' is missing"),
+        ("[all_of: [contains: x, contians: y]]", "expect[0].all_of[1]: unknown grader 'contians', did you mean"),
+        ("[all_of: {of: [any_of: [latency: 0]]}]", "expect[0].all_of.of[0].any_of[0].latency: expected a number > 0"),
+        ("[any_of: [contains: {value: x, weight: 0}]]", "expect[0].any_of: all of these have weight 0, so nothing"),
         ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `tool`"),
         ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
     ],
@@ -203,7 +219,7 @@ def test_a_wrong_expectation_says_where_what_and_what_to_try(text: str, problem:
 
 def test_an_unknown_grader_far_from_any_brings_the_list_without_negations() -> None:
     _, (problem,) = decode("[zzzzzz: 1]")
-    assert "known: classify, contains, contains_all, contains_any, cost," in problem
+    assert "known: all_of, any_of, classify, contains, contains_all," in problem
     assert "not_contains" not in problem
 
 
