@@ -429,6 +429,11 @@ def unchanged_clause(report: SuiteReport) -> str:
     return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
 
 
+def selection_clause(report: SuiteReport) -> str:
+    """Say that not all of the suite was to run: `3 of 40 cases selected: `."""
+    return f"{report.suite.selection} selected: " if report.suite.selection else ""
+
+
 # Runs without an answer.
 
 _MOST_READ = 1000  # runs: what is common shows in fewer

@@ -25,7 +25,7 @@ class Note(NamedTuple):
     @property
     def brief(self) -> bool:
         """Return True if it belongs even where there is little room."""
-        return self.label in ("Interrupted", "Resumed", "Recorded")
+        return self.label in ("Interrupted", "Selected", "Resumed", "Recorded")
 
 
 def outcome(report: SuiteReport) -> str:
@@ -52,6 +52,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+    if report.suite.selection:
+        yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
