@@ -137,7 +137,7 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     values["cases"] = _case_list(suite)
     values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
     if suite.max_concurrency == math.inf:
-        values["max_concurrency"] = UNLIMITED
+        values["max_concurrency"] = "unlimited"
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 
@@ -271,6 +271,7 @@ class _Loader:
         visible = (settings.name or "", *_visible((*providers, *judges)))
         found = {
             "name": settings.name or self.folder.name,
+            "max_concurrency": UNLIMITED if settings.max_concurrency == "unlimited" else settings.max_concurrency,
             "providers": providers,
             "judges": judges,
             "stages": stages,
