@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from json import JSONDecoder
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -18,7 +17,7 @@ from pydantic import Strict, TypeAdapter, ValidationError
 from ci_evals.errors import GradingError
 from ci_evals.format import closest, number_of, one_line, quote
 from ci_evals.graders.base import ModelGrader, reaches
-from ci_evals.graders.json import strip_fence
+from ci_evals.graders.json import json_values, strip_fence
 from ci_evals.graders.rubrics import (
     MATERIAL,
     PROMPT,
@@ -41,7 +40,6 @@ _REASON_CHARACTERS = 600
 _STATEMENT_CHARACTERS = 300
 _MAX_STATEMENTS = 500
 _MAX_REPLY_CHARACTERS = 100_000
-_MAX_OBJECTS = 1_000
 _MAX_SEARCHED_CHARACTERS = 200_000
 
 T = TypeVar("T")
@@ -387,19 +385,7 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Find the JSON objects in a text that are inside no other one."""
-    body, decoder = strip_fence(text[:_MAX_REPLY_CHARACTERS]), JSONDecoder()
-    at = body.find("{")
-    for _ in range(_MAX_OBJECTS):
-        if at < 0:
-            return
-        try:
-            value, end = decoder.raw_decode(body, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            if isinstance(value, dict):
-                yield value
-        at = body.find("{", end)
+    return json_values(strip_fence(text[:_MAX_REPLY_CHARACTERS]), "{")
 
 
 _JUDGE = r"(?:judge|grader|evaluator|examiner|assessor|rater)s?\b"

@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
+from urllib.parse import quote
 
 from ci_evals.errors import ErrorKind
-from ci_evals.format import number_of, one_line, percent, run_numbers, score, span
+from ci_evals.format import UNKNOWN, number_of, one_line, percent, run_numbers, score, span
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import USUAL_WEIGHT, Case, Variant
-from ci_evals.model.report import CellReport, SuiteReport
+from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
@@ -185,6 +186,18 @@ def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text
+
+
+def brief_tally(tally: Tally) -> str:
+    """`29/30`, for a column."""
+    return f"{tally.passed:,}/{tally.graded:,}" if tally.graded else UNKNOWN
+
+
+def brief_chance(p: float | None) -> str:
+    """`p = 0.012`, or `p < 0.001`, for a column."""
+    if p is None:
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 _CHANGED = ("new variant", "removed variant", "new", "edited", "renamed", "removed")
@@ -360,6 +373,16 @@ def reason_lines(results: Sequence[Result], limit: int) -> list[str]:
 def place_of(case: Case) -> str:
     """Return the place where the user wrote a case: `evals.yaml:12`."""
     return f"{case.file}:{case.line}" if case.line else case.file
+
+
+def address_of(case: str, variant: Variant | None = None, run: int | None = None) -> str:
+    """Return the fragment of report.html that leads to a case, to its cell on a variant, or to a run of that.
+
+    The variant is only named where there are several.
+    """
+    parts = {"case": case, "on": variant, "run": run}
+    named = ((name, quote(str(value), safe="!~*'()", errors="replace")) for name, value in parts.items() if value)
+    return "&".join(f"{name}={value}" for name, value in named)  # as encodeURIComponent in report.js
 
 
 def input_text(case: Case) -> str:

@@ -5,11 +5,12 @@ from itertools import islice
 from math import isclose
 from typing import NamedTuple
 
-from ci_evals.format import name_of, number_of, percent, usd
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.format import name_of, number_of, percent, seconds, usd
+from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
+from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
+from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
 
 _MOST_CASES = 5
@@ -24,7 +25,7 @@ class Note(NamedTuple):
     @property
     def brief(self) -> bool:
         """Return True if it belongs even where there is little room."""
-        return self.label in ("Interrupted", "Resumed", "Recorded")
+        return self.label in ("Interrupted", "Selected", "Resumed", "Recorded")
 
 
 def outcome(report: SuiteReport) -> str:
@@ -51,6 +52,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+    if report.suite.selection:
+        yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
@@ -103,6 +106,13 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    if beyond := beyond_naming(comparison):
+        yield Note("Not named", few_runs_sentence(comparison, beyond))
+
+
+def bounds_fact(gate: Gate | None) -> str:
+    """`one-sided, each 95 % sure`."""
+    return f"one-sided, each {percent((gate or Gate()).confidence)} sure"
 
 
 def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> str:
@@ -119,8 +129,23 @@ def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> st
     return f"{', '.join(parts)}: {', '.join(f'{count:,} {word}' for count, word in ended if count)}"
 
 
+def facts(summary: Summary) -> Iterator[str]:
+    """Yield what the run came to, in a few words each: `91 of 100 runs passed (91 %)`, `main 97 %`, `$0.15`, `48 s`."""
+    report, comparison = summary.report, summary.compared
+    yield outcome(report)
+    if comparison and len(comparison.variants) == 1:
+        (variant,) = comparison.variants
+        yield f"{comparison.baseline.called} {percent(variant.base_rate, variant.head_rate)}"
+    if report.confirmation is not None:
+        yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
+    if report.spent.total_usd is not None:
+        lack = _unpriced_calls(report)
+        yield f"{_total(report)}{f' ({lack})' if lack else ''}"
+    yield seconds(report.duration_s)
+
+
 def basis(summary: Summary) -> Iterator[str]:
-    """Yield the basis of the verdict: the baseline, the size of the plan, the cost."""
+    """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
     report, comparison = summary.report, summary.comparison
     plan = [number_of(len(report.plan.cases), "case")]
     plan += [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
@@ -131,9 +156,7 @@ def basis(summary: Summary) -> Iterator[str]:
     else:
         yield comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing"
         yield size
-    if report.spent.total_usd is not None:
-        lack = _unpriced_calls(report)
-        yield f"{_total(report)}{f' ({lack})' if lack else ''}"
+    yield f"bounds are {bounds_fact(summary.gate)}"
 
 
 def _total(report: SuiteReport) -> str:
