@@ -8,7 +8,14 @@ from typing import Literal
 from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
-from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.compare import (
+    MOST_CONFIRM_RUNS,
+    CellComparison,
+    CellKind,
+    Comparison,
+    NoComparison,
+    VariantComparison,
+)
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.outages import FailedRound, Outage
 from ci_evals.model.report import CellReport, SuiteReport, Tally
@@ -226,6 +233,18 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
         else:
             passed = sum(each.runs.passed for each in found)
             yield f"{passed:,} of {runs} passed: likely an outage, so these runs do not count"
+
+
+def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
+    """`with 1 run on main, not even 20 confirm runs name a case among 40: 2 suspects stay open until main has more`."""
+    base, most = comparison.baseline.called, max(each.base.graded for each in suspects)
+    stay = (
+        f"{number_of(len(suspects), 'suspect')} {'stays' if len(suspects) == 1 else 'stay'} open until {base} has more"
+    )
+    of = number_of(comparison.compared, "case")
+    return (
+        f"with {number_of(most, 'run')} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {of}: {stay}"
+    )
 
 
 def calm_sentence(comparison: Comparison) -> str:

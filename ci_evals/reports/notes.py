@@ -6,9 +6,9 @@ from math import isclose
 from typing import NamedTuple
 
 from ci_evals.format import name_of, number_of, percent, seconds, usd
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
+from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
@@ -106,6 +106,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    if beyond := beyond_naming(comparison):
+        yield Note("Not named", few_runs_sentence(comparison, beyond))
 
 
 def bounds_fact(gate: Gate | None) -> str:
