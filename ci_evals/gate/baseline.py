@@ -147,12 +147,17 @@ class History:
 class BaseCell:
     """One cell of a baseline. `per_run` is that of the newest report.
 
-    `fingerprint` identifies the question and its grading.
+    `fingerprint` identifies the question and its grading, as `asked.judged`.
     """
 
     fingerprint: str
     history: History
     per_run: PerRun = UNMEASURED
+
+
+def judged_half(fingerprint: str) -> str:
+    """Return what identifies the grading of a cell, of the two halves of its fingerprint."""
+    return fingerprint.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)

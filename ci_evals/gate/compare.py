@@ -17,6 +17,7 @@ from ci_evals.gate.baseline import (
     HeadCell,
     History,
     cut_at_falls,
+    judged_half,
 )
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
@@ -57,7 +58,8 @@ class CellComparison:
 
     `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
     (of a rise, where it is `fixed`) this large if nothing had changed; `adjusted_p` allows for the number of cells
-    that were compared. Both are None where nothing was tested.
+    that were compared. Both are None where nothing was tested. An `edited` cell is `regraded` if its answers are judged
+    otherwise than on the base.
     """
 
     case: str
@@ -71,6 +73,7 @@ class CellComparison:
     adjusted_p: Share | None = None
     renamed_from: str | None = None
     critical: bool = False
+    regraded: bool = False
 
     @property
     def key(self) -> CellKey:
@@ -388,7 +391,8 @@ def _match_cells(
             rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
             newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
-            rest.append(_untested_cell("edited", cell.key, cell, newest))
+            regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
+            rest.append(replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded))
         elif cell.planned.graded and found.history.tally.graded:
             matched.append(_MatchedCell(cell, found, old_name))
         else:

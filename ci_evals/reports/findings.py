@@ -31,8 +31,8 @@ from ci_evals.reports.cells import (
     place_of,
     reason_lines,
 )
-from ci_evals.reports.notes import Note, basis, comparison_notes, notes, outcome
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.notes import basis, comparison_notes, notes, outcome
+from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.variants import (
     Standing,
     TaskReport,

@@ -125,7 +125,7 @@ def report_of(
             read=lambda indices: (decode(journal[index]) for index in indices),
             started_at=started_at,
             duration_s=duration_s,
-            fingerprints=[ascii(question) for question in questions],
+            fingerprints=[f"{ascii(question)}.graders" for question in questions],
             **more,
         )
 

@@ -198,7 +198,7 @@ def _flight_result(result: Result) -> Result:
         reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
         changes["response"] = Response(output="Done.\nAnything else?", tool_calls=(call,))
         changes["grades"] = (
-            grade_of(passed=result.run != 2),
+            grade_of(passed=result.run != 2, weight=0),
             grade_of(grader="tool_call", passed=False, reason=reason),
         )
     return replace(result, **changes)
