@@ -28,7 +28,7 @@ def main(cells: int) -> None:
         rate = rng.random() if kind < FLAKY else 1.0
         key = (f"case {number}", "agent", None)
         evidence = tuple(Evidence(ref.id, drawn(rng, rate), RUNS) for ref in refs)
-        base[key] = BaseCell(f"{number:016x}", history(evidence), per_run(rng, evidence[0].passed))
+        base[key] = BaseCell(f"{number:016x}", history(evidence), {refs[0].id: per_run(rng, evidence[0].passed)})
         passed = 0 if FLAKY <= kind < FLAKY + BROKEN else drawn(rng, rate)
         head.append(HeadCell(key, f"{number:016x}", Tally(passed, RUNS), per_run=per_run(rng, passed)))
     baseline = Baseline(suite="benchmark", reports=refs, cells=base)

@@ -10,12 +10,14 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
-from ci_evals.gate.compare import MOST_CONFIRM_RUNS, Comparison, compare, outages, suspects
+from ci_evals.gate.compare import MOST_CONFIRM_RUNS, Comparison, compare, suspects
+from ci_evals.gate.outages import outages
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.distributions import beta_quantile
 
+ALPHA = 0.05
 CORRELATION = 0.5
 Rates = tuple[float, ...]
 
@@ -147,7 +149,7 @@ def attempt(suite: Suite, base: Baseline, planned: Sequence[Tally], confirm: Cal
         for cell, (i, key) in zip(head, cells, strict=True)
     ]
     made = judged(suite, compare(confirmed, base, confirm_runs=suite.confirm_runs), sum(found.values()))
-    return made._replace(named=frozenset(), outage=True) if outages(confirmed, base) else made
+    return made._replace(named=frozenset(), outage=True) if outages(confirmed, base, ALPHA) else made
 
 
 def re_run(

@@ -25,7 +25,7 @@ ErrorKind = Literal[
     "bad_answer",  # an answer that is not in the documented shape
     "crash",  # the system under test raised or exited with an error
     "given_up",  # never called: the provider refused or lost too many before
-    "outage",  # failed with most others of its variant, while repeats passed: counted as errored
+    "outage",  # in a round that failed as one, or with all planned runs while repeats passed
     "not_recorded",  # never called: only recorded answers were allowed
     "environment",  # what a task runs in could not be had, or its verifier gave no reward
     "grader",  # a grader crashed: the answer could not be judged

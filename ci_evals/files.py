@@ -1,9 +1,11 @@
-"""Atomic writing of files."""
+"""Atomic writing of files, and names for them."""
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from zlib import crc32
 
 from ci_evals.errors import StorageError
 
@@ -34,3 +36,9 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def file_name(name: str) -> str:
+    """Make a name a file name on every system; one that has to be changed gets its checksum, to stay unique."""
+    safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:100]
+    return safe if safe == name else f"{safe}-{crc32(name.encode(errors='replace')):08x}"

@@ -190,9 +190,19 @@ def shorten(text: str, limit: int) -> str:
     return f"{visible(text[:limit])}… ({len(text) - limit:,} more characters)"
 
 
+def abridge(text: str, limit: int) -> str:
+    """Leave out the middle of a text that is longer than `limit` characters, and say how much that is."""
+    if len(text) <= limit:
+        return text
+    end = limit // 3
+    return f"{text[: limit - end]}\n[… {len(text) - limit:,} characters …]\n{text[-end:]}"
+
+
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is meant by a misspelt one; None if none is at least `cutoff` alike."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+    names = list(known)
+    in_other_case = [each for each in names if each.lower() == name.lower()]
+    return next(iter(in_other_case or get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 
 
 def one_line(text: str, limit: int = 200) -> str:

@@ -5,7 +5,8 @@ import json
 import operator
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_origin, get_type_hints
@@ -46,6 +47,9 @@ _SIGNS = (*_KEYS, "earer ", "://", "PRIVATE KEY")
 """One of them is in every text that has one of the shapes, JSON or not."""
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
 
+_learned: list[str] = []
+_listeners: list[Callable[[str], None]] = []
+
 
 def secret_values(named: Mapping[str, str], dotenv: Mapping[str, str], visible: Iterable[str]) -> tuple[str, ...]:
     """Return the values of variables that are secrets, the longest first.
@@ -64,6 +68,25 @@ def secret_values(named: Mapping[str, str], dotenv: Mapping[str, str], visible: 
     return tuple(sorted(filter(_is_worth_hiding, values), key=lambda value: (-len(value), value)))
 
 
+def learn(value: str) -> None:
+    """Add a secret that comes up while this process runs: every redactor takes it out from now on."""
+    value = value.strip()
+    if _is_worth_hiding(value) and value not in _learned:
+        _learned.append(value)
+        for listener in _listeners:
+            listener(value)
+
+
+@contextmanager
+def listen(listener: Callable[[str], None]) -> Iterator[None]:
+    """Call `listener` with each secret that is learned while the context lasts."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
 def mask_commands(values: Iterable[str]) -> str:
     """Return workflow commands that make GitHub Actions hide the values in its log; print them before anything else."""
     lines = dict.fromkeys(line for value in values for line in _lines(value))
@@ -73,12 +96,19 @@ def mask_commands(values: Iterable[str]) -> str:
 class Redactor:
     """Replaces secrets by `***`: the given values, and whatever has the shape of a private key, a token or a login.
 
-    A value is also found JSON-escaped, URL-encoded, HTML-escaped and inside base64; a value of several lines is also
-    found line by line. Only strings change, never a number. Values shorter than 6 characters are ignored.
+    So are values that `learn` adds later. A value is also found JSON-escaped, URL-encoded, HTML-escaped and inside
+    base64; a value of several lines is also found line by line. Only strings change, never a number. Values shorter
+    than 6 characters are ignored.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        forms = {form for value in values for part in _parts(value) for form in _forms(part) if len(form) >= SHORTEST}
+        self._values = tuple(values)
+        self._load()
+
+    def _load(self) -> None:
+        self._learned = len(_learned)
+        parts = (part for value in (*self._values, *_learned) for part in _parts(value))
+        forms = {form for part in parts for form in _forms(part) if len(form) >= SHORTEST}
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
         self._json_forms = [json.dumps(form, ensure_ascii=False)[1:-1] for form in self._forms]
 
@@ -93,6 +123,8 @@ class Redactor:
 
     def clean_text(self, text: str) -> str:
         """Return the text without secrets."""
+        if self._learned != len(_learned):
+            self._load()
         before = None
         while text != before:  # again, as a replacement may bring the halves of another secret together
             before = text
@@ -106,6 +138,8 @@ class Redactor:
 
         This takes a fraction of the time of `clean`, and hardly any value holds a secret.
         """
+        if self._learned != len(_learned):
+            self._load()
         text = encoded.decode()
         return any(sign in text for sign in _SIGNS) or any(form in text for form in self._json_forms)
 
@@ -185,7 +219,7 @@ def _forms(value: str) -> Iterator[str]:
     yield text
     yield repr(text)[1:-1]
     for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
-        yield from (escaped, escaped.replace("/", r"\/"))
+        yield from (escaped, escaped.replace("/", r"\/"), json.dumps(escaped)[1:-1])  # the last is JSON inside JSON
     for encoded in (quote(text), quote(text, safe=""), quote(text, safe="!'()*"), quote_plus(text)):
         yield from (encoded, re.sub("%..", lambda code: code[0].lower(), encoded))
     markup = html.escape(text, quote=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from math import fsum
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -23,13 +24,15 @@ from ci_evals.engine.traces import Trace
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, head_cells
-from ci_evals.gate.compare import NoComparison, outages, suspects
+from ci_evals.gate.compare import NoComparison, suspects
+from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
-from ci_evals.gate.wording import outage_sentence
-from ci_evals.model.case import Case
+from ci_evals.gate.wording import failed_round_sentence, outage_sentence
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
 from ci_evals.model.result import Result, RunError
+from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
 from ci_evals.reports.files import remove_reports
@@ -256,8 +259,11 @@ class _Session:
         try:
             async with self.watcher.watch(self._run) if invocation.run_missing else nullcontext():
                 await self._run_rounds()
+                if not self._run.stopped:
+                    self._withdraw_failed_rounds()
                 if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
                     await self._confirm_suspects(invocation.baseline)
+                    self._withdraw_outages(invocation.baseline)
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
@@ -330,7 +336,8 @@ class _Session:
         They are sought among all cells of the suite: a shard has the same suspects as an unsharded run.
         """
         suite, plan, report = self.invocation.suite, self._planned.plan, self._report()
-        found = suspects(head_cells(report, suite.gate, unplanned=True), baseline, suite.confirm_runs)
+        head, alpha = head_cells(report, suite.gate, unplanned=True), (suite.gate or Gate()).alpha
+        found = suspects(head, baseline, suite.confirm_runs, alpha)
         shown = report.plan  # without secrets in its names, as in the baseline
         cells = {
             cell: found[key] for cell in range(len(shown)) if shown.runs(cell) and (key := shown.key(cell)) in found
@@ -351,22 +358,33 @@ class _Session:
             self.watcher.note_decision(f"{lack}; {remedy}")
         self._run.load_plan(part.plan, part.records, part.cells, f"confirming {count}")
         await self._run.run()
-        self._withdraw_outages(baseline)
+
+    def _withdraw_failed_rounds(self) -> None:
+        """Withdraw a round that failed as one, variant by variant, before anything is decided by it."""
+        report = self._report()
+        for variant, found in failed_rounds(report).items():
+            runs = [report.plan.indices(cell)[found.run - 1 : found.run] for cell in report.cells_of(variant)]
+            self._withdraw(report, variant, chain.from_iterable(runs), failed_round_sentence(found))
+            self._settled = None
 
     def _withdraw_outages(self, baseline: Baseline) -> None:
-        """Count planned runs that failed as one as errored: there is no verdict, and resuming makes all of them again.
+        """Withdraw all planned runs of a variant that failed as one."""
+        report, gate = self._report(), self.invocation.suite.gate or Gate()
+        for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
+            runs = (index for cell in report.cells_of(variant) for index in report.plan.indices(cell))
+            self._withdraw(report, variant, runs, outage_sentence(outage))
+
+    def _withdraw(self, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str) -> None:
+        """Count runs as errored: there is no verdict, and resuming makes all of them again.
 
         Those that passed are withdrawn, too: making only the others again would favour the variant.
         """
-        plan, records, report = self._planned.plan, self._planned.records, self._report()
-        for variant, outage in outages(head_cells(report, self.invocation.suite.gate), baseline).items():
-            error = RunError("outage", outage_sentence(outage))
-            self.watcher.note_decision(f"{name_of(variant)}: {error.message}")
-            cells = [cell for cell in range(len(plan)) if report.plan.variant(cell) == variant]
-            indices = [index for cell in cells for index in plan.indices(cell) if index in records]
-            for index, result in zip(indices, report.results(indices), strict=True):
-                withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
-                records[index] = RunRecord.of(*self.journal.append(withdrawn))
+        self.watcher.note_decision(f"{name_of(variant)}: {why}")
+        records = self._planned.records
+        indices = [index for index in runs if index in records]
+        for index, result in zip(indices, report.results(indices), strict=True):
+            withdrawn = replace(result, status="errored", score=None, grades=(), error=RunError("outage", why))
+            records[index] = RunRecord.of(*self.journal.append(withdrawn))
 
     def _report(self, interrupted: str | None = None) -> SuiteReport:
         """Return the report of what is recorded by now; `interrupted` says why there is no more."""

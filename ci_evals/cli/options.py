@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ci_evals.cli.console import environment
 from ci_evals.github.baseline import BaselineChoice
@@ -62,6 +63,28 @@ PATH = click.Path(path_type=Path)
 
 def _config(*names: str) -> Decorator:
     return setting(*names, type=PATH, help="The suite; default: evals.yaml here or in .github/.")
+
+
+class _PathPerLine(click.Path):
+    """Paths; in a variable, one to the line."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return [line.strip() for line in rv.splitlines() if line.strip()]
+
+
+def suites(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument SUITE..., and --config as another name for it; the command gets what is named as `named`."""
+
+    @click.argument("suites", nargs=-1, type=PATH, metavar="[SUITE]...")
+    @setting("-c", "--config", multiple=True, type=_PathPerLine(path_type=Path), help="The same as SUITE.")
+    @wraps(command)
+    def call(*, suites: tuple[Path, ...], config: tuple[Path, ...], **values: Any) -> Any:
+        source = click.get_current_context().get_parameter_source("config")
+        if suites and config and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--config {config[0]} and {suites[0]}: name suites side by side, without an option")
+        return command(named=suites or config, **values)
+
+    return call
 
 
 def _format(*choices: str, envvar: str | None = None) -> Decorator:

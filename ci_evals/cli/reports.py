@@ -25,7 +25,7 @@ from ci_evals.reports.explain import (
     render_markdown,
     render_text,
 )
-from ci_evals.reports.read import read_baseline, read_report, read_summary
+from ci_evals.reports.read import read_baseline, read_report, read_summary, report_folders
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.problems import unknown
 
@@ -198,9 +198,9 @@ def comment(
     """Post the comment on a pull request from a report.json.
 
     This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
-    pull request. With --from-run it is what another workflow run has uploaded: that is how pull requests from forks,
-    whose own jobs may not comment, get theirs. Such reports are taken for hostile: they are judged again by their
-    results, beside a --baseline that is fetched anew.
+    pull request, of one suite or of several. With --from-run it is what another workflow run has uploaded: that is how
+    pull requests from forks, whose own jobs may not comment, get theirs. Such reports are taken for hostile: they are
+    judged again by their results, beside a --baseline that is fetched anew.
 
     \b
     Examples:
@@ -219,12 +219,14 @@ def comment(
     context = read_context(console.environ)
     if from_run is not None:
         name = artifact or ARTIFACTS
-        posted = comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)
+        outcomes = [comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)]
     else:
-        summary = read_summary(results or Path(RESULTS))
-        posted = post_comment(summary, context, artifact or RESULTS, mode, dry_run=dry_run)
-    if said := posted.preview or posted.note or (posted.url and f"posted: {posted.url}"):
-        console.print(said)
-    if posted.warning:
-        console.warn(posted.warning)
-    return int(posted.warning is not None)
+        folder = results or Path(RESULTS)
+        summaries = [read_summary(each) for each in report_folders(folder) or (folder,)]
+        outcomes = [post_comment(each, context, artifact or RESULTS, mode, dry_run=dry_run) for each in summaries]
+    for posted in outcomes:
+        if said := posted.preview or posted.note or (posted.url and f"posted: {posted.url}"):
+            console.print(said)
+        if posted.warning:
+            console.warn(posted.warning)
+    return int(any(posted.warning for posted in outcomes))

@@ -1,13 +1,15 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import click
@@ -16,10 +18,13 @@ from ci_evals import github
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment, error_redactor
 from ci_evals.engine import progress
-from ci_evals.engine.interrupt import StoppableRun, redirect_prints
-from ci_evals.engine.journal import JOURNAL, first_header
+from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
+from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import CiEvalsError, ConfigError, UsageError
+from ci_evals.errors import CiEvalsError, ConfigError, Problem, UsageError
+from ci_evals.files import file_name
+from ci_evals.format import name_of, number_of
+from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
 from ci_evals.github.baseline import ArtifactNames, BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions, read_context
@@ -27,13 +32,21 @@ from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
-from ci_evals.reports.files import FORMATS, write_reports
+from ci_evals.reports.files import FORMATS, remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
-from ci_evals.reports.summary import summarize
+from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
+from ci_evals.suite.load import find_configs
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
+
+
+class Ended(NamedTuple):
+    """The end of a run: the exit code, and what was found; None where a shard leaves the verdict to the merge."""
+
+    exit_code: int
+    summary: Summary | None = None
 
 
 def run_and_report(
@@ -44,8 +57,8 @@ def run_and_report(
     baseline: BaselineChoice = "none",
     *,
     needs_recording: bool = False,
-) -> int:
-    """Run a suite, compare it with its baseline, decide, report, and return the exit code.
+) -> Ended:
+    """Run a suite, compare it with its baseline, decide and report.
 
     Args:
         invocation: what to run.
@@ -81,7 +94,7 @@ def run_and_report(
             job.announce()
 
         redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
-        with job.log.stop_commands() if job else nullcontext(), StoppableRun(redirected) as running:
+        with job.guard_log() if job else nullcontext(), StoppableRun(redirected) as running:
             with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
                 report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
             console.remark(*_missing_parts(invocation, report))
@@ -89,7 +102,7 @@ def run_and_report(
                 name = f"shard {invocation.shard} of {suite.name}"
                 found = [f"{label.lower()}: {text}" for label, text in notes(report)]
                 console.remark(*found, f"{name}: {outcome(report)}; `ci-evals merge` decides")
-                return running.exit_code or (3 if report.interrupted else 0)
+                return Ended(running.exit_code or (3 if report.interrupted else 0))
 
             summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
             write_reports(summary, out, suite.formats)
@@ -98,7 +111,49 @@ def run_and_report(
             console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
         if job:
             job.finish(summary)
-        return running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on)
+        return Ended(running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary)
+
+
+def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended], console: Console, out: Path) -> int:
+    """Run several suites one after the other, so that they share one limit on calls; return the worst exit code.
+
+    An error of one does not keep the others from being run. A signal does.
+
+    Args:
+        suites: what to run.
+        run: runs one of them, and reports.
+        console: where people read.
+        out: the folder with the results of all.
+
+    Raises:
+        CiEvalsError: the first error, in the end.
+    """
+    here, codes, summaries, errors = Path.cwd(), [0], [], []
+    remove_reports(out)  # of an earlier run of one suite
+    for suite in suites:
+        os.chdir(here)  # code under test may have left it
+        if console.output != "json":
+            console.print(f"\n{name_of(suite.name)}\n")
+        try:
+            ended = run(suite)
+        except CiEvalsError as error:
+            console.warn(f"{suite.name} could not be run: {error}")
+            errors.append(error)
+            continue
+        codes.append(ended.exit_code)
+        summaries += [ended.summary] if ended.summary else []
+        if ended.exit_code in EXIT_CODES.values():
+            break
+    if console.output != "json":
+        lines = [
+            f"{each.report.suite.name}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}" for each in summaries
+        ]
+        console.print("\n".join((f"\n{len(summaries)} of {number_of(len(suites), 'suite')} run", *lines)))
+    if errors:
+        raise errors[0]
+    if summaries and in_actions(console.environ):
+        github.job.report_all(summaries, out, read_context(console.environ), console.log)
+    return max(codes)
 
 
 @contextmanager
@@ -186,16 +241,47 @@ def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bo
         return options.load_named_suite(config, overrides, offline=True), True
 
 
-class _ExtraValues(click.Argument):
-    """Further values of an option, as a pattern of the shell leaves them behind its first one. Help does without."""
+def _load_suites_of_job(
+    named: Sequence[Path], overrides: Overrides, *, offline: bool
+) -> list[tuple[CheckedSuite, bool]]:
+    """Return the suites that are named, each as `_load_suite_of_job` does; several have folders of their own.
 
-    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return []
+    Raises:
+        ConfigError: with the problems of all of them.
+        UsageError: two of them have the same name, by which results and sections of a comment are found.
+    """
+    loaded: list[tuple[CheckedSuite, bool]] = []
+    problems: list[Problem] = []
+    for path in find_configs(named):
+        try:
+            loaded.append(_load_suite_of_job(path, overrides, offline=offline))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    if len(loaded) == 1:
+        return loaded
+    files: dict[str, str] = {}
+    for suite, _ in loaded:
+        if (other := files.setdefault(suite.name, suite.file)) != suite.file:
+            raise UsageError(f"{other} and {suite.file} are both called {suite.name!r}: give one another `name`")
+    secrets = tuple(dict.fromkeys(secret for suite, _ in loaded for secret in suite.secrets))
+    out = overrides.out or Path(RESULTS)
+    return [
+        (
+            replace(
+                suite,
+                secrets=secrets,
+                report=replace(suite.report, out=(out / file_name(suite.name)).as_posix()),
+            ),
+            without_secrets,
+        )
+        for suite, without_secrets in loaded
+    ]
 
 
 @options.command("run")
-@click.argument("further", cls=_ExtraValues, nargs=-1, type=options.PATH)
-@options.config
+@options.suites
 @options.overriding
 @options.setting(
     "--resume",
@@ -206,8 +292,8 @@ class _ExtraValues(click.Argument):
     "--resume-from",
     multiple=True,
     type=options.PATH,
-    metavar="PATH...",
-    help="Take over the results of other journals, or of the folders they are in.",
+    metavar="PATH",
+    help="Take over the results of another journal, of the one in a folder, or of all in its folders; may be repeated.",
 )
 @options.setting(
     "--shard",
@@ -243,8 +329,7 @@ class _ExtraValues(click.Argument):
 @options.output
 @options.quiet
 def run_command(
-    further: tuple[Path, ...],
-    config: Path | None,
+    named: tuple[Path, ...],
     resume_from: tuple[Path, ...],
     shard: Shard | None,
     balance_by: Path | None,
@@ -259,7 +344,10 @@ def run_command(
     replay_only: bool,
     quiet: bool,
 ) -> int:
-    """Run a suite, judge it, and exit with its verdict.
+    """Run suites, judge them, and exit with the worst verdict.
+
+    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in .github/. Several
+    run one after the other, each with a folder of its name in the results folder.
 
     Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
     folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables, those over
@@ -268,38 +356,52 @@ def run_command(
     \b
     Examples:
       ci-evals run
-      ci-evals run --config evals/support.yaml --runs 5
+      ci-evals run evals/support.yaml --runs 5
+      ci-evals run evals                      every suite in the folder
       ci-evals run --providers gpt-4o-mini,claude --format json
       ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
     """
-    if further and not resume_from:
-        raise click.UsageError(f"{further[0]} belongs to no option: a suite is named by --config")
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
     with _reporting_errors(replace(posting, comment="off") if shard else posting):
-        suite, without_secrets = _load_suite_of_job(config, overrides, offline=replay_only)
-    if without_secrets:
-        replay = record
-    console = Console.of_process(output, quiet=quiet, suite=suite)
-    invocation = Invocation(
-        suite=suite,
-        journal=suite.out / JOURNAL,
-        resume=resume or bool(resume_from or further),
-        sources=tuple(map(_journal, (*resume_from, *further))),
-        shard=shard,
-        durations_s=known_durations(balance_by) if balance_by else {},
-        replay=_journal(replay) if replay else None,
-        replay_only=replay_only or without_secrets,
-        without_secrets=without_secrets,
-        revision=revision(console.environ),
-        run_id=uuid4().hex,
-        files=suite.out,
-    )
+        loaded = _load_suites_of_job(named, overrides, offline=replay_only)
+        of_one = {"--shard": shard, "--balance-by": balance_by, "--replay": replay, "--record": record}
+        if len(loaded) > 1 and (given := [name for name, value in of_one.items() if value]):
+            raise UsageError(f"{given[0]} is for one suite, and {len(loaded)} are named: run them one by one")
+    without_secrets = {suite.name for suite, is_without in loaded if is_without}
+    suites = [suite for suite, _ in loaded]
+    out = overrides.out or Path(RESULTS)
+    if len(suites) > 1:
+        posting = replace(posting, results=out.absolute())
+    sources = [journal for path in resume_from for journal in journals_at(path)]
     # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
-    return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=without_secrets)
+
+    def run(suite: CheckedSuite) -> Ended:
+        console = Console.of_process(output, quiet=quiet, suite=suite)
+        lacks_secrets = suite.name in without_secrets
+        recording = record if lacks_secrets else replay
+        invocation = Invocation(
+            suite=suite,
+            journal=suite.out / JOURNAL,
+            resume=resume or bool(resume_from),
+            sources=journals_of(sources, suite.name) if len(suites) > 1 else tuple(sources),
+            shard=shard,
+            durations_s=known_durations(balance_by) if balance_by else {},
+            replay=_journal(recording) if recording else None,
+            replay_only=replay_only or lacks_secrets,
+            without_secrets=lacks_secrets,
+            revision=revision(console.environ),
+            run_id=uuid4().hex,
+            files=suite.out,
+        )
+        return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets)
+
+    if len(suites) == 1:
+        return run(suites[0]).exit_code
+    return run_each(suites, run, Console.of_process(output, quiet=quiet, suite=suites[0]), out.absolute())
 
 
 @options.command("merge")
@@ -358,4 +460,4 @@ def merge_command(
         check_sources(invocation)
     if run_missing and (missing := missing_shards(sources)):
         console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
-    return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline)
+    return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline).exit_code

@@ -24,7 +24,7 @@ from ci_evals.engine.pairwise import (
     read_answers,
 )
 from ci_evals.engine.traces import match_traces, read_traces
-from ci_evals.errors import StorageError, UsageError
+from ci_evals.errors import ConfigError, Problem, StorageError, UsageError
 from ci_evals.format import number_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import Size, power_of
@@ -47,7 +47,7 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import find_config, load_judge, load_mock
+from ci_evals.suite.load import find_config, find_configs, load_judge, load_mock
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
 
@@ -55,22 +55,32 @@ _STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "ini
 
 
 @options.command()
-@options.config
+@options.suites
 @options.providers
 @options.tags
 @options.runs
 def validate(
-    config: Path | None, providers: tuple[str, ...] | None, tags: tuple[str, ...] | None, runs: int | None
+    named: tuple[Path, ...], providers: tuple[str, ...] | None, tags: tuple[str, ...] | None, runs: int | None
 ) -> None:
-    """Check a suite without calling anything.
+    """Check suites without calling anything.
+
+    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in .github/.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate ids, missing files,
     variables that are not set, templates that do not fit their cases, functions that their modules do not define.
     """
-    suite = options.load_named_suite(config, Overrides(providers=providers, tags=tags, runs=runs))
-    total = plan_runs(suite.cases, suite.columns, suite.runs).total
-    shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
-    click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+    problems: list[Problem] = []
+    for path in find_configs(named):
+        try:
+            suite = options.load_named_suite(path, Overrides(providers=providers, tags=tags, runs=runs))
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        total = plan_runs(suite.cases, suite.columns, suite.runs).total
+        shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
+        click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+    if problems:
+        raise ConfigError(problems)
 
 
 @options.command()
@@ -204,7 +214,7 @@ def grade(
         run_id=uuid4().hex,
         files=suite.out,
     )
-    return run_and_report(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS))
+    return run_and_report(invocation, console, Posting(comment="off"), ArtifactNames(RESULTS)).exit_code
 
 
 @click.group()

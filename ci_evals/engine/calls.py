@@ -221,7 +221,7 @@ class Calls:
 
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""
-        if self._own_code and error.kind in ("server", "rejected"):
+        if self._own_code and error.kind in ("server", "rejected") and not has_no_credit(error):
             self.breaker.record_answer()  # the system under test is there, and how it fails is what is judged
         else:
             self.breaker.record_loss(error, is_refusal=self._is_refusal(error))
@@ -239,6 +239,11 @@ class Calls:
         if retry_after_s is None:
             return backoff_s
         return retry_after_s + (backoff_s if retry_after_s < BACKOFF_S else 0.1 * self._draw())
+
+
+def has_no_credit(error: ProviderError) -> bool:
+    """Return True if an account behind the provider is used up, which says nothing about the code that called it."""
+    return error.kind == "rejected" and error.status in (402, 429)
 
 
 def _got_past_limits(error: ProviderError) -> bool:
@@ -305,8 +310,7 @@ class Breaker:
 
     def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
         """Record a call without an answer; open after too many in a row."""
-        no_credit = error.status == 429 and error.kind == "rejected"
-        if no_credit or error.status in _FOR_GOOD or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S:
+        if has_no_credit(error) or error.status in _FOR_GOOD or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S:
             self._for_good += 1
         elif not is_refusal and error.kind in ("server", "network", "timeout"):
             self._lost += 1

@@ -3,8 +3,9 @@
 import asyncio
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ci_evals.engine.calls import has_no_credit
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
@@ -48,7 +49,10 @@ async def grade_answer(
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            grades.append((known or {}).get(number) or await grade(expectation, answer, meter))
+            if (earlier := (known or {}).get(number)) is not None:
+                grades.append(replace(earlier, grader=expectation.shown_name, metric=expectation.metric))
+            else:
+                grades.append(await grade(expectation, answer, meter))
     except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
@@ -93,6 +97,6 @@ def fail_or_exclude(error: ProviderError, cause: ProviderError, options: Provide
         options: the provider's settings, whose `on_error` has the last word.
     """
     reason = RunError(error.kind, error.message, error.status, error.detail)
-    own_fault = options.own_code and cause.kind in _OWN_FAULTS
+    own_fault = options.own_code and cause.kind in _OWN_FAULTS and not has_no_credit(cause)
     fails = own_fault if options.on_error is None else options.on_error == "fail"
     return RunOutcome("failed", 0.0, error=reason) if fails else RunOutcome("errored", error=reason)

@@ -6,7 +6,7 @@ before its run counts as finished, so that even SIGKILL loses no finished run; t
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -18,14 +18,17 @@ from pydantic_core import PydanticSerializationError
 
 from ci_evals.errors import StorageError, first_problem
 from ci_evals.files import write_atomically
+from ci_evals.format import abridge
 from ci_evals.model.report import SuiteInfo
-from ci_evals.model.response import Response
+from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 
 JOURNAL = "results.jsonl"
 SCHEMA_VERSION = 1
 SYNC_INTERVAL_S = 1.0
+MAX_ASKED_CHARACTERS = 20_000
+"""Of each message that was sent, as it is kept with every run."""
 FILES = "files"
 """The folder beside the journal for files that answers come with, and for answers that are too long."""
 
@@ -86,6 +89,25 @@ def first_header(path: Path) -> Header | None:
         StorageError: the file is missing or is not a journal.
     """
     return next((_decode_header(line, path, number) for number, _, line in _whole_lines(path)), None)
+
+
+def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
+    """Return the journals of a suite, by its name; one that is alone is taken whatever the suite was called.
+
+    Raises:
+        StorageError: a file is missing or is not a journal.
+    """
+    if len(paths) < 2:
+        return tuple(paths)
+    return tuple(path for path in paths if (header := first_header(path)) and header.suite.name == suite)
+
+
+def journals_at(path: Path) -> tuple[Path, ...]:
+    """Return a journal that is named itself, by its folder, or with others by a folder of such folders."""
+    if not path.is_dir():
+        return (path,)
+    there = path / JOURNAL
+    return (there,) if there.is_file() else tuple(sorted(path.glob(f"*/{JOURNAL}"))) or (there,)
 
 
 def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
@@ -241,6 +263,8 @@ class Journal:
         Raises:
             StorageError: the disk is full or gone.
         """
+        if any(len(message.content) > MAX_ASKED_CHARACTERS for message in result.messages):
+            result = replace(result, messages=tuple(map(self._abridge, result.messages)))
         try:
             line = encode(result)
         except PydanticSerializationError:
@@ -250,6 +274,10 @@ class Journal:
             result = self._redactor.clean(result)
             line = encode(result)
         return result, self._append(line)
+
+    def _abridge(self, message: Message) -> Message:
+        """Leave out the middle of a long message, without cutting a secret in two."""
+        return replace(message, content=abridge(self._redactor.clean_text(message.content), MAX_ASKED_CHARACTERS))
 
     def is_too_long(self, response: Response) -> bool:
         """Return True if an output of the response, or of one of its turns, is longer than `max_answer_bytes`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judges import AuxiliaryProvider, ask_each
 from ci_evals.engine.known_answers import load_results
-from ci_evals.engine.setup import open_auxiliary, open_resources
+from ci_evals.engine.setup import open_auxiliary, open_resources, prepare
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.format import one_line
 from ci_evals.graders.json import strip_fence
@@ -126,6 +126,7 @@ async def _open(suite: CheckedSuite, judge: PreferenceJudge) -> AsyncIterator[Pr
             options = judge.provider
             assert options is not None
             timeout_s = options.timeout_s or suite.timeout_s
+            await prepare([options], suite.places, resources)
             provider = open_auxiliary(suite, options, resources, timeout_s=timeout_s)
             yield _by_provider(provider, judge.rubric)
 

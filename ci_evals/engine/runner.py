@@ -306,6 +306,7 @@ class Run:
             error=outcome.error,
             judging=outcome.judging,
             budget_violations=violations(allowed, outcome, ending.latency_s),
+            messages=tuple(cell.rendered.messages),
         )
 
     def _record(self, index: int, result: Result) -> None:

@@ -16,17 +16,23 @@ from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
-from ci_evals.errors import ConfigError, Place, Problem
+from ci_evals.errors import ConfigError, Place, Problem, ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
-from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.base import Provider, ProviderOptions
+from ci_evals.providers.http import Http
 from ci_evals.providers.http_client import open_session
+from ci_evals.providers.model_api import ModelOptions
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
+from ci_evals.providers.serve import Service, Services
+from ci_evals.providers.tokens import Token, Tokens
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import importable
+
+_MOMENT_S = 0.1  # in which the end of a service shows after its connections have broken
 
 Observe = Callable[[Mapping[str, str]], None]
 
@@ -40,6 +46,8 @@ class EngineResources:
     stack: AsyncExitStack
     observe: Observe
     session: aiohttp.ClientSession
+    tokens: Tokens
+    services: Services
     files: Path | None = None
 
     def reporting_to(self, limiter: RateLimiter) -> "EngineResources":
@@ -55,7 +63,8 @@ async def open_resources(
     with importable(folder):
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(open_session(max_concurrency))
-            yield EngineResources(folder, max_concurrency, stack, lambda _: None, session, files)
+            tokens, services = Tokens(folder), Services(folder)
+            yield EngineResources(folder, max_concurrency, stack, lambda _: None, session, tokens, services, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +112,55 @@ async def open_suite(
         if judges and suite.grader_models:
             with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
+        if not problems:
+            with collect_problems(problems):
+                await prepare(_called(suite, calls=calls, judges=judges), suite.places, resources)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
         yield OpenSuite(queues, users, models)
+
+
+def _called(suite: CheckedSuite, *, calls: bool, judges: bool) -> Iterator[ProviderOptions]:
+    """Yield whatever a suite calls."""
+    if calls:
+        yield from suite.providers
+        yield from suite.stages.values()
+        yield from (case.user.provider for case in suite.cases if case.user)
+    if judges:
+        yield from suite.grader_models
+
+
+async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources) -> None:
+    """Start the services of providers and fetch their tokens, each once, before the first call.
+
+    Args:
+        called: the providers.
+        places: where a suite names each.
+        resources: theirs.
+
+    Raises:
+        ConfigError: something is missing; it tells of all that is.
+    """
+    problems: list[Problem] = []
+    tokens: dict[Token, str] = {}
+    services: dict[Service, str] = {}
+    for options in called:
+        if isinstance(options, ModelOptions | Http) and options.token:
+            tokens.setdefault(resources.tokens.of(options.token), str(options.name))
+        if options.serve:
+            services.setdefault(resources.services.of(options.serve), str(options.name))
+    for token, name in tokens.items():
+        try:
+            await token.get()
+        except ProviderError as error:
+            problems.append(Problem(*places[name], f"token: {error.message}"))
+    for service, name in services.items():
+        try:
+            await service.start(resources.session, resources.stack)
+        except ProviderError as error:
+            problems.append(Problem(*places[name], f"serve: {error.message}"))
+    if problems:
+        raise ConfigError(problems)
 
 
 @contextmanager
@@ -138,19 +193,21 @@ def open_auxiliary(
         ConfigError: it cannot be opened.
     """
     limiter = limiter or _limiter([options])
-    provider = options.open(resources.reporting_to(limiter))
+    provider = _open(options, resources.reporting_to(limiter))
     calls = _calls(options, provider, suite, limiter, own_code=False)
     limit = _max_concurrency(options, suite)
     return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options))
 
 
-def open_provider(options: ProviderOptions, cases: Iterable[Case], resources: Resources) -> tuple[Provider, Pricer]:
+def open_provider(
+    options: ProviderOptions, cases: Iterable[Case], resources: EngineResources
+) -> tuple[Provider, Pricer]:
     """Open a provider, once for each of the settings that cases want of it.
 
     Raises:
         ConfigError: it cannot be opened.
     """
-    usual = _PricedProvider(options.open(resources), pricer(options))
+    usual = _PricedProvider(_open(options, resources), pricer(options))
     others: dict[str, _PricedProvider] = {}
     by_settings: dict[str, _PricedProvider] = {}
     for case in cases:
@@ -159,9 +216,30 @@ def open_provider(options: ProviderOptions, cases: Iterable[Case], resources: Re
             continue
         key = digest([case.overrides.model, case.overrides.params])
         if key not in by_settings:
-            by_settings[key] = _PricedProvider(changed.open(resources), pricer(changed))
+            by_settings[key] = _PricedProvider(_open(changed, resources), pricer(changed))
         others[case.id] = by_settings[key]
     return (_ProviderPerCase(usual, others), lambda response: response.cost_usd) if others else usual
+
+
+def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
+    provider = options.open(resources)
+    return _ServedProvider(provider, resources.services.of(options.serve)) if options.serve else provider
+
+
+class _ServedProvider:
+    """A provider that talks to a service which is started for it: that the service has ended is why no answer came."""
+
+    def __init__(self, provider: Provider, service: Service) -> None:
+        self._provider = provider
+        self._service = service
+
+    async def answer(self, request: Request) -> Response:
+        await self._service.check()
+        try:
+            return await self._provider.answer(request)
+        except Exception:  # the team's own code raises anything where its service is gone
+            await self._service.check(within_s=_MOMENT_S)
+            raise
 
 
 class _PricedProvider(NamedTuple):

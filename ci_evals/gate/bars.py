@@ -8,14 +8,14 @@ from math import ceil
 from typing import Literal, NamedTuple
 from zlib import crc32
 
-from ci_evals.format import exact
+from ci_evals.format import exact, exact_mean
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import BY_LABEL, WHOLE, Gate, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
-from ci_evals.stats.rates import Bounds, PassRate, pass_rate
+from ci_evals.stats.rates import Bounds, PassRate, pass_rate, sample_mean
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -135,22 +135,20 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: G
 
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     """Judge every metric that has a bar on every variant; it is not graded where it is not defined."""
+    figures = {variant: metrics_of(report, variant, rules.confidence) for variant in report.plan.variants}
     for name, bar in rules.metrics.items():
-        metric = read_metric(name)
         for variant in report.plan.variants:
-            runs = tasks_of(report, variant).get(metric.task, ()) if metric else ()
-            found = measure(runs, metric, rules.confidence) if metric else None
-            value, bounds = found or (None, None)
+            found = figures[variant].get(name) or _label_metric(report, variant, name, rules.confidence)
             yield ScopeVerdict(
                 kind="metric",
                 name=f"{name} on {variant}" if len(report.plan.variants) > 1 else name,
                 bar=bar,
-                status=_status(exact(found[0]), found[1], bar, rules) if found else "error",
-                rate=value,
-                lower=bounds.lower if bounds else None,
-                upper=bounds.upper if bounds else None,
-                cases=len(report.plan.cases),
-                graded=len(runs) if found else 0,
+                status=_status(exact(found.value), found.bounds, bar, rules) if found else "error",
+                rate=found.value if found else None,
+                lower=found.bounds.lower if found else None,
+                upper=found.bounds.upper if found else None,
+                cases=found.cases if found else len(report.plan.cases),
+                graded=found.runs if found else 0,
                 failed=0,
             )
 
@@ -177,6 +175,32 @@ def _runs_needed(estimate: PassRate | None, bar: float | None, chosen: Sequence[
         return PassRate(estimate.rate, estimate.n_eff * runs / per_cell).bounds(rules.confidence).upper < bar
 
     return next((runs for runs in range(ceil(per_cell), MAX_ADVISED_RUNS + 1) if tells(runs)), None)
+
+
+class MetricFigure(NamedTuple):
+    """A metric on one variant: its value and bounds, and the graded runs and cases that it is of."""
+
+    value: float
+    bounds: Bounds
+    runs: int
+    cases: int
+
+
+def metrics_of(report: SuiteReport, variant: Variant, confidence: float) -> Mapping[str, MetricFigure]:
+    """Return the mean score of each metric that graders name; the noise in its bounds is that between cases."""
+    found = {}
+    for name, cells in report.metric_scores(variant).items():
+        mean = sample_mean([exact(exact_mean(scores)) for scores in cells])
+        found[name] = MetricFigure(float(mean.rate), mean.bounds(confidence), sum(map(len, cells)), len(cells))
+    return found
+
+
+def _label_metric(report: SuiteReport, variant: Variant, name: str, confidence: float) -> MetricFigure | None:
+    if (metric := read_metric(name)) is None:
+        return None
+    runs = tasks_of(report, variant).get(metric.task, ())
+    found = measure(runs, metric, confidence)
+    return MetricFigure(*found, len(runs), len(report.plan.cases)) if found else None
 
 
 # Metrics of labelled runs.

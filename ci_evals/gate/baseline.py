@@ -4,7 +4,7 @@ Earlier runs of a cell are pooled, newest report first, but for what is older th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
 from typing import Literal, NamedTuple
@@ -64,13 +64,15 @@ class Evidence(NamedTuple):
 class PoolStep:
     """The decision about one report's evidence of a cell.
 
-    All but the last three outcomes are in the full pool, and only what is `recent` is in the recent one. `older` are
-    its runs together with those of all older reports in the full pool, `p` tests whether these differ from the newer
-    ones; both are None where nothing was tested.
+    The first three outcomes are in the full pool, and only what is `recent` is in the recent one. `older` are its runs
+    together with those of all older reports in the full pool, `p` tests whether these differ from the newer ones; both
+    are None where nothing was tested.
     """
 
     evidence: Evidence
-    outcome: Literal["recent", "disagrees", "before a change", "before a fall", "enough without", "nothing graded"]
+    outcome: Literal[
+        "recent", "disagrees", "before a change", "before a fall", "enough without", "an outage", "nothing graded"
+    ]
     older: Tally | None = None
     p: float | None = None
 
@@ -86,20 +88,22 @@ class History:
     Args:
         evidence: what is known.
         reports: how many of the newest reports with graded runs count; all of them if None.
+        lost: the ids of reports that are taken for an outage: they count for nothing.
     """
 
     evidence: tuple[Evidence, ...]
     reports: int | None = None
+    lost: frozenset[str] = frozenset()
 
     @cached_property
     def sums(self) -> tuple[tuple[int, int], ...]:
         """The sums of (passed, graded) over the newest 0, 1, 2, … reports of the full pool."""
         passed = graded = 0
         sums = [(0, 0)]
-        for _, more_passed, more in self.evidence:
+        for report, more_passed, more in self.evidence:
             if graded >= POOLED_RUNS or len(sums) - 1 == self.reports:
                 break
-            if more:
+            if more and report not in self.lost:
                 passed, graded = passed + more_passed, graded + more
                 sums.append((passed, graded))
         return tuple(sums)
@@ -124,6 +128,8 @@ class History:
         for each in self.evidence:
             if not each.graded:
                 steps.append(PoolStep(each, "nothing graded"))
+            elif each.report in self.lost:
+                steps.append(PoolStep(each, "an outage"))
             elif age == len(self.sums) - 1:
                 fell = age == self.reports and self.sums[age][1] < POOLED_RUNS
                 steps.append(PoolStep(each, "before a fall" if fell else "enough without"))
@@ -145,14 +151,22 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class BaseCell:
-    """One cell of a baseline. `per_run` is that of the newest report.
+    """One cell of a baseline.
 
-    `fingerprint` identifies the question and its grading, as `asked.judged`.
+    Args:
+        fingerprint: identifies the question and its grading, as `asked.judged`.
+        history: its runs, report by report.
+        per_runs: the averages of its runs by the id of the report, newest first, as far as they are known.
     """
 
     fingerprint: str
     history: History
-    per_run: PerRun = UNMEASURED
+    per_runs: Mapping[str, PerRun] = field(default_factory=dict)
+
+    @property
+    def per_run(self) -> PerRun:
+        """The averages of the newest report that counts."""
+        return next((found for id_, found in self.per_runs.items() if id_ not in self.history.lost), UNMEASURED)
 
 
 def judged_half(fingerprint: str) -> str:
@@ -195,6 +209,24 @@ class TrendPoint:
     variants: tuple[TrendVariant, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostReport:
+    """A variant's runs in one of the newest reports, which do not count as a baseline.
+
+    All of them are left out because so few passed, or only the `unanswered` ones, which failed without an answer.
+    """
+
+    report: ReportRef
+    provider: str
+    prompt: str | None
+    runs: Tally
+    unanswered: int = 0
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
     """One report, or several, as the side that another is compared with.
@@ -202,7 +234,8 @@ class Baseline:
     Args:
         suite: the name of the newest one's suite.
         name: the name to show, such as a branch.
-        reports: every report that there is evidence of, newest first.
+        reports: every report that there is evidence of, newest first; none that is newer than all that count.
+        lost: what looks like an outage in the newest reports, and does not count.
         cells: the cells of the newest one, in its order.
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
         source: the path of the newest one; None if it is not at hand.
@@ -214,6 +247,7 @@ class Baseline:
     cells: Mapping[CellKey, BaseCell]
     trend: tuple[TrendPoint, ...] = ()
     source: str | None = None
+    lost: tuple[LostReport, ...] = ()
 
     @property
     def called(self) -> str:
@@ -273,7 +307,8 @@ def join(reports: Sequence[Baseline]) -> Baseline:
             if (known := fullest.get(evidence.report)) is None or evidence.graded > known.graded:
                 fullest[evidence.report] = evidence
         history = History(tuple(sorted(fullest.values(), key=lambda each: rank[each.report])))
-        cells[key] = BaseCell(cell.fingerprint, history, cell.per_run)
+        per_runs = {id_: found for one in (cell, *same) for id_, found in one.per_runs.items()}
+        cells[key] = BaseCell(cell.fingerprint, history, per_runs)
     points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
     return replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
@@ -283,8 +318,16 @@ def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence,
     """Return the evidence of a base cell that a new report hands on: of the same case, as much as may be pooled."""
     if cell is None or cell.fingerprint != fingerprint:
         return ()
-    graded = [each for each in cell.history.evidence if each.graded]
-    return tuple(graded[: len(History(cell.history.evidence).sums) - 1])
+    whole = replace(cell.history, reports=None)
+    pooled = len(whole.sums) - 1
+    kept: list[Evidence] = []
+    for each in whole.evidence:  # outages, too: the next report tells whether they are what the base branch is like now
+        if each.graded:
+            kept.append(each)
+            pooled -= each.report not in whole.lost
+            if not pooled and each.report not in whole.lost:
+                break
+    return tuple(kept)
 
 
 # The report that is compared.
@@ -297,6 +340,7 @@ class HeadCell(NamedTuple):
         key: its name.
         fingerprint: identifies the question and its grading, whatever the case is called.
         planned: its planned runs, without those that only repeat a recording.
+        unanswered: the number of these that failed without an answer.
         confirming: the runs that it got because it was a suspect.
         confirmed: True if these are complete.
         critical: True if its regression is red whatever else the gate allows.
@@ -306,6 +350,7 @@ class HeadCell(NamedTuple):
     key: CellKey
     fingerprint: str
     planned: Tally
+    unanswered: int = 0
     confirming: Tally = NO_RUNS
     confirmed: bool = False
     critical: bool = False
@@ -340,6 +385,7 @@ def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = Fals
                 key=report.plan.key(cell),
                 fingerprint=report.fingerprints[report.plan.row(cell)],
                 planned=report.fresh(cell),
+                unanswered=sum(each.unanswered and not each.recorded for each in report.records_of((cell,))),
                 confirming=confirming,
                 confirmed=complete and bool(confirming.graded),
                 critical=case.critical or not critical_tags.isdisjoint(case.tags),

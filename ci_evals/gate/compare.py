@@ -41,8 +41,8 @@ SUSPICION = 0.30
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
 """The most cells that are run again, unless a fifth of all is more."""
-NO_DROP = 0.01
-"""Confirm runs with a higher p show no drop."""
+FAILED_CONFIRMATION = 0.05
+"""Confirm runs that are worse than the planned runs of the same cells, with a p at or below this, do not count."""
 
 
 CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
@@ -210,7 +210,7 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRu
     base = cut_at_falls(base)
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
-    matched = _without_failed_confirmation(matched, alpha)
+    matched = _without_failed_confirmation(matched)
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
         baseline=base,
@@ -222,12 +222,14 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRu
     )
 
 
-def suspects(head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns) -> Mapping[CellKey, int]:
+def suspects(
+    head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns, alpha: float = 0.05
+) -> Mapping[CellKey, int]:
     """Return the cells to run again before they may be named, and how often.
 
-    If there are many, these are the critical ones and those least likely by chance.
+    If there are many, these are the critical ones and those least likely by chance. Arguments are those of `compare`.
     """
-    matched = _comparable_cells(head, base)
+    matched = comparable_cells(head, base)
     suspicious = sorted(
         (cell for cell in matched if cell.suspicious), key=lambda cell: (not cell.head.critical, cell.p)
     )
@@ -235,42 +237,14 @@ def suspects(head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns
     if confirm_runs != "auto":
         return {cell.head.key: confirm_runs for cell in chosen} if confirm_runs else {}
     return {
-        cell.head.key: runs_to_confirm(cell.head.planned.graded, cell.pooled.graded, len(matched)) for cell in chosen
+        cell.head.key: runs_to_confirm(cell.head.planned.graded, cell.pooled.graded, len(matched), alpha)
+        or USUAL_CONFIRM_RUNS
+        for cell in chosen
     }
 
 
-class Outage(NamedTuple):
-    """Planned runs that failed as one, and the repeats of those of the `cells` that were run again."""
-
-    cells: int
-    planned: Tally
-    repeated: Tally
-
-
-def outages(head: Sequence[HeadCell], base: Baseline, *, alpha: float = 0.05) -> Mapping[Variant, Outage]:
-    """Find the variants that look worse because of an outage while their planned runs were made.
-
-    Half of their cells are suspects, the repeats of these show no drop, and are better than the planned runs.
-    """
-    matched = _comparable_cells(head, base)
-    found = {}
-    for variant in dict.fromkeys(cell.head.variant for cell in matched):
-        cells = [cell for cell in matched if cell.head.variant == variant]
-        suspicious = [cell for cell in cells if cell.suspicious]
-        repeated = [cell for cell in suspicious if cell.head.confirmed]
-        if 2 * len(suspicious) < len(cells) or not repeated:
-            continue
-        worse = fall([(cell.head.planned, cell.base.history) for cell in cells]).p <= alpha
-        dropped = stratified_lower((*cell.head.confirming, *cell.pooled) for cell in repeated) <= NO_DROP
-        recovered = stratified_lower((*cell.head.planned, *cell.head.confirming) for cell in repeated) <= alpha
-        if worse and recovered and not dropped:
-            planned, confirming = (cell.head.planned for cell in repeated), (cell.head.confirming for cell in repeated)
-            found[variant] = Outage(len(repeated), _sum(planned), _sum(confirming))
-    return found
-
-
-def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int:
-    """Return how many further runs name a case that always fails and never did before; the usual ones if too many.
+def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int | None:
+    """Return how many further runs name a case that always fails and never did before; None if it takes too many.
 
     The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over `base`, and it is to be
     at most `alpha / cells`, so that Benjamini and Hochberg's procedure rejects it alone.
@@ -281,10 +255,8 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
         cells: the number of cells that are compared.
         alpha: the accepted chance of a false alarm.
     """
-    for more in range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1):
-        if comb(base + planned + more, base) * alpha >= cells:
-            return more
-    return USUAL_CONFIRM_RUNS
+    enough = range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1)
+    return next((more for more in enough if comb(base + planned + more, base) * alpha >= cells), None)
 
 
 def commonest(numbers: Iterable[int]) -> int:
@@ -347,8 +319,11 @@ def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
 
 
 @dataclass(frozen=True)
-class _MatchedCell:
-    """A cell of the report and the one of the baseline that it is compared with."""
+class MatchedCell:
+    """A cell of the report and the one of the baseline that it is compared with.
+
+    `renamed_from` is the id that its case has there, if it is another.
+    """
 
     head: HeadCell
     base: BaseCell
@@ -370,7 +345,8 @@ class _MatchedCell:
         return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
 
 
-def _comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[_MatchedCell]:
+def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCell]:
+    """Return the cells that both sides have graded runs of, for the same question and grading."""
     base = cut_at_falls(base)
     variants = match_variants((cell.variant for cell in head), base.variants)
     return _match_cells(head, base, variants)[0]
@@ -378,11 +354,11 @@ def _comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[_Matched
 
 def _match_cells(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
-) -> tuple[list[_MatchedCell], list[CellComparison]]:
+) -> tuple[list[MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
     mine = {_key(cell.key[0], variants.get(cell.variant, cell.variant)): cell for cell in head}
     old_names = _old_names(mine, base)
-    matched: list[_MatchedCell] = []
+    matched: list[MatchedCell] = []
     rest: list[CellComparison] = []
     for base_key, cell in mine.items():
         old_name = old_names.get(base_key)
@@ -394,7 +370,7 @@ def _match_cells(
             regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
             rest.append(replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded))
         elif cell.planned.graded and found.history.tally.graded:
-            matched.append(_MatchedCell(cell, found, old_name))
+            matched.append(MatchedCell(cell, found, old_name))
         else:
             rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))
     known = {*mine, *((old, *key[1:]) for key, old in old_names.items())}
@@ -424,7 +400,7 @@ def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[Cell
     return names
 
 
-def _without_failed_confirmation(matched: Sequence[_MatchedCell], alpha: float) -> list[_MatchedCell]:
+def _without_failed_confirmation(matched: Sequence[MatchedCell]) -> list[MatchedCell]:
     """Leave out the confirm runs of a variant if they are worse than the planned runs of the same cells.
 
     Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones are an outage.
@@ -432,7 +408,7 @@ def _without_failed_confirmation(matched: Sequence[_MatchedCell], alpha: float) 
     failed = set()
     for variant in dict.fromkeys(cell.head.variant for cell in matched):
         repeated = [cell.head for cell in matched if cell.head.variant == variant and cell.head.confirming.graded]
-        if repeated and stratified_lower((*cell.confirming, *cell.planned) for cell in repeated) <= alpha:
+        if repeated and stratified_lower((*cell.confirming, *cell.planned) for cell in repeated) <= FAILED_CONFIRMATION:
             failed.add(variant)
     return [
         replace(cell, head=cell.head._replace(confirming=NO_RUNS, confirmed=False))
@@ -442,12 +418,13 @@ def _without_failed_confirmation(matched: Sequence[_MatchedCell], alpha: float) 
     ]
 
 
-def _sum(tallies: Iterable[Tally]) -> Tally:
+def sum_of(tallies: Iterable[Tally]) -> Tally:
+    """Return all runs together."""
     each = list(tallies)
     return Tally(sum(tally.passed for tally in each), sum(tally.graded for tally in each))
 
 
-def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: ConfirmRuns, alpha: float) -> list[CellComparison]:
+def _compare_cells(matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float) -> list[CellComparison]:
     """Test each cell by itself for a drop and for a rise.
 
     The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its runs speak for it.
@@ -456,7 +433,7 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: ConfirmRuns, a
     runs, drops, named_drops, rises = [], [], [], []
     for cell in matched:
         planned, more, suspicious = cell.head.planned, cell.head.confirming, cell.suspicious
-        tally = _sum((planned, more)) if suspicious else planned
+        tally = sum_of((planned, more)) if suspicious else planned
         drop = fisher_lower(*tally, *cell.pooled)
         runs.append(tally)
         drops.append(drop)
@@ -497,13 +474,13 @@ def _compare_cells(matched: Sequence[_MatchedCell], confirm_runs: ConfirmRuns, a
 
 
 def _compare_variants(
-    matched: Sequence[_MatchedCell],
+    matched: Sequence[MatchedCell],
     cells: Sequence[CellComparison],
     variants: Mapping[Variant, Variant],
     alpha: float,
 ) -> tuple[VariantComparison, ...]:
     """Test every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
-    by_variant: dict[Variant, list[tuple[_MatchedCell, CellComparison]]] = defaultdict(list)
+    by_variant: dict[Variant, list[tuple[MatchedCell, CellComparison]]] = defaultdict(list)
     for cell, comparison in zip(matched, cells, strict=True):
         by_variant[cell.head.variant].append((cell, comparison))
     falls, falls_of_rest = [], []

@@ -1,15 +1,16 @@
 """Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and runs without an answer."""
 
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
 from ci_evals.gate.bars import ScopeVerdict
-from ci_evals.gate.baseline import Baseline, PoolStep
-from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, Outage, VariantComparison
+from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
+from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import Difference
+from ci_evals.gate.outages import FailedRound, Outage
 from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
@@ -75,6 +76,7 @@ def step_sentence(step: PoolStep) -> str:
         "disagrees": f"{runs}{older}, pooled, but unlike the newer ones{p}: what is named must show against those, too",
         "before a change": f"{runs}, pooled",
         "before a fall": f"{runs}, left out: the whole variant has been worse since",
+        "an outage": f"{runs}, left out: likely an outage",
         "enough without": f"{runs}, left out: newer reports have enough runs",
         "nothing graded": "no run was graded",
     }[step.outcome]
@@ -106,10 +108,23 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def outage_sentence(outage: Outage) -> str:
-    """`an outage: the planned runs failed as one (20 of 60 passed), and 140 repeats of 20 cases show no drop`."""
-    passed = f"{outage.planned.passed:,} of {outage.planned.graded:,} passed"
-    repeats = f"{number_of(outage.repeated.graded, 'repeat')} of {number_of(outage.cells, 'case')}"
-    return f"an outage: the planned runs failed as one ({passed}), and {repeats} show no drop"
+    """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
+    failed = _share_of(outage.planned.graded - outage.planned.passed, outage.planned.graded, "planned run")
+    repeats = _share_of(outage.repeated.passed, outage.repeated.graded, "repeat")
+    return f"{failed} of {number_of(outage.cells, 'case')} failed, and {repeats} passed: likely an outage"
+
+
+def failed_round_sentence(found: FailedRound) -> str:
+    """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
+    inside, others = (tally.graded - tally.passed for tally in (found.inside, found.others))
+    passed = _share_of(found.others.passed, found.others.graded, "other run")
+    failures = _share_of(inside, inside + others, "failure")
+    return f"{failures} were in run {found.run}, and {passed} passed: likely an outage"
+
+
+def _share_of(part: int, whole: int, what: str) -> str:
+    """`all 40 failures`, `38 of 42 failures`."""
+    return f"all {number_of(whole, what)}" if part == whole > 1 else f"{part:,} of {number_of(whole, what)}"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
@@ -193,6 +208,24 @@ def source_sentence(baseline: Baseline, started_at: float, runs: int, place: str
     where = f" ({place})" if place else ""
     most = number_of(runs, "run")
     return f"compared with {baseline.called}{revision}{where}{older_by}{more} (up to {most} per case)"
+
+
+def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
+    """`2 of 120 runs on main at 0123456 passed: likely an outage, so these runs do not count`."""
+    alike: dict[tuple[ReportRef, bool], list[LostReport]] = defaultdict(list)
+    for each in baseline.lost:
+        alike[each.report, each.unanswered > 0].append(each)
+    for (report, unanswered), found in alike.items():
+        names = (
+            "" if len(found) == len(baseline.variants) else f" of {', '.join(name_of(each.variant) for each in found)}"
+        )
+        revision = f" at {short_sha(report.revision)}" if report.revision else ""
+        runs = f"{number_of(sum(each.runs.graded for each in found), 'run')}{names} on {baseline.called}{revision}"
+        if unanswered:
+            yield f"{sum(each.unanswered for each in found):,} of {runs} failed without an answer, and do not count"
+        else:
+            passed = sum(each.runs.passed for each in found)
+            yield f"{passed:,} of {runs} passed: likely an outage, so these runs do not count"
 
 
 def calm_sentence(comparison: Comparison) -> str:

@@ -8,12 +8,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ci_evals.engine.journal import JOURNAL
+from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.wording import source_sentence
+from ci_evals.gate.wording import lost_report_sentences, source_sentence
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
 from ci_evals.github.context import Context
@@ -84,7 +84,7 @@ def find(
         found = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
     if context and context.attempt > 1 and artifacts.attempts:
         try:
-            journals = asyncio.run(_find_journals(context, artifacts.attempts, folder / "attempts"))
+            journals = asyncio.run(_find_journals(context, artifacts.attempts, suite.name, folder / "attempts"))
             found = replace(found, journals=journals)
         except (GitHubError, StorageError) as error:
             anew = f"attempt {context.attempt} starts anew: {error}"
@@ -105,7 +105,7 @@ def find(
     found = replace(found, baseline=baseline)
     if isinstance(baseline, NoComparison) and choice != "auto":
         return replace(found, warnings=(baseline.reason, *found.warnings))
-    return replace(found, notes=(*found.notes, _announce(baseline)))
+    return replace(found, notes=(*found.notes, _announce(baseline)), warnings=(*found.warnings, *_losses(baseline)))
 
 
 def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
@@ -114,6 +114,11 @@ def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
         return baseline.reason
     runs = max((cell.history.tally.graded for cell in baseline.cells.values()), default=0)
     return source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place)
+
+
+def _losses(baseline: Baseline | NoComparison) -> tuple[str, ...]:
+    """Return what does not count in the newest reports of the base branch, for they look like an outage."""
+    return tuple(lost_report_sentences(baseline)) if isinstance(baseline, Baseline) else ()
 
 
 async def _find_base(context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor) -> Previous:
@@ -129,14 +134,14 @@ async def _find_base(context: Context, search: "Search", suite: str, folder: Pat
         no_baseline = NoComparison(reason)
         return Previous(no_baseline, warnings=(reason,)) if found.failed else Previous(no_baseline, notes=(reason,))
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
-    return Previous(baseline, (_announce(baseline, found.place),), recording=found.recording)
+    return Previous(baseline, (_announce(baseline, found.place),), _losses(baseline), recording=found.recording)
 
 
-async def _find_journals(context: Context, artifact: str, folder: Path) -> tuple[Path, ...]:
-    """Return the journals of earlier attempts of this workflow run."""
+async def _find_journals(context: Context, artifact: str, suite: str, folder: Path) -> tuple[Path, ...]:
+    """Return the journals of a suite that earlier attempts of this workflow run have left."""
     async with connect(context, patience_s=PATIENCE_S) as github:
         newest, *_ = await artifacts_of_run(github, context.run_id or 0, artifact)
-        journals = await fetch(github, newest, folder, (JOURNAL,))
+        journals = journals_of(await fetch(github, newest, folder, (JOURNAL,)), suite)
     if not journals:
         raise GitHubError("missing", f"{artifact} has no {JOURNAL}")
     return journals
@@ -287,14 +292,17 @@ async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) 
         return "it has not ended"
     if run.event not in _TRUSTED_EVENTS:
         return f"it ran on {run.event}"
-    files = {path.name: path for path in reversed(await fetch(github, candidate.artifact, folder, (REPORT, JOURNAL)))}
-    if REPORT not in files:
-        return f"it has no {REPORT}"
+    files = await fetch(github, candidate.artifact, folder, (REPORT, JOURNAL))
     try:
-        report = read_report(files[REPORT])
+        reports = [(path, read_report(path)) for path in files if path.name == REPORT]
     except StorageError as error:
         return str(error)
-    return _unusable(report, suite, run.head_sha) or BaseReport(report, files.get(JOURNAL), candidate.place)
+    if not reports:
+        return f"it has no {REPORT}"
+    path, report = next((each for each in reports if each[1].suite.name == suite), reports[0])
+    journal = path.with_name(JOURNAL)
+    recording = journal if journal in files else None
+    return _unusable(report, suite, run.head_sha) or BaseReport(report, recording, candidate.place)
 
 
 def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
@@ -307,4 +315,5 @@ def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
         return f"its report is incomplete: {report.interrupted}"
     if not any(cell.planned.graded for cell in report.head):
         return "no run of its report was graded"
-    return None
+    found = baseline_of([report], suite)
+    return found.reason.removeprefix("no baseline: ") if isinstance(found, NoComparison) else None

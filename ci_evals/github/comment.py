@@ -56,6 +56,7 @@ ARTIFACTS: Final = "ci-evals*"
 """Artifacts with such a name are taken for results."""
 
 _MAX_ARTIFACTS = 20
+_MAX_REPORTS = 20  # of one artifact: those of several suites
 _NOT_POSTED = "no comment was posted"
 
 
@@ -220,8 +221,8 @@ async def _reports_of_run(
     for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
         try:
             files = await fetch(github, artifact, folder / str(number), (REPORT,), FORK_LIMITS)
-            if files:  # a shard's has none: what it found is in that of the merge
-                reports.append((artifact, _report_of_artifact(files)))
+            # A shard's has none: what it found is in that of the merge.
+            reports += [(artifact, _report_of_artifact(file)) for file in files[:_MAX_REPORTS]]
         except (GitHubError, StorageError) as error:
             problems.append(f"artifact {artifact.name!r} was left out: {error}")
     if not reports and not problems:
@@ -229,14 +230,12 @@ async def _reports_of_run(
     return reports, problems
 
 
-def _report_of_artifact(files: Sequence[Path]) -> SavedReport:
-    """Return the report of an artifact; raises StorageError if it is damaged or not alone."""
-    if len(files) != 1:
-        raise StorageError(f"it has {len(files)} files named {REPORT}, and one is needed")
+def _report_of_artifact(file: Path) -> SavedReport:
+    """Return a report of an artifact; raises StorageError if it is damaged."""
     try:
-        return read_report(files[0])
+        return read_report(file)
     except StorageError as error:
-        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{files[0]}: ')}") from error
+        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{file}: ')}") from error
 
 
 async def _judge(github: GitHub, report: SavedReport, choice: BaselineChoice, search: Search, folder: Path) -> Summary:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import fsum
 from pathlib import Path
 from typing import Any, Final, Literal, TextIO, get_args
 from uuid import uuid4
@@ -10,12 +11,12 @@ from uuid import uuid4
 from ci_evals.engine.interrupt import say
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import number_of, one_line, without_commands
-from ci_evals.gate.bars import VERDICTS
+from ci_evals.gate.bars import SEVERITY, VERDICTS
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import same_reason
 from ci_evals.github.comment import Mode, post_comment, post_progress, post_text, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
-from ci_evals.redaction import Redactor, mask_commands
+from ci_evals.redaction import Redactor, listen, mask_commands
 from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
 from ci_evals.reports.markdown import problems_text, summary_document
 from ci_evals.reports.report_json import REPORT
@@ -34,12 +35,14 @@ class Posting:
         comment: edit the pull request's comment (`auto`), leave it alone (`off`), or make a new one (`new`).
         comment_progress: True to comment already while the run lasts.
         fail_on: the verdicts that end in a failure; None leaves that to the suite.
+        results: the folder that is uploaded; None for the suite's own.
     """
 
     artifact: str = RESULTS
     comment: CommentMode = "auto"
     comment_progress: bool = False
     fail_on: FailOn | None = None
+    results: Path | None = None
 
 
 def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, stream: TextIO) -> "Job | None":
@@ -60,7 +63,7 @@ def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, str
     job.log.write_commands(mask_commands(suite.secrets))
     if job.context.problem:
         job.warn(job.context.problem)
-    job.set_outputs({"results-path": str(job.out)})
+    job.set_outputs({"results-path": str((posting.results or suite.out).absolute())})
     return job
 
 
@@ -131,6 +134,12 @@ class Job:
         self._redactor = Redactor(suite.secrets)
         self._folder = Path.cwd()  # code under test may change it
         self._workspace = workspace
+
+    @contextmanager
+    def guard_log(self) -> Iterator[None]:
+        """Stop workflow commands while code under test runs, and hide the secrets that it brings up."""
+        with self.log.stop_commands(), listen(lambda value: self.log.write_commands(mask_commands([value]))):
+            yield
 
     def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
         """Return the suite with the files of its cases as paths from the repository's root, absolute outside of it.
@@ -272,6 +281,34 @@ def outputs(summary: Summary, out: Path) -> dict[str, str]:
         "cost-usd": "" if (cost_usd := report.spent.total_usd) is None else f"{cost_usd:.6f}",
         "report-path": str(path if path.is_file() else out),
     }
+
+
+def report_all(summaries: Sequence[Summary], out: Path, context: Context, stream: TextIO) -> None:
+    """Set the outputs of a step that ran several suites: the worst verdict, and sums; rates have none.
+
+    Args:
+        summaries: what was found of each suite; at least one.
+        out: the folder with the results of all.
+        context: the job.
+        stream: its log.
+    """
+    if context.output_path is None:
+        return
+    each = [outputs(summary, out) for summary in summaries]
+    regressions = [int(found) for values in each if (found := values["regressions"])]
+    costs_usd = [float(found) for values in each if (found := values["cost-usd"])]
+    found_of_all = {
+        "verdict": max(summaries, key=lambda summary: SEVERITY[summary.verdict.status]).verdict.status,
+        "pass-rate": "",
+        "regressions": str(sum(regressions)) if regressions else "",
+        "cost-usd": f"{fsum(costs_usd):.6f}" if costs_usd else "",
+        "report-path": str(out),
+    }
+    try:
+        write_outputs(context.output_path, found_of_all)
+    except StorageError as error:
+        text = f"the outputs are not handed on: GITHUB_OUTPUT: {error}"
+        Log(stream).write_commands(command("warning", text, title="ci-evals"))
 
 
 def write_outputs(path: Path, values: Mapping[str, str]) -> None:

@@ -3,11 +3,13 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
 
 from ci_evals.errors import GradingError
 from ci_evals.model.case import Answer, Finding, Models
-from ci_evals.model.fields import Bool, NonNegative, Options
+from ci_evals.model.fields import Bool, Name, NonNegative, Options
 
 _TOLERANCE = 1e-9
 
@@ -17,7 +19,7 @@ class GraderOptions(Options):
     """A grader with its options.
 
     `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case: true}` sets fields
-    by name. `weight` is one of them.
+    by name. `weight`, `name` and `metric` are among them.
     """
 
     short: ClassVar[str] = "value"
@@ -27,8 +29,16 @@ class GraderOptions(Options):
     """True if it may compute for long even with a short answer: it does so in a thread."""
     needs: ClassVar[Literal["cost", "steps"] | None] = None
     """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+    from_file: ClassVar[tuple[str, ...]] = ()
+    """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
+    name: Annotated[Name | None, Field(description="What reports call it, instead of its type.")] = field(
+        default=None, kw_only=True
+    )
+    metric: Annotated[Name | None, Field(description="The metric that its scores count for.")] = field(
+        default=None, kw_only=True
+    )
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         """Judge an answer. Whatever this raises makes the run `errored`."""

@@ -88,9 +88,10 @@ class FunctionGrader:
         weight: weight in the run's score.
         retries: further calls after the function raised or took too long.
         timeout_s: seconds that one call may take; those of the run when None.
+        metric: the metric that its scores count for.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what can be set is set by name
         self,
         function: Judge,
         *,
@@ -99,6 +100,7 @@ class FunctionGrader:
         weight: float = 1.0,
         retries: int = 0,
         timeout_s: float | None = None,
+        metric: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -107,6 +109,7 @@ class FunctionGrader:
         self.weight = weight
         self.retries = retries
         self.timeout_s = timeout_s
+        self.metric = metric
 
     def __call__(self, *arguments: Any) -> Any:
         return self.function(*arguments)
@@ -192,7 +195,8 @@ class ObjectGrader(FunctionGrader):
 
     def __init__(self, judge: Any) -> None:
         name = str(getattr(judge, "name", None) or type(judge).__name__)
-        super().__init__(judge.grade, name=name, weight=float(getattr(judge, "weight", 1.0)))
+        metric = getattr(judge, "metric", None)
+        super().__init__(judge.grade, name=name, weight=float(getattr(judge, "weight", 1.0)), metric=metric)
         self.judge = judge
 
     def __str__(self) -> str:
@@ -226,6 +230,7 @@ def grader(
     weight: float = 1.0,
     retries: int = 0,
     timeout_s: float | None = None,
+    metric: str | None = None,
 ) -> Callable[[Judge], FunctionGrader]: ...
 def grader(function: Judge | None = None, **options: Any) -> FunctionGrader | Callable[[Judge], FunctionGrader]:
     """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or async.
@@ -235,7 +240,8 @@ def grader(function: Judge | None = None, **options: Any) -> FunctionGrader | Ca
 
     Args:
         function: the function, where `@grader` stands without parentheses.
-        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised, `timeout_s` of a call.
+        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised, `timeout_s` of a call,
+            `metric` that its scores count for.
 
     >>> @grader(threshold=0.5)
     ... def is_brief(output: str) -> float:

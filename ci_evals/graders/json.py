@@ -47,10 +47,11 @@ class JsonSchema(GraderOptions):
 
     Args:
         schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside of it are not
-            fetched.
+            fetched. `{file: schema.json}` in a suite is what that file holds.
     """
 
     short: ClassVar[str] = "schema"
+    from_file: ClassVar[tuple[str, ...]] = ("schema",)
     may_take_long: ClassVar[bool] = True
 
     schema: Mapping[str, Any]
@@ -225,6 +226,12 @@ def find_all(path: str, data: Any) -> list[Any]:
         # The library would parse a text as JSON once more; a number has no children either, so it can stand in.
         return [data for _ in _compile(path).findall(0)]
     return _compile(path).findall(data)
+
+
+def is_singular(path: str) -> bool:
+    """Return True if a valid JSONPath leads to one value at most: it has no wildcard, filter or slice."""
+    compiled = _compile(path)
+    return isinstance(compiled, JSONPath) and compiled.singular_query()
 
 
 @lru_cache(maxsize=1024)

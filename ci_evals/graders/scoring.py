@@ -29,7 +29,14 @@ async def grade(expectation: Expectation, answer: Answer, models: Models | None 
     if expectation.negated:
         passed, score = not passed, 1 - score
     return Grade(
-        expectation.name, passed, score, finding.reason, expectation.weight, finding.classified, finding.orders_judge
+        expectation.shown_name,
+        passed,
+        score,
+        finding.reason,
+        expectation.weight,
+        finding.classified,
+        finding.orders_judge,
+        expectation.metric,
     )
 
 
@@ -103,13 +110,15 @@ def asks_a_model(expectation: Expectation) -> bool:
 
 
 def for_fingerprint(grader: Grader) -> Grader:
-    """Return the grader without the options that don't decide what it finds, such as time-outs."""
+    """Return the grader without the options that don't decide what it finds, such as time-outs and its name."""
     if isinstance(grader, TurnGrader):
         return TurnGrader(grader.number, for_fingerprint(grader.grader))
-    return grader.for_fingerprint() if isinstance(grader, GraderOptions) else grader
+    return replace(grader.for_fingerprint(), name=None, metric=None) if isinstance(grader, GraderOptions) else grader
 
 
 def grader_name(expectation: Expectation) -> str:
     """Name the grader as the suite has it, with the function that it calls: `python graders:is_polite`."""
+    if expectation.title:
+        return expectation.title
     target = getattr(expectation.grader, "target", None)
     return f"{expectation.name} {target}" if target else expectation.name

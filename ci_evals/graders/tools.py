@@ -23,17 +23,17 @@ class ToolCallMatch(GraderOptions):
     Under `not_`, more arguments or more calls than expected are no excuse: the call must not be there at all.
 
     Args:
-        name: the tool, if one call is expected.
+        tool: the tool, if one call is expected.
         arguments: the arguments of that call, compared as JSON; left out, any will do.
-        calls: all the calls that are expected, instead of `name`; an empty list means that none may be made.
+        calls: all the calls that are expected, instead of `tool`; an empty list means that none may be made.
         ignore_extra_args: a call may have more arguments than expected.
         ignore_extra_calls: the answer may have more calls than expected.
         match_order: the calls must come in the order of `calls`.
     """
 
-    short: ClassVar[str] = "name"
+    short: ClassVar[str] = "tool"
 
-    name: str | None = None
+    tool: str | None = None
     arguments: Mapping[str, Any] | None = None
     calls: Many[ExpectedCall] | None = None
     ignore_extra_args: Bool = False
@@ -41,10 +41,12 @@ class ToolCallMatch(GraderOptions):
     match_order: Bool = False
 
     def problems(self) -> list[str]:
-        if (self.name is None) == (self.calls is None):
-            return ["give either `name`, for one call, or `calls`, a list of them"]
-        if self.name is None and self.arguments is not None:
-            return ["`arguments` belongs to `name`: inside `calls`, each call has its own"]
+        if self.tool is None and self.calls is None and self.name is not None:
+            return [f"`name` is what reports call it: write `tool: {one_line(self.name)}`"]
+        if (self.tool is None) == (self.calls is None):
+            return ["give either `tool`, for one call, or `calls`, a list of them"]
+        if self.tool is None and self.arguments is not None:
+            return ["`arguments` belongs to `tool`: inside `calls`, each call has its own"]
         if self._expects_none and self.ignore_extra_calls:
             return ["no calls are expected and all are allowed: this would always pass"]
         return []
@@ -58,7 +60,7 @@ class ToolCallMatch(GraderOptions):
         return self.calls is not None and not self.calls
 
     def grade(self, answer: Answer) -> Finding:
-        expected = [ExpectedCall(self.name or "", self.arguments)] if self.calls is None else self.calls
+        expected = [ExpectedCall(self.tool or "", self.arguments)] if self.calls is None else self.calls
         # What the answer asks for; where it lists nothing, what was called on the way to it.
         actual = answer.response.tool_calls or answer.response.calls_made
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
@@ -164,7 +166,7 @@ class ToolArguments(GraderOptions):
     """A tool was called with the right arguments.
 
     Args:
-        name: the tool.
+        tool: the tool.
         arguments: what it must be given, compared as JSON.
         match: `exact`: no other arguments; `subset`: others are allowed.
         schema: JSON Schema that the arguments must fit.
@@ -172,9 +174,9 @@ class ToolArguments(GraderOptions):
         calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
     """
 
-    short: ClassVar[str] = "name"
+    short: ClassVar[str] = "tool"
 
-    name: str
+    tool: str
     arguments: Mapping[str, Any] | None = None
     match: Literal["exact", "subset"] = "exact"
     schema: Mapping[str, Any] | None = None
@@ -189,8 +191,8 @@ class ToolArguments(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         made = answer.response.calls_made
-        found = [(at, call) for at, call in enumerate(made, 1) if call.name == self.name]
-        name = one_line(self.name)
+        found = [(at, call) for at, call in enumerate(made, 1) if call.name == self.tool]
+        name = one_line(self.tool)
         if not found:
             return failed(f"{name} was not called: got {names_of(made) or 'no tool'}")
         chosen = {"first": found[:1], "last": found[-1:]}.get(self.calls, found)
@@ -203,7 +205,7 @@ class ToolArguments(GraderOptions):
         return failed(f"call {at}, {name}: {mistake}{more}", score)
 
     def _mistakes(self, call: ToolCall) -> Iterator[str]:
-        expected = ExpectedCall(self.name, self.arguments)
+        expected = ExpectedCall(self.tool, self.arguments)
         yield from map(str, expected.differences(call, ignore_extra_args=self.match == "subset"))
         if self.schema is not None and (mistake := schema_mistake(self.schema, call.arguments)):
             yield f"the arguments do not fit the schema {mistake}"

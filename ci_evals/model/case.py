@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, MaxLen
 from pydantic import Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
 from ci_evals.errors import Place
-from ci_evals.model.fields import Bool, Many, Name, NonEmpty, Options, Positive, Seconds, Share
+from ci_evals.model.fields import Bool, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
 from ci_evals.model.response import Message, Response, Role
 from ci_evals.model.rules import RunBudget
 
@@ -92,12 +92,12 @@ _FOUND = {"found": True}  # by the loader; no key of a file
 class Case(Options):
     """One input and what is expected of the answer.
 
-    In Python, `id` may be left out: it is then made of the input. `expect` takes graders of `ci_evals.graders`,
-    functions, objects with `grade(answer)`, or mappings as in YAML; those of the suite come on top. Once a suite is
-    checked, `expect` has the `Expectation`s of suite and case. The last four are found out, not written.
+    In Python, `expect` takes graders of `ci_evals.graders`, functions, objects with `grade(answer)`, or mappings as in
+    YAML; those of the suite come on top. Once a suite is checked, every case has an `id`, `matrix` is part of `vars`,
+    and `expect` has the `Expectation`s of suite and case. The last four are found out, not written.
     """
 
-    id: Name = ""
+    id: Annotated[str, MaxLen(200), Field(description="Unique; made of what is asked if left out.")] = ""
     description: str | None = None
     input: Annotated[Any, Field(description="What is sent when the suite has no prompts: text or any JSON value.")] = (
         None
@@ -105,6 +105,9 @@ class Case(Options):
     vars: Annotated[Mapping[str, Any], Field(description="Values for the prompts' templates.")] = field(
         default_factory=dict
     )
+    matrix: Annotated[
+        Mapping[Name, OneOrMore[Any]], Field(description="Vars with several values: a case for every combination.")
+    ] = field(default_factory=dict)
     messages: Annotated[Many[Message], Field(description="A conversation to continue.")] = ()
     turns: Annotated[Many[UserTurn], Field(description="A conversation: what the user says, turn by turn.")] = ()
     user: Annotated[SimulatedUser | None, Field(description="A simulated user who talks to the provider.")] = None
@@ -257,7 +260,8 @@ class Asking(Protocol):
 class Expectation:
     """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for.
 
-    `place` is where it is written, kept of those graders that need more than an answer.
+    `place` is where it is written, kept of those graders that need more than an answer. `title` is what reports call
+    it, if it has a name of its own; `metric` the metric that its score is part of.
     """
 
     name: str
@@ -265,3 +269,9 @@ class Expectation:
     negated: bool = False
     weight: float = USUAL_WEIGHT
     place: Place | None = None
+    title: str | None = None
+    metric: str | None = None
+
+    @property
+    def shown_name(self) -> str:
+        return self.title or self.name

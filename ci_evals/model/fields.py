@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import (
@@ -64,6 +65,15 @@ def resolve(text: str) -> Any:
     return math.nan if re.fullmatch(_NOT_FINITE, text) else text
 
 
+def is_complete_url(text: str) -> bool:
+    """Return True for an HTTP address with a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 class Interpolated(str):
     """Text that holds the value of an environment variable; `names` are the variables."""
 
@@ -99,7 +109,15 @@ Name = Annotated[str, MinLen(1), MaxLen(200)]
 
 Many = Annotated[Sequence[T], AfterValidator(tuple)]
 """A list in YAML, any sequence in Python, and a tuple once it is checked."""
-OneOrMore = Annotated[Sequence[T], MinLen(1), AfterValidator(tuple)]
+
+
+def _check_list(value: Any) -> Any:
+    if isinstance(value, str):  # which pydantic takes as a sequence of `Any`
+        raise PydanticCustomError("list_type", "expected a list")
+    return value
+
+
+OneOrMore = Annotated[Sequence[T], MinLen(1), AfterValidator(tuple), BeforeValidator(_check_list)]
 
 
 def _check_as_first(union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -75,11 +75,13 @@ class RunRecord:
         input_tokens: 0 where not known.
         output_tokens: 0 where not known.
         offset: where its line starts in the journal, in bytes.
+        unanswered: it failed without an answer: a crash, a time-out, a refusal.
         recorded: the answer came from a recording, so it says nothing new.
         over_budget: the run took more than `budget.per_run` allows.
         orders_judge: the answer seems to give orders to the model that judged it.
         judging: what the models that judged it took.
         grades: the score of each grader.
+        metrics: the scores that count for a metric.
         labels: what it was labelled, task by task.
     """
 
@@ -90,11 +92,13 @@ class RunRecord:
     input_tokens: int
     output_tokens: int
     offset: int
+    unanswered: bool
     recorded: bool
     over_budget: bool
     orders_judge: bool
     judging: Judging | None
     grades: tuple[tuple[str, float], ...]
+    metrics: tuple[tuple[str, float], ...]
     labels: tuple[Classified, ...]
 
     @classmethod
@@ -109,11 +113,13 @@ class RunRecord:
             input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS) if usage else 0,
             output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS) if usage else 0,
             offset=offset,
+            unanswered=result.status == "failed" and result.error is not None,
             recorded=result.recorded,
             over_budget=bool(result.budget_violations),
             orders_judge=any(grade.orders_judge for grade in result.grades),
             judging=result.judging,
             grades=tuple((intern(grade.grader), grade.score) for grade in result.grades),
+            metrics=tuple((intern(grade.metric), grade.score) for grade in result.grades if grade.metric),
             labels=tuple(grade.classified for grade in result.grades if grade.classified is not None),
         )
 
@@ -400,12 +406,30 @@ class SuiteReport:
         return exact_mean(scores) if scores else None
 
     def grader_means(self, variant: Variant) -> Mapping[str, float]:
-        """The mean score of each grader on one variant, by the grader's YAML name."""
+        """The mean score of each grader on one variant, by the name that reports give the grader."""
         scores: dict[str, list[float]] = defaultdict(list)
         for record in self.records_of(self.cells_of(variant)):
             for grader, score in record.grades:
                 scores[grader].append(score)
         return {grader: exact_mean(each) for grader, each in scores.items()}
+
+    def metric_scores(self, variant: Variant) -> Mapping[str, Sequence[Sequence[float]]]:
+        """The scores that count for each metric of graders on one variant, cell by cell, without cells that have none.
+
+        Graders of one run that share a metric have one score together, their mean.
+        """
+        found: dict[str, list[list[float]]] = defaultdict(list)
+        for cell in self.cells_of(variant):
+            by_metric: dict[str, list[float]] = defaultdict(list)
+            for record in self.records_of((cell,)):
+                of_run: dict[str, list[float]] = defaultdict(list)
+                for metric, score in record.metrics:
+                    of_run[metric].append(score)
+                for metric, scores in of_run.items():
+                    by_metric[metric].append(exact_mean(scores))
+            for metric, scores in by_metric.items():
+                found[metric].append(scores)
+        return found
 
     @property
     def by_case(self) -> Mapping[str, Counts]:

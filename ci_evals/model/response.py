@@ -55,6 +55,15 @@ class Usage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text that was retrieved for an answer: a document, or a part of one."""
+
+    text: str
+    id: str | None = None
+    score: float | None = None
+
+
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
 
 
@@ -103,7 +112,8 @@ class Response:
     """The answer of a provider.
 
     `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
-    tell how it came to its answer.
+    tell how it came to its answer, `context` if it does not tell what was retrieved for it; `metadata` is whatever else
+    it tells, as JSON values.
 
     Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
     are those of all turns. `files` is what the answer was made of beside text.
@@ -123,6 +133,16 @@ class Response:
     turns: "tuple[Turn, ...]" = ()
     files: tuple[Content, ...] = ()
     whole: str | None = None
+    context: tuple[Passage, ...] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passages(self) -> tuple[Passage, ...] | None:
+        """What was retrieved, for all turns if it was a conversation; None if nothing is told about it."""
+        if self.context is not None or not self.turns:
+            return self.context
+        told = [passages for turn in self.turns if (passages := turn.response.passages) is not None]
+        return tuple(dict.fromkeys(passage for passages in told for passage in passages)) if told else None
 
     @property
     def steps_taken(self) -> "tuple[Step, ...] | None":

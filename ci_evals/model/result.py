@@ -5,7 +5,7 @@ from typing import Literal
 
 from ci_evals.errors import ErrorKind
 from ci_evals.model.case import USUAL_WEIGHT, Classified
-from ci_evals.model.response import Response
+from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]
 
@@ -14,6 +14,7 @@ Status = Literal["passed", "failed", "errored"]
 class Grade:
     """The finding of one grader. `score` is in [0, 1]; `reason` says what was expected and what was there.
 
+    `grader` is the name of the grader, its own or that of its type, and `metric` the metric that the score is part of.
     `orders_judge` is whether the answer seems to give orders to the model that judged it.
     """
 
@@ -24,6 +25,7 @@ class Grade:
     weight: float = USUAL_WEIGHT
     classified: Classified | None = None
     orders_judge: bool = False
+    metric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ class Result:
     `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its answer came from a
     journal instead of the provider; `judging` what models that judged it took, which is no part of `cost_usd`. A
     result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
+
+    `messages` is what was asked: the rendered prompt, or the case's own input where the suite has no prompts; of a
+    conversation, what came before its first turn. The middle of long ones is left out.
     """
 
     fingerprint: str
@@ -92,6 +97,7 @@ class Result:
     budget_violations: tuple[str, ...] = ()
     recorded: bool = False
     judging: Judging | None = None
+    messages: tuple[Message, ...] = ()
 
 
 Side = Literal["a", "b", "tie"]

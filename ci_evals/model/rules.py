@@ -54,7 +54,8 @@ class Gate(Options):
     ] = field(default_factory=dict)
     providers: Annotated[Mapping[str, Share], Field(description="A bar per provider.")] = field(default_factory=dict)
     metrics: Annotated[
-        Mapping[str, Share], Field(description="A bar per metric of `classify`: `macro_f1`, `recall.refund`.")
+        Mapping[str, Share],
+        Field(description="A bar per `metric` of graders, or per metric of `classify`: `macro_f1`, `recall.refund`."),
     ] = field(default_factory=dict)
     max_budget_violations: Annotated[
         Count | None, Field(description="This many runs may exceed budget.per_run; left out: they are only shown.")

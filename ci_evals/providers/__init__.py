@@ -8,7 +8,9 @@ from ci_evals.providers.http import Http
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.openai import Embeddings, OpenAI
 from ci_evals.providers.python import Python, provider
+from ci_evals.providers.serve import Serve
 from ci_evals.providers.tasks import TaskAgent
+from ci_evals.providers.tokens import TokenCommand
 
 __all__ = [
     "PROVIDERS",
@@ -21,7 +23,9 @@ __all__ = [
     "OpenAI",
     "ProviderOptions",
     "Python",
+    "Serve",
     "TaskAgent",
+    "TokenCommand",
     "provider",
 ]
 

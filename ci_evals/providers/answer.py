@@ -5,18 +5,22 @@ import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import isfinite
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from ci_evals.errors import first_problem
-from ci_evals.model.response import MAX_TOKENS, Content, Response, Step, StepKind, ToolCall, Turn, Usage
+from ci_evals.model.response import MAX_TOKENS, Content, Passage, Response, Step, StepKind, ToolCall, Turn, Usage
 
 MAX_STEPS = 5_000
 """An agent that takes more is going in circles, and its journal line would grow to megabytes."""
 
 MAX_STEP_CHARACTERS = 20_000
+MAX_PASSAGES = 1_000
+MAX_PASSAGE_CHARACTERS = 100_000
+MAX_METADATA_BYTES = 100_000
 
 T = TypeVar("T")
 
@@ -138,14 +142,16 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
     return Response(
         output="" if output is None else _text(output, "'output'"),
         tool_calls=tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)),
-        usage=_usage(fields.get("usage")),
+        usage=as_usage(fields.get("usage")),
         model=_name(fields.get("model"), "'model'"),
         finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
-        cost_usd=_amount(fields.get("cost_usd"), "'cost_usd' must be an amount in US dollars, 0 or more"),
+        cost_usd=as_cost(fields.get("cost_usd")),
         steps=as_steps(fields.get("steps")),
         reward=_amount(fields.get("reward"), "'reward' must be a number between 0 and 1", most=1),
         turns=_parts(_TURNS, fields.get("turns"), "'turns' must be a list of {user, response}"),
         files=_parts(_FILES, fields.get("files"), "'files' must be a list of Content"),
+        context=as_context(fields.get("context")),
+        metadata=as_metadata(fields.get("metadata")),
     )
 
 
@@ -164,6 +170,58 @@ def as_steps(steps: object) -> tuple[Step, ...] | None:
     return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(listed))
 
 
+def as_context(context: object) -> tuple[Passage, ...] | None:
+    """Convert what was retrieved for an answer: texts, mappings or `Passage`s. Texts over 100,000 characters are cut.
+
+    Raises:
+        TypeError: a value has the wrong type.
+        ValueError: a value has the right type, but is not allowed; or there are more than `MAX_PASSAGES`.
+    """
+    if context is None:
+        return None
+    expected = "'context' must be a list of texts or of {text, id, score}"
+    listed = [context] if isinstance(context, str) else _as_list(context, expected)
+    if len(listed) > MAX_PASSAGES:
+        raise ValueError(
+            f"the answer has {len(listed):,} texts of context, more than the {MAX_PASSAGES:,} that are kept"
+        )
+    return tuple(_passage(each, f"context[{index}]") for index, each in enumerate(listed))
+
+
+def _passage(value: object, what: str) -> Passage:
+    fields = {"text": value} if isinstance(value, str) else _fields(value, Passage, what, "text, id and score")
+    if not isinstance(text := fields.get("text"), str):
+        raise TypeError(f"{what}.text must be text, got {_shorten(text)}")
+    name, score = fields.get("id"), fields.get("score")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float) or not isfinite(score)):
+        raise TypeError(f"{what}.score must be a number, got {_shorten(score)}")
+    return Passage(
+        _cut(clean_text(text), MAX_PASSAGE_CHARACTERS),
+        str(name) if isinstance(name, int) else _name(name, f"{what}.id"),
+        None if score is None else float(score),
+    )
+
+
+def as_metadata(metadata: object) -> Mapping[str, Any]:
+    """Convert what else an answer tells into JSON values.
+
+    Raises:
+        TypeError: it is no mapping, or cannot be written as JSON.
+        ValueError: it takes more than `MAX_METADATA_BYTES`.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"'metadata' must be a mapping, got {_shorten(metadata)}")
+    try:
+        encoded = encode_json(metadata)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"'metadata' cannot be written as JSON: {error}") from None
+    if len(encoded) > MAX_METADATA_BYTES:
+        raise ValueError(f"'metadata' takes {len(encoded):,} bytes, more than the {MAX_METADATA_BYTES:,} that are kept")
+    return dict(from_json(encoded))
+
+
 def _step(step: object, what: str) -> Step:
     fields = _fields(step, Step, what, "kind, name, …")
     kind = fields.get("kind")
@@ -180,14 +238,14 @@ def _step(step: object, what: str) -> Step:
         arguments=arguments if len(written) <= MAX_STEP_CHARACTERS else _cut(written),
         result=None if fields.get("result") is None else _cut(_text(fields["result"], f"{what}.result")),
         error=None if fields.get("error") is None else _cut(_text(fields["error"], f"{what}.error")),
-        usage=_usage(fields.get("usage")),
+        usage=as_usage(fields.get("usage")),
         duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"),
         agent=_name(fields.get("agent"), f"{what}.agent"),
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_STEP_CHARACTERS else text[: MAX_STEP_CHARACTERS - 1] + "…"
+def _cut(text: str, limit: int = MAX_STEP_CHARACTERS) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _tool_call(call: object, what: str) -> ToolCall:
@@ -213,9 +271,27 @@ def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
         raise TypeError(f"{what} cannot be written as JSON: {error}") from None
 
 
-def _usage(value: object) -> Usage | None:
+def as_cost(cost_usd: object) -> float | None:
+    """Convert what an answer cost. Raises ValueError if it is no amount in US dollars."""
+    return _amount(cost_usd, "'cost_usd' must be an amount in US dollars, 0 or more")
+
+
+def as_usage(value: object) -> Usage | None:
+    """Convert token counts: a `Usage`, a mapping with its fields, or one in the words of OpenAI's chat completions.
+
+    Raises:
+        TypeError: it is no mapping.
+        ValueError: it has an unknown key, or a count that is none.
+    """
     if value is None:
         return None
+    if isinstance(value, Mapping) and ("prompt_tokens" in value or "completion_tokens" in value):
+        details = value.get("prompt_tokens_details")
+        value = {
+            "input_tokens": value.get("prompt_tokens") or 0,
+            "output_tokens": value.get("completion_tokens") or 0,
+            "cached_tokens": (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0,
+        }
     fields = _fields(value, Usage, "'usage'", "token counts")
     for name, count in fields.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_TOKENS:

@@ -41,7 +41,7 @@ class Messages:
         body: dict[str, Any] = {"messages": [_turn(turn) for turn in turns_of(request.messages)]}
         if system := "\n\n".join(message.content for message in request.messages if message.role == "system"):
             body["system"] = system
-        message = await self._endpoint.ask(body, _message, request.timeout_s)
+        message, cost_usd = await self._endpoint.ask(body, _message, request.timeout_s)
         return Response(
             output="".join(block.text for block in message.content if block.type == "text"),
             tool_calls=tuple(
@@ -52,6 +52,7 @@ class Messages:
             usage=message.usage.tokens if message.usage else None,
             model=message.model,
             finish_reason=message.stop_reason,
+            cost_usd=cost_usd,
         )
 
 

@@ -1,6 +1,6 @@
 """The seam of providers: options, as written in the YAML, open into something that answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal, Protocol
 import aiohttp
 
 from ci_evals.model.case import Case, Request
-from ci_evals.model.fields import Above0, Bool, Many, NonNegative, Options, Positive, Retries, Seconds
+from ci_evals.model.fields import Above0, Bool, Many, NonEmpty, NonNegative, Options, Positive, Retries, Seconds
 from ci_evals.model.response import Message, Response
+from ci_evals.providers.serve import Serve
+from ci_evals.providers.tokens import Tokens
 
 
 def overrides_of(case: Case) -> dict[str, Any]:
@@ -75,6 +77,11 @@ class Resources(Protocol):
         ...
 
     @property
+    def tokens(self) -> Tokens:
+        """The bearer tokens that commands print."""
+        ...
+
+    @property
     def session(self) -> aiohttp.ClientSession:
         """One HTTP session for everything; it sets no time-outs."""
         ...
@@ -90,12 +97,13 @@ class ProviderOptions(Options):
         timeout_s: seconds a call may take; the suite's value when left out.
         retries: further attempts after a refused or lost call; the suite's value when left out.
         on_error: whether a run without an answer counts as failed (`fail`) or is left out of the rate (`exclude`).
-        price: USD per million tokens, for costs that are not publicly listed.
+        price: USD per million tokens, for costs that are not publicly listed; or the name of a model that is.
         rpm: requests per minute that the provider allows.
         tpm: tokens per minute that it allows, asked and answered together.
         before: what the input goes through before it is asked, in order: providers by name, or `module:function`.
         after: what the answer goes through, likewise.
         cache: whether what stages made is kept in the results folder and taken from there.
+        serve: the service that it talks to, started before the run and ended after it.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
     """
 
@@ -115,13 +123,14 @@ class ProviderOptions(Options):
     timeout_s: Seconds | None = None
     retries: Retries | None = None
     on_error: Literal["fail", "exclude"] | None = None
-    price: Price | None = None
+    price: Price | NonEmpty | None = None
     rpm: Above0 | None = None
     tpm: Above0 | None = None
     limit_group: str | None = None
     before: Many[str] = ()
     after: Many[str] = ()
     cache: Bool = True
+    serve: Serve | None = None
 
     @property
     def default_name(self) -> str:
@@ -151,6 +160,10 @@ class ProviderOptions(Options):
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong as far as it shows before any call: a missing file, a module that does not exist."""
         return []
+
+    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+        """Yield requests that cannot be sent, as far as that shows before any call, each with the reason."""
+        return iter(())
 
     def open(self, resources: Resources) -> Provider:
         """Make the live provider; what it holds open is put on `resources.stack`."""

@@ -2,9 +2,6 @@
 
 import json
 import os
-import shlex
-import shutil
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +13,16 @@ from ci_evals.model.fields import Many
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
-from ci_evals.providers.subprocess import MAX_OUTPUT_BYTES, Ended, run_program
+from ci_evals.providers.subprocess import (
+    MAX_OUTPUT_BYTES,
+    Ended,
+    command_problems,
+    describe_status,
+    find_program,
+    program_problem,
+    run_program,
+    split_command,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +47,10 @@ class ProgramOptions(ProviderOptions):
         Raises:
             ValueError: a quotation mark is not closed.
         """
-        return tuple(shlex.split(self.command)) if isinstance(self.command, str) else tuple(self.command)
+        return split_command(self.command)
 
     def problems(self, folder: Path) -> list[str]:
-        try:
-            argv = self.argv
-        except ValueError as error:
-            return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
-        return [] if argv and argv[0] else ["command is empty: name a program, as in [python, agent.py]"]
+        return command_problems(self.command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,8 @@ class Command(ProgramOptions):
     """Runs a program once per run.
 
     It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and writes text, or a
-    JSON object with `output` or `tool_calls` (and `usage`, `model`, `finish_reason`, `cost_usd`). No shell is involved.
+    JSON object with `output` or `tool_calls` (and `usage`, `model`, `finish_reason`, `cost_usd`, `steps`, `context`,
+    `metadata`). No shell is involved.
 
     Args:
         command: the program with its arguments, as a list or as one line that is split as a POSIX shell would.
@@ -81,7 +84,7 @@ class Command(ProgramOptions):
         where = folder / (self.cwd or "")
         if not where.is_dir():
             return [f"cwd: there is no folder {where}"]
-        return [] if self._program(where) else [_not_found(self.argv[0], where)]
+        return [] if self._program(where) else [program_problem(self.argv[0], where)]
 
     def open(self, resources: Resources) -> Provider:
         where = (resources.folder / (self.cwd or "")).absolute()
@@ -90,10 +93,7 @@ class Command(ProgramOptions):
         return _Program((program, *self.argv[1:]), where, env)
 
     def _program(self, where: Path) -> str | None:
-        program = self.argv[0]
-        if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
-            return shutil.which(where / program)
-        return shutil.which(program, path=self.env.get("PATH"))
+        return find_program(self.argv[0], where, self.env.get("PATH"))
 
 
 class _Program:
@@ -136,7 +136,7 @@ def _response(ended: Ended, timeout_s: float) -> Response:
         limit = MAX_OUTPUT_BYTES // 1024**2
         raise ProviderError("bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail)
     if ended.status:
-        cause = f"exit status {ended.status}" if ended.status > 0 else f"killed by {_signal_name(-ended.status)}"
+        cause = describe_status(ended.status)
         last = f": {ended.last_line}" if ended.last_line else ", nothing on stderr"
         raise ProviderError("crash", cause + last, status=max(0, ended.status) or None, detail=detail)
     try:
@@ -155,21 +155,3 @@ def _answer(stdout: str) -> object:
         if "output" in parsed or "tool_calls" in parsed:
             return parsed
     return stdout.removesuffix("\n").removesuffix("\r")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _not_found(program: str, where: Path) -> str:
-    if (where / program).is_file():
-        advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
-        if os.path.dirname(program):  # noqa: PTH120  as above
-            return f"command: {where / program} is not executable: {advice}"
-        return f"command: {program!r} is not on the PATH; for the file in {where} write ./{program}"
-    if os.path.dirname(program):  # noqa: PTH120  as above
-        return f"command: there is no program {where / program}"
-    return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"

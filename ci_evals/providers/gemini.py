@@ -70,7 +70,7 @@ class GenerateContent:
         body: dict[str, Any] = {"contents": list(_contents(request.messages, self._signature))}
         if system := [{"text": message.content} for message in request.messages if message.role == "system"]:
             body["systemInstruction"] = {"parts": system}
-        answer = await self._endpoint.ask(body, _answer, request.timeout_s)
+        answer, cost_usd = await self._endpoint.ask(body, _answer, request.timeout_s)
         if not answer.candidates:
             raise _no_candidate(answer.prompt_feedback, self._endpoint.url.host)
         candidate = answer.candidates[0]
@@ -85,6 +85,7 @@ class GenerateContent:
             usage=answer.usage_metadata.tokens if answer.usage_metadata else None,
             model=answer.model_version,
             finish_reason=candidate.finish_reason,
+            cost_usd=cost_usd,
         )
 
 

@@ -1,30 +1,34 @@
 """Any service over HTTP: a templated request out, text or JSON back."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
-from jinja2 import TemplateError, TemplateSyntaxError, Undefined, nodes
+from jinja2 import TemplateError, nodes
 from jinja2.meta import find_undeclared_variables
-from jinja2.sandbox import SandboxedEnvironment
 from jsonpath import JSONPathError
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from ci_evals.errors import ProviderError, first_problem
-from ci_evals.graders.json import find_all, path_problems
+from ci_evals.graders.json import find_all, is_singular, path_problems
 from ci_evals.model.case import Request
-from ci_evals.model.response import Response, Step, ToolCall
-from ci_evals.providers.answer import as_steps, encode_json, read_arguments
+from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
+from ci_evals.providers.answer import (
+    as_context,
+    as_cost,
+    as_metadata,
+    as_steps,
+    as_usage,
+    encode_json,
+    read_arguments,
+)
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
-from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, url_problems
-from ci_evals.templating import template_sandbox
+from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, token_problems, url_problems
+from ci_evals.providers.tokens import TokenCommand
+from ci_evals.templating import TooSlowError, is_template, json_renderer, template_sandbox, text_renderer
 
-_Render = Callable[[Mapping[str, Any]], Any]
-
-_TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _DEFAULT_BODY = {"input": "{{ input }}"}
 
 _NAMES = ("input", "messages", "vars", "case", "run")
@@ -32,6 +36,10 @@ _NAMES = ("input", "messages", "vars", "case", "run")
 _any: TypeAdapter[Any] = TypeAdapter(Any)
 _tool_call = TypeAdapter(ToolCall)
 _TOOL_CALL_KEYS = {each.name for each in fields(ToolCall)}
+_PASSAGE_KEYS = {each.name for each in fields(Passage)}
+_USAGE_KEYS = {*(each.name for each in fields(Usage)), "prompt_tokens", "completion_tokens", "prompt_tokens_details"}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +54,15 @@ class Http(ProviderOptions):
         url: where to send to; `{{ vars.q | urlencode }}` quotes a value.
         method: the HTTP method.
         headers: HTTP headers.
+        token: a command that prints a bearer token.
         body: any JSON; `{"input": "{{ input }}"}` when left out, and nothing for GET.
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
+        context: JSONPath of the texts that were retrieved, or of mappings with `text` and perhaps `id` and `score`.
+        usage: JSONPath of the token counts, or a mapping with one for each count.
+        cost_usd: JSONPath of the cost; else the header `x-litellm-response-cost` tells it.
+        metadata: JSONPath of a mapping to keep with the answer, or a mapping of names to JSONPaths.
     """
 
     kind: ClassVar[str] = "http"
@@ -58,14 +71,19 @@ class Http(ProviderOptions):
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: Mapping[str, str] = field(default_factory=dict)
+    token: TokenCommand | None = None
     body: Any = None
     output: str | None = None
     tool_calls: str | None = None
     steps: str | None = None
+    context: str | None = None
+    usage: str | Mapping[Literal["input_tokens", "output_tokens", "cached_tokens"], str] | None = None
+    cost_usd: str | None = None
+    metadata: str | Mapping[str, str] | None = None
 
     @property
     def tells_usage(self) -> bool:
-        return False
+        return self.usage is not None or self.cost_usd is not None
 
     @property
     def tells_steps(self) -> bool:
@@ -76,58 +94,94 @@ class Http(ProviderOptions):
         return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
 
     def problems(self, folder: Path) -> list[str]:
-        fixed = {name: value for name, value in self.headers.items() if not _TEMPLATE.search(value)}
+        fixed = {name: value for name, value in self.headers.items() if not is_template(value)}
         templated = {name: "" for name in self.headers if name not in fixed}
         return [
-            *(url_problems("url", self.url) if not _TEMPLATE.search(self.url) else []),
+            *(url_problems("url", self.url) if not is_template(self.url) else []),
             *header_problems(fixed | templated),
+            *token_problems(self.token, self.headers),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
-            *(
-                f"{key}: {problem}"
-                for key, path in (("output", self.output), ("tool_calls", self.tool_calls), ("steps", self.steps))
-                for problem in (path_problems(path) if path is not None else ())
-            ),
+            *(f"{where}: {problem}" for where, path in _paths(self) for problem in path_problems(path)),
         ]
+
+    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+        if self.problems(Path()):
+            return
+        template = _RequestTemplate(self)
+        for request in requests:
+            try:
+                template.render(request)
+            except ProviderError as error:
+                yield request, error.message
+                if isinstance(error.__cause__, TooSlowError):  # as it would be for the others
+                    return
 
     def open(self, resources: Resources) -> Provider:
         return Service(self, resources)
+
+
+def _paths(options: Http) -> Iterator[tuple[str, str]]:
+    """Yield every JSONPath with its place: `metadata.trace`."""
+    for key in ("output", "tool_calls", "steps", "context", "usage", "cost_usd", "metadata"):
+        yield from _strings(getattr(options, key), key)
 
 
 class Service:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
-        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
         self._resources = resources
-        self._method = options.method
-        self._url = _text_renderer(options.url)
-        self._headers = {name: _text_renderer(value) for name, value in options.headers.items()}
-        self._body = None if body is None else _json_renderer(body)
-        self._output = options.output
-        self._tool_calls = options.tool_calls
-        self._steps = options.steps
+        self._options = options
+        self._template = _RequestTemplate(options)
+        self._token = resources.tokens.of(options.token) if options.token else None
+        self._reads_json = any(True for _ in _paths(options))
 
     async def answer(self, request: Request) -> Response:
-        call = self._call(request)
-        answer = await send(self._resources, call, timeout_s=request.timeout_s)
-        text = answer.decode("utf-8", "replace")
-        if self._output is None and self._tool_calls is None and self._steps is None:
-            return Response(text)
-        value = decode(_any, answer, call.url.host)
+        call = self._template.render(request)
+        reply = await send(self._resources, call, timeout_s=request.timeout_s, token=self._token)
+        text = reply.body.decode("utf-8", "replace")
+        if not self._reads_json:
+            return Response(text, cost_usd=reply.cost_usd)
+        return self._response(decode(_any, reply.body, call.url.host), text, reply.cost_usd)
+
+    def _response(self, value: Any, text: str, cost_usd: float | None) -> Response:
+        """Read an answer: its value, its text, and the cost that a gateway told."""
+        options = self._options
+        told = None if options.cost_usd is None else _cost(options.cost_usd, value)
         return Response(
-            output=text if self._output is None else _output(self._output, value),
-            tool_calls=() if self._tool_calls is None else _tool_calls(self._tool_calls, value),
-            steps=None if self._steps is None else _steps(self._steps, value),
+            output=text if options.output is None else _output(options.output, value),
+            tool_calls=() if options.tool_calls is None else _tool_calls(options.tool_calls, value),
+            steps=None if options.steps is None else _steps(options.steps, value),
+            context=None if options.context is None else _context(options.context, value),
+            usage=None if options.usage is None else _usage(options.usage, value),
+            cost_usd=cost_usd if told is None else told,
+            metadata={} if options.metadata is None else _metadata(options.metadata, value),
         )
 
-    def _call(self, request: Request) -> Call:
+
+class _RequestTemplate:
+    """What is sent for any case."""
+
+    def __init__(self, options: Http) -> None:
+        body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body
+        self._method = options.method
+        self._url = text_renderer(options.url)
+        self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
+        self._body = None if body is None else json_renderer(body)
+
+    def render(self, request: Request) -> Call:
+        """Return what is sent for one run.
+
+        Raises:
+            ProviderError: it cannot be rendered, or is nothing that HTTP can carry.
+        """
         names = _variables(request)
         try:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
             data = None if self._body is None else encode_json(self._body(names))
         except Exception as error:  # a user's template can raise anything
-            why = readable(f"{type(error).__name__}: {error}")
+            why = readable(str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}")
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
         if wrong := [*url_problems("url", url), *header_problems(headers)]:
             raise ProviderError("rejected", "; ".join(wrong))
@@ -175,9 +229,7 @@ def _tool_calls(path: str, value: Any) -> tuple[ToolCall, ...]:
     calls = []
     for item in _find_items(path, value):
         try:
-            if isinstance(item, Mapping):  # a service may tell more of it
-                item = {key: value for key, value in item.items() if key in _TOOL_CALL_KEYS}  # noqa: PLW2901
-            call = _tool_call.validate_python(item) if item is not None else None
+            call = _tool_call.validate_python(_known(item, _TOOL_CALL_KEYS)) if item is not None else None
         except ValidationError as error:
             text = f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {_start(item)}"
             raise ProviderError("bad_answer", text) from error
@@ -188,10 +240,57 @@ def _tool_calls(path: str, value: Any) -> tuple[ToolCall, ...]:
 
 
 def _steps(path: str, value: Any) -> tuple[Step, ...] | None:
+    found = _find_items(path, value) if _find(path, value) else None
+    return _convert(as_steps, path, found)
+
+
+def _context(path: str, value: Any) -> tuple[Passage, ...] | None:
+    """Return the texts at a path. Nothing there says that nothing was retrieved only if the path has a wildcard."""
+    if not _find(path, value):
+        return None if is_singular(path) else ()
+    told = [item for item in _find_items(path, value) if item is not None]
+    return _convert(as_context, path, [_known(item, _PASSAGE_KEYS) for item in told])
+
+
+def _usage(paths: str | Mapping[Any, str], value: Any) -> Usage | None:
+    if isinstance(paths, str):
+        counted = _known(_first(paths, value), _USAGE_KEYS)
+        return _convert(as_usage, paths, counted)
+    counts = {name: found for name, path in paths.items() if (found := _first(path, value)) is not None}
+    return _convert(as_usage, ", ".join(paths.values()), counts or None)
+
+
+def _cost(path: str, value: Any) -> float | None:
+    return _convert(as_cost, path, _first(path, value))
+
+
+def _metadata(paths: str | Mapping[str, str], value: Any) -> Mapping[str, Any]:
+    if isinstance(paths, str):
+        return _convert(as_metadata, paths, _first(paths, value))
+    found = {name: _find(path, value) for name, path in paths.items()}
+    return as_metadata({name: each[0] if len(each) == 1 else each for name, each in found.items() if each})
+
+
+def _convert(convert: Callable[[Any], T], path: str, value: Any) -> T:
+    """Convert what stands at a path.
+
+    Raises:
+        ProviderError: it is not what belongs there.
+    """
     try:
-        return as_steps(_find_items(path, value)) if _find(path, value) else None
+        return convert(value)
     except (TypeError, ValueError) as error:
-        raise ProviderError("bad_answer", f"{path} must hold steps with `kind` and `name`: {error}") from error
+        raise ProviderError("bad_answer", f"{path}: {error}") from error
+
+
+def _first(path: str, value: Any) -> Any:
+    """Return what stands first at a path; None if there is nothing."""
+    return next(iter(_find(path, value)), None)
+
+
+def _known(item: Any, keys: Collection[str]) -> Any:
+    """Return a mapping with some keys only: a service may tell more."""
+    return {key: value for key, value in item.items() if key in keys} if isinstance(item, Mapping) else item
 
 
 def _start(value: Any) -> str:
@@ -201,58 +300,12 @@ def _start(value: Any) -> str:
 # Templates.
 
 
-def _text_renderer(source: str) -> _Render:
-    """Return a renderer of text."""
-    if not _TEMPLATE.search(source):
-        return lambda _: source
-    return _environment().from_string(source).render
-
-
-def _json_renderer(value: Any) -> _Render:
-    """Return a renderer of a JSON value whose strings are templates."""
-    match value:
-        case str():
-            return _string_renderer(value)
-        case Mapping():
-            fields = {name: _json_renderer(item) for name, item in value.items()}
-            return lambda names: {name: render(names) for name, render in fields.items()}
-        case list() | tuple():
-            items = [_json_renderer(item) for item in value]
-            return lambda names: [render(names) for render in items]
-        case _:
-            return lambda _: value
-
-
-def _string_renderer(source: str) -> _Render:
-    """Return a renderer of text, or of a value if the text is nothing but one `{{ expression }}`."""
-    if not (source.startswith("{{") and source.endswith("}}")):
-        return _text_renderer(source)
-    inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
-    expression = inside[1:] if inside.startswith(("-", "+")) else inside  # what asks to trim stands next to the braces
-    try:
-        evaluate = _environment().compile_expression(expression, undefined_to_none=False)
-    except TemplateSyntaxError:  # several expressions, or text between them
-        return _text_renderer(source)
-
-    def render(names: Mapping[str, Any]) -> Any:
-        value = evaluate(names)
-        if isinstance(value, Undefined):
-            str(value)  # raises an UndefinedError that names what is undefined
-        return value
-
-    return render
-
-
-def _environment() -> SandboxedEnvironment:
-    return template_sandbox(keep_last_newline=True)
-
-
 def _template_problems(value: Any) -> list[str]:
     """List what is wrong with the templates in a JSON value, each with its place."""
     problems = []
     for where, source in _strings(value, ""):
         try:
-            _string_renderer(source)
+            json_renderer(source)
             unknown = _unknown_names(source)
         except TemplateError as error:
             problems.append(f"{where}: bad template: {error}")
@@ -266,7 +319,7 @@ def _template_problems(value: Any) -> list[str]:
 
 def _unknown_names(source: str) -> list[str]:
     """List the names of a template that have no value, unless it minds that by `default` or `is defined`."""
-    environment = _environment()
+    environment = template_sandbox(keep_last_newline=True)
     tree = environment.parse(source)
     guards = (each for each in tree.find_all((nodes.Filter, nodes.Test)) if each.name in ("default", "d", "defined"))
     guarded = {guard.node.name for guard in guards if isinstance(guard.node, nodes.Name)}

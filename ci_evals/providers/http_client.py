@@ -6,12 +6,11 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 from pydantic import TypeAdapter, ValidationError
@@ -19,8 +18,10 @@ from yarl import URL
 
 from ci_evals.errors import ErrorKind, ProviderError, first_problem
 from ci_evals.format import one_line
+from ci_evals.model.fields import is_complete_url
 from ci_evals.providers.answer import plain_json
 from ci_evals.providers.base import Resources
+from ci_evals.providers.tokens import Token, TokenCommand
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
@@ -56,13 +57,52 @@ class Call:
     headers: Mapping[str, str]
     data: bytes | None = None
 
+    def bearing(self, value: str) -> "Call":
+        """Return the call with a bearer token."""
+        return replace(self, headers={**self.headers, "Authorization": f"Bearer {value}"})
 
-async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES) -> bytes:
-    """Make a call and return the body of its answer. No redirect is followed, so that a key stays where it belongs.
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to an HTTP request, of a status in 2xx."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost that a gateway such as LiteLLM tells in a header; None if there is none."""
+        return number_in(self.headers.get("x-litellm-response-cost"))
+
+
+async def send(
+    resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES, token: Token | None = None
+) -> Reply:
+    """Make a call and return its answer. No redirect is followed, so that a key stays where it belongs.
+
+    Args:
+        resources: the engine's.
+        call: the request.
+        timeout_s: seconds that the answer may take.
+        max_bytes: the longest body that is read.
+        token: is sent with it; one that is refused is fetched anew, once.
 
     Raises:
-        ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`.
+        ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`; or no token.
     """
+    if token is None:
+        return await _send(resources, call, timeout_s, max_bytes)
+    value = await token.get()
+    try:
+        return await _send(resources, call.bearing(value), timeout_s, max_bytes)
+    except ProviderError as error:
+        if error.status != 401:
+            raise
+    value = await token.get(refused=value)
+    return await _send(resources, call.bearing(value), timeout_s, max_bytes)
+
+
+async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: int) -> Reply:
     url, data = call.url, call.data
     try:
         async with resources.session.request(
@@ -76,14 +116,14 @@ async def send(resources: Resources, call: Call, *, timeout_s: float, max_bytes:
             resources.observe(response.headers)
             if not 200 <= response.status < 300:
                 raise await _refusal(response, call.headers)
-            body = await _read(response, max_bytes)
+            reply = Reply(await _read(response, max_bytes), response.headers)
     except TimeoutError as error:
         raise ProviderError("timeout", f"{place_of(url)} did not answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise ProviderError("network", f"no answer from {_address(url, error)}: {why_lost(error)}") from error
-    if len(body) > max_bytes:
+    if len(reply.body) > max_bytes:
         raise ProviderError("bad_answer", f"{place_of(url)} answered with more than {max_bytes:,} bytes")
-    return body
+    return reply
 
 
 def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
@@ -109,12 +149,7 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
 
 def url_problems(key: str, url: str) -> list[str]:
     """Return what is wrong with an address that must be complete."""
-    try:
-        parts = urlsplit(url)
-        complete = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        complete = False
-    return [] if complete else [f"{key}: is not a complete address; write it as https://host/path"]
+    return [] if is_complete_url(url) else [f"{key}: is not a complete address; write it as https://host/path"]
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:
@@ -124,6 +159,12 @@ def header_problems(headers: Mapping[str, str]) -> list[str]:
         for name, value in headers.items()
         if not (_FIELD_NAME.fullmatch(name) and value.isprintable())
     ]
+
+
+def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> list[str]:
+    """Return what stands in the way of a token."""
+    taken = [name for name in headers if token is not None and name.lower() == "authorization"]
+    return [f"headers.{name}: the `token` is sent there: leave one of them out" for name in taken]
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -3,10 +3,10 @@
 from asyncio import sleep
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 from zlib import crc32
 
 from jinja2 import TemplateError
@@ -16,7 +16,7 @@ from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.case import Request
 from ci_evals.model.fields import Int, Many, NonNegative, Options, Share
-from ci_evals.model.response import Response, Step, ToolCall, Usage
+from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.templating import template_sandbox
@@ -32,12 +32,21 @@ class MockStep(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class MockPassage(Passage):
+    """A retrieved text in the table of answers."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
 class MockAnswer(Options):
-    """An answer in the table: text, tool calls, or both, and perhaps the steps towards them."""
+    """An answer in the table: text, tool calls, or both, and perhaps what led to them and is told beside them."""
 
     output: str = ""
     tool_calls: Many[ToolCall] = ()
     steps: Many[MockStep] | None = None
+    context: Many[str | MockPassage] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +164,8 @@ def _question(request: Request) -> str:
 def _response_of(answer: str | MockAnswer) -> Response:
     if isinstance(answer, str):
         return Response(clean_text(answer), finish_reason="stop")
-    response = as_response({"output": answer.output, "tool_calls": answer.tool_calls, "steps": answer.steps})
-    reason = "tool_calls" if answer.tool_calls else "stop"
-    return Response(response.output, response.tool_calls, finish_reason=reason, steps=response.steps)
+    response = as_response({each.name: getattr(answer, each.name) for each in fields(answer)})
+    return replace(response, finish_reason="tool_calls" if answer.tool_calls else "stop")
 
 
 def _with_usage(response: Response, request: Request, text: str) -> Response:

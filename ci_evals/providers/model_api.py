@@ -15,7 +15,8 @@ from ci_evals.model.fields import Secret
 from ci_evals.model.response import Message
 from ci_evals.providers.answer import encode_json
 from ci_evals.providers.base import ProviderOptions, Resources
-from ci_evals.providers.http_client import Call, decode, header_problems, send, url_problems
+from ci_evals.providers.http_client import Call, decode, header_problems, send, token_problems, url_problems
+from ci_evals.providers.tokens import Token, TokenCommand
 
 _ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
 _PARAMS = (  # that are taken for keys of the provider
@@ -35,6 +36,7 @@ class ModelOptions(ProviderOptions):
         model: the model's name, as the vendor writes it.
         base_url: where the API is; the vendor's own address when left out.
         api_key: the key, if the endpoint wants one.
+        token: a command that prints a bearer token, instead of a key.
         params: further fields of the request body, in the vendor's own words.
         headers: further HTTP headers; they win over those that are set by themselves.
     """
@@ -51,6 +53,7 @@ class ModelOptions(ProviderOptions):
     model: str
     base_url: str
     api_key: Secret | None = None
+    token: TokenCommand | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -69,7 +72,7 @@ class ModelOptions(ProviderOptions):
     @property
     def key_variable(self) -> str | None:
         at_vendor = re.match(rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url)
-        return self.default_key_variable if at_vendor and self.api_key is None else None
+        return self.default_key_variable if at_vendor and self.api_key is None and self.token is None else None
 
     def problems(self, folder: Path) -> list[str]:
         reserved = [name for name in self.reserved if name in self.params]
@@ -78,6 +81,8 @@ class ModelOptions(ProviderOptions):
             *url_problems("base_url", self.base_url),
             *(f"params.{name}: is set by ci-evals itself; leave it out" for name in reserved),
             *header_problems(self.headers),
+            *token_problems(self.token, self.headers),
+            *(["token: there is an `api_key`, too: leave one of them out"] if self.token and self.api_key else []),
         ]
 
     def endpoint(
@@ -96,7 +101,8 @@ class ModelOptions(ProviderOptions):
         if self.api_key:
             merged[self.key_header] = f"{self.key_prefix}{self.api_key.reveal().strip()}"
         merged.update(self.headers)
-        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields)
+        token = resources.tokens.of(self.token) if self.token else None
+        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields, token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +113,17 @@ class Endpoint:
     url: URL
     headers: Mapping[str, str]
     fields: Mapping[str, Any]
+    token: Token | None = None
 
-    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> T:
-        """Post `fields` beside those of every call and return the decoded answer.
+    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> tuple[T, float | None]:
+        """Post `fields` beside those of every call; return the decoded answer, and its cost if a gateway tells it.
 
         Raises:
             ProviderError: there was none, or it has another shape.
         """
         call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
-        return decode(adapter, await send(self.resources, call, timeout_s=timeout_s), self.url.host)
+        reply = await send(self.resources, call, timeout_s=timeout_s, token=self.token)
+        return decode(adapter, reply.body, self.url.host), reply.cost_usd
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:

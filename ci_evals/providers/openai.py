@@ -53,9 +53,9 @@ class ChatCompletions:
     async def answer(self, request: Request) -> Response:
         fields = {"messages": [_turn(message) for message in request.messages]}
         if request.schema is None:
-            completion = await self._endpoint.ask(fields, _completion, request.timeout_s)
+            completion, cost_usd = await self._endpoint.ask(fields, _completion, request.timeout_s)
         else:
-            completion = await self._ask_with_schema(fields, request.schema, request.timeout_s)
+            completion, cost_usd = await self._ask_with_schema(fields, request.schema, request.timeout_s)
         if not completion.choices:
             raise _no_choice(completion.error, self._endpoint.url.host)
         choice = completion.choices[0]
@@ -66,11 +66,12 @@ class ChatCompletions:
             usage=completion.usage.tokens if completion.usage else None,
             model=completion.model,
             finish_reason=choice.finish_reason,
+            cost_usd=cost_usd,
         )
 
     async def _ask_with_schema(
         self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
-    ) -> "_Completion":
+    ) -> "tuple[_Completion, float | None]":
         """Constrain the answer to a schema, unless the endpoint turns out not to know how."""
         if self._takes_schema and "response_format" not in self._endpoint.fields:
             named = {"name": "answer", "schema": schema, "strict": True}
@@ -93,7 +94,7 @@ class EmbeddingsEndpoint:
     async def answer(self, request: Request) -> Response:
         given: Any = request.input
         texts = [str(text) for text in given] if isinstance(given, list | tuple) else [str(given)]
-        answer = await self._endpoint.ask({"input": texts}, _vectors, request.timeout_s)
+        answer, cost_usd = await self._endpoint.ask({"input": texts}, _vectors, request.timeout_s)
         vectors = sorted(answer.data or (), key=lambda vector: vector.index)
         if len(vectors) != len(texts):
             text = f"{self._endpoint.url.host} answered with {len(vectors)} embeddings of {len(texts)} texts"
@@ -102,6 +103,7 @@ class EmbeddingsEndpoint:
             encode_json([vector.embedding for vector in vectors]).decode(),
             usage=answer.usage.tokens if answer.usage else None,
             model=answer.model,
+            cost_usd=cost_usd,
         )
 
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,9 +18,11 @@ from typing import Any, Literal, cast
 import psutil
 
 from ci_evals.format import one_line
+from ci_evals.providers import guard
 
 MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 STDERR_TAIL_BYTES = 4096
+_SERVICE_TAIL_BYTES = 16 * 1024
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
 _REAP_S = 5.0
@@ -28,6 +33,50 @@ _THIS_PROCESS = os.urandom(16).hex()
 _numbers = count()
 _running: set[int] = set()  # the programs not yet cleaned up, each the leader of a process group
 _elsewhere: dict[str, tuple[str, ...]] = {}  # names of containers and the like, with the command that ends them
+
+
+# Command lines.
+
+
+def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command, as a POSIX shell would split it.
+
+    Raises:
+        ValueError: a quotation mark is not closed.
+    """
+    return tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
+
+
+def command_problems(command: str | Sequence[str]) -> list[str]:
+    """Return what is wrong with the words of a command."""
+    try:
+        argv = split_command(command)
+    except ValueError as error:
+        return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
+    return [] if argv and argv[0] else ["command is empty: name a program, as in [python, agent.py]"]
+
+
+def find_program(program: str, folder: Path, path: str | None = None) -> str | None:
+    """Return the file of a program; one with a folder in its name is sought from `folder`, others on the PATH."""
+    if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
+        return shutil.which(folder / program)
+    return shutil.which(program, path=path)
+
+
+def program_problem(program: str, folder: Path) -> str:
+    """Return why a program was not found, and what to try."""
+    has_folder = bool(os.path.dirname(program))  # noqa: PTH120  as above
+    if (folder / program).is_file():
+        advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
+        if has_folder:
+            return f"command: {folder / program} is not executable: {advice}"
+        return f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
+    if has_folder:
+        return f"command: there is no program {folder / program}"
+    return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"
+
+
+# Processes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +108,17 @@ class Descendants:
     """
 
     def __init__(self) -> None:
-        self._mark = f"{_THIS_PROCESS}.{next(_numbers)};"
+        self.mark = f"{_THIS_PROCESS}.{next(_numbers)};"
         self._before = frozenset(psutil.pids())  # older than the programs: no need to look at them
 
     def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return an environment that marks a program; `given` is the one to extend, None for that of this process."""
         inherited = os.environ if given is None else given
-        return {**inherited, _VARIABLE: inherited.get(_VARIABLE, "") + self._mark}  # ci-evals may run within ci-evals
+        return {**inherited, _VARIABLE: inherited.get(_VARIABLE, "") + self.mark}  # ci-evals may run within ci-evals
 
     def living(self, group: int | None = None) -> list[psutil.Process]:
         """Return those that are alive, and the living members of a process group."""
-        return _find(self._mark, () if group is None else (group,), set(psutil.pids()) - self._before)
+        return _find(self.mark, () if group is None else (group,), set(psutil.pids()) - self._before)
 
     async def end(self) -> None:
         """Kill those that are left, and wait until they are gone."""
@@ -122,6 +171,76 @@ async def run_program(
     return Ended("too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr))
 
 
+class RunningProgram:
+    """A program that runs beside this process; `output` is the end of what it wrote to stdout and stderr."""
+
+    def __init__(self, child: "_Child") -> None:
+        self._child = child
+
+    @property
+    def output(self) -> str:
+        return self._child.stderr.decode(errors="replace")
+
+    @property
+    def has_ended(self) -> bool:
+        return self._child.exited.is_set()
+
+    @property
+    def ending(self) -> str:
+        """How it ended: `exit status 1`, `killed by SIGKILL`."""
+        assert self._child.transport is not None
+        return describe_status(self._child.transport.get_returncode() or 0)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Return True once it has ended, False if it goes on for so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._child.exited.wait()
+                await self._child.drained.wait()
+        return self.has_ended
+
+
+@asynccontextmanager
+async def running_program(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
+    """Run a program for as long as the context lasts, then end it and every process that it started.
+
+    If this process is killed meanwhile, a guard ends them.
+
+    Raises:
+        OSError: the program could not be started.
+    """
+    child, members = _Child(tail_bytes=_SERVICE_TAIL_BYTES), Descendants()
+    with _guarded(members):
+        try:
+            await _start(child, argv, b"", cwd, members.environment(env))
+            yield RunningProgram(child)
+        finally:
+            await _clear_away(child, members, ends_all=True)
+
+
+@contextmanager
+def _guarded(members: Descendants) -> Iterator[None]:
+    """Have a process of its own end `members` if this one is gone."""
+    command = [sys.executable, "-P", guard.__file__, _VARIABLE, members.mark]
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603
+    try:
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def describe_status(status: int) -> str:
+    """Return `exit status 1`, or `killed by SIGKILL` for a negative status."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
 @contextmanager
 def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
     """Let `kill_all` end something that is no child of this process, such as a container.
@@ -154,12 +273,15 @@ def kill_all() -> None:
 class _Child(asyncio.SubprocessProtocol):
     """Collects the output of a program; `ended` is set when it has exited or written too much.
 
+    With `tail_bytes`, only the end of all that it writes is kept, in `stderr`.
+
     `asyncio.subprocess.Process.wait` is of no use here: in some releases of Python it waits for grandchildren that
     hold the pipes open.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tail_bytes: int | None = None) -> None:
         self.transport: asyncio.SubprocessTransport | None = None
+        self._tail_bytes = tail_bytes
         self.stdout = bytearray()
         self.stderr = bytearray()
         self.too_large = False
@@ -173,9 +295,9 @@ class _Child(asyncio.SubprocessProtocol):
         _running.add(self.transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
+        if fd == 2 or self._tail_bytes is not None:
             self.stderr += data
-            del self.stderr[:-STDERR_TAIL_BYTES]
+            del self.stderr[: -(self._tail_bytes or STDERR_TAIL_BYTES)]
         elif len(self.stdout) + len(data) <= MAX_OUTPUT_BYTES:
             self.stdout += data
         else:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
-from zlib import crc32
 
 from jinja2 import TemplateSyntaxError
 
 from ci_evals.errors import ProviderError, StorageError
+from ci_evals.files import file_name
 from ci_evals.format import one_line
 from ci_evals.model.case import Request, Task
 from ci_evals.model.fields import NonEmpty, OneOrMore
@@ -190,17 +189,11 @@ def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Pa
     """Make an empty folder for what a run leaves behind: below `files`, or a temporary one."""
     if files is None:
         return Path(tempfile.mkdtemp(prefix="ci-evals-kept-"))
-    kept = files / "tasks" / _file_name(request.case.id) / _file_name(provider) / f"run-{request.run}"
+    kept = files / "tasks" / file_name(request.case.id) / file_name(provider) / f"run-{request.run}"
     shutil.rmtree(kept, ignore_errors=True)
     with _storage_errors(kept):
         kept.mkdir(parents=True)
     return kept
-
-
-def _file_name(name: str) -> str:
-    """Make a name a file name on every system; one that has to be changed gets its checksum, to stay unique."""
-    safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:100]
-    return safe if safe == name else f"{safe}-{crc32(name.encode(errors='replace')):08x}"
 
 
 def _keep(kept: Path, who: str, ended: Ended) -> None:

@@ -4,8 +4,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,7 +17,7 @@ from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoCompar
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import CellReport, SuiteReport
-from ci_evals.model.response import Response
+from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
@@ -277,6 +278,8 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
 _REASON_CHARACTERS = 300
 _DETAIL_CHARACTERS = 2000
 _MAX_CALLS_SHOWN = 100
+_MAX_PASSAGES_SHOWN = 20
+_MAX_METADATA_SHOWN = 20
 _MAX_FRAMES = 3
 
 
@@ -314,6 +317,14 @@ def reasons_of(result: Result) -> tuple[str, ...]:
     return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
 
 
+def without_answer(reason: str) -> str:
+    """Return what a grader missed without the part of the answer that it quotes: `contains: does not contain 'Paris'`.
+
+    Every grader of ours writes `…: got …`, so that many answers with the same fault have the same text here.
+    """
+    return reason.partition(": got ")[0]
+
+
 def count_reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
     """Return every distinct reason with the number of runs that it stopped, the most frequent first."""
     return Counter(reason for result in results for reason in dict.fromkeys(reasons_of(result))).most_common()
@@ -343,12 +354,24 @@ def input_text(case: Case) -> str:
     if case.user is not None:
         return f"{case.user.persona}\nwants: {case.user.goal}"
     if case.turns:
-        return "\n".join(f"user: {line}" for line in case.turns)
+        return "\n".join(f"user: {turn.user}" for turn in case.turns)
     if case.messages and case.input is None:
-        return "\n".join(f"{message.role}: {message.content}" for message in case.messages)
+        return _messages_text(case.messages)
     if case.input is not None:
         return _plain(case.input)
     return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
+
+
+def asked_text(case: Case, result: Result | None) -> str:
+    """Return what a run asked, as it was sent; what the case asks, where that is not known."""
+    sent = _messages_text(result.messages) if result else ""
+    return "\n".join(filter(None, [sent, input_text(case)])) if case.is_conversation else sent or input_text(case)
+
+
+def _messages_text(messages: Sequence[Message]) -> str:
+    if len(messages) == 1 and messages[0].role == "user":
+        return messages[0].content
+    return "\n".join(f"{each.role}: {_with_calls(each.content, each.tool_calls)}" for each in messages)
 
 
 def answer_text(result: Result) -> str | None:
@@ -361,10 +384,46 @@ def answer_text(result: Result) -> str | None:
 
 
 def _response_text(response: Response) -> str:
-    made = response.calls_made
+    return _with_calls(response.output, response.calls_made)
+
+
+def _with_calls(text: str, made: Sequence[ToolCall]) -> str:
     calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:_MAX_CALLS_SHOWN]]
     more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
-    return "\n".join(filter(None, [response.output, *calls, *more]))
+    return "\n".join(filter(None, [text, *calls, *more]))
+
+
+def passages_of(result: Result) -> tuple[Passage, ...]:
+    """Return the texts that were retrieved for an answer, as far as it tells."""
+    return (result.response and result.response.passages) or ()
+
+
+def passage_lines(found: Sequence[Passage], characters: int) -> list[str]:
+    """Return the first retrieved texts, each on a line and cut: `1. policy.md (0.83): Refunds take …`."""
+    lines = []
+    for number, passage in enumerate(found[:_MAX_PASSAGES_SHOWN], 1):
+        name = one_line(passage.id, 80) if passage.id else ""
+        rank = f"({passage.score:.4g})" if passage.score is not None else ""
+        label = " ".join(filter(None, (name, rank)))
+        lines.append(f"{number}. {label}{': ' if label else ''}{one_line(passage.text, characters)}")
+    left_out = len(found) - len(lines)
+    return [*lines, f"… and {number_of(left_out, 'more text')}"] if left_out else lines
+
+
+def common_metadata(each: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what several answers tell alike."""
+    first, *others = each
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
+
+def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what else an answer tells, as far as it is shown: `trace: 7f3a`."""
+    lines = [
+        f"{one_line(name, 80)}: {one_line(_plain(value), _REASON_CHARACTERS)}"
+        for name, value in islice(metadata.items(), _MAX_METADATA_SHOWN)
+    ]
+    left_out = len(metadata) - len(lines)
+    return [*lines, f"… and {number_of(left_out, 'more key')}"] if left_out else lines
 
 
 def detail_text(result: Result) -> str | None:
@@ -406,6 +465,11 @@ def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T
 def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
     """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are ignored."""
     return tuple((each.grader, None if each.passed else each.reason) for each in grades)
+
+
+def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...]:
+    """Return what tells runs apart by what was retrieved for them, whatever its scores."""
+    return tuple((passage.id, passage.text) for passage in context)
 
 
 def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:

@@ -1,10 +1,11 @@
 """`ci-evals explain`: one cell with its runs, its base and the test, as text, Markdown and JSON."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ci_evals.format import (
+    abridge,
     duration,
     name_of,
     number_of,
@@ -22,14 +23,29 @@ from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentenc
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.response import Passage
 from ci_evals.model.result import Grade, Result, RunError, Status
-from ci_evals.reports.cells import answer_text, common_grades, frames_of, grades_key, group_alike, runs_text
+from ci_evals.reports.cells import (
+    answer_text,
+    asked_text,
+    common_grades,
+    common_metadata,
+    context_key,
+    frames_of,
+    grades_key,
+    group_alike,
+    metadata_lines,
+    passage_lines,
+    runs_text,
+)
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
 from ci_evals.reports.summary import Summary
 
 _OUTPUT_CHARACTERS = 2000
+_ASKED_CHARACTERS = 4000
 _LINE_CHARACTERS = 400
+_PASSAGE_CHARACTERS = 300
 _MAX_RUNS = 100
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
@@ -37,7 +53,10 @@ _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer."""
+    """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer.
+
+    `context` is what was retrieved for the answer, as far as it tells, and `metadata` whatever else it tells.
+    """
 
     run: int
     confirming: bool
@@ -49,6 +68,8 @@ class RunEntry:
     grades: tuple[Grade, ...]
     error: RunError | None
     output: str | None
+    context: tuple[Passage, ...] | None
+    metadata: Mapping[str, Any]
 
     @property
     def reason(self) -> str | None:
@@ -69,7 +90,11 @@ class BaseEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One cell. The fields about its comparison are None or empty if there is none."""
+    """One cell. The fields about its comparison are None or empty if there is none.
+
+    `asked` is what its runs sent to the provider: the rendered prompt, or the case's input; `asked_on_base` what those
+    of the newest report of the baseline did.
+    """
 
     case: str
     provider: str
@@ -88,6 +113,8 @@ class Explanation:
     base_reports: tuple[BaseEntry, ...] = ()
     runs: tuple[RunEntry, ...]
     base_runs: tuple[RunEntry, ...] = ()
+    asked: str | None = None
+    asked_on_base: str | None = None
 
     @property
     def variant(self) -> str:
@@ -140,6 +167,7 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             sentence=f"{tally_text(planned)} here",
             head=planned,
             runs=_runs_of(report, cell),
+            asked=_asked(report, cell),
         )
         if comparison is None or (found := comparison.by_key.get(report.plan.key(cell))) is None:
             return explained
@@ -155,13 +183,15 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             adjusted_p=found.adjusted_p,
             base_reports=_base_entries(comparison, found.key),
             base_runs=() if base is None or base_number is None else _runs_of(base, base_number),
+            asked_on_base=None if base is None or base_number is None else _asked(base, base_number),
         )
 
     return list(map(explain_cell, cells))
 
 
 def _base_entries(comparison: Comparison, key: CellKey) -> tuple[BaseEntry, ...]:
-    refs = {ref.id: ref for ref in comparison.baseline.reports}
+    base = comparison.baseline
+    refs = {ref.id: ref for ref in (*(each.report for each in base.lost), *base.reports)}
     cell = comparison.base_of(key)
     return tuple(
         BaseEntry(
@@ -183,6 +213,12 @@ def _runs_of(report: SuiteReport, cell: int) -> tuple[RunEntry, ...]:
     return (*_entries(planned, confirming=False), *_entries(further, confirming=True))
 
 
+def _asked(report: SuiteReport, cell: int) -> str | None:
+    """Return what the runs of a cell asked; None if that is not known."""
+    first = next(iter(report.results(report.plan.indices(cell))), None)
+    return abridge(asked_text(report.plan.case(cell), first), _ASKED_CHARACTERS) or None
+
+
 def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntry]:
     for result in results:
         answer = answer_text(result)
@@ -197,6 +233,8 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
             grades=result.grades,
             error=result.error,
             output=None if answer is None else shorten(answer, _OUTPUT_CHARACTERS),
+            context=result.response.passages if result.response else None,
+            metadata=result.response.metadata if result.response else {},
         )
 
 
@@ -216,12 +254,13 @@ def _lines(cell: Explanation) -> Iterator[str]:
     yield from map(_short, cell.facts)
     for section in _sections(cell):
         yield from ("", section.title)
-        yield from (f"  {_short(line)}" for line in section.lines)
+        yield from (f"  {_short(line)}" for line in (*section.text.splitlines(), *section.lines))
         for runs in section.groups:
             yield f"{_MARKS[runs[0].status]} {_runs_line(runs)}"
             yield from (f"    {_short(line)}" for line in _reasons(runs))
             if runs[0].output is not None:
                 yield f"    answer: {_short(runs[0].output) or '(empty)'}"
+            yield from (f"    {_short(line)}" for line in _told_beside(runs))
         if section.left_out:
             yield section.left_out
 
@@ -242,29 +281,39 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
     yield from (f"\n{plain(fact)}" for fact in cell.facts)
     for section in _sections(cell):
         yield f"\n**{section.title}**\n"
+        if section.text:
+            yield fence(section.text)
         yield from (f"- {plain(line)}" for line in section.lines)
         for runs in section.groups:
             yield f"<details>\n<summary>{_MARKS[runs[0].status]} {plain(_runs_line(runs))}</summary>\n"
             yield from (f"- {code(line)}" for line in _reasons(runs))
-            yield f"\n{fence(runs[0].output or '(nothing)')}\n\n</details>"
+            yield f"\n{fence(runs[0].output or '(nothing)')}\n"
+            if told := list(_told_beside(runs)):
+                yield f"{fence(chr(10).join(told))}\n"
+            yield "</details>"
         if section.left_out:
             yield f"\n{section.left_out}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A titled part of an explanation: lines, or groups of runs that ended alike."""
+    """A titled part of an explanation: a text, lines, or groups of runs that ended alike."""
 
     title: str
+    text: str = ""
     lines: Sequence[str] = ()
     groups: Sequence[Sequence[RunEntry]] = ()
     left_out: str = ""
 
 
 def _sections(cell: Explanation) -> Iterator[_Section]:
+    if cell.asked:
+        yield _Section("Asked", cell.asked)
+    if cell.asked_on_base and cell.asked_on_base != cell.asked:
+        yield _Section("Asked on the base", cell.asked_on_base)
     yield _section_of_runs("Runs here", cell.runs)
     if cell.base_reports:
-        yield _Section("On the base, report by report", [_base_line(entry, cell) for entry in cell.base_reports])
+        yield _Section("On the base, report by report", lines=[_base_line(entry, cell) for entry in cell.base_reports])
     if cell.base_runs:
         yield _section_of_runs("Runs of the newest of them", cell.base_runs)
 
@@ -273,7 +322,10 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
     """Group the first runs: those of a group differ in nothing but number, time and cost."""
     groups = group_alike(
         runs[:_MAX_RUNS],
-        lambda run: (run.confirming, run.status, run.recorded, run.output, run.reason, grades_key(run.grades)),
+        lambda run: (
+            *(run.confirming, run.status, run.recorded, run.output, run.reason, grades_key(run.grades)),
+            context_key(run.context or ()),
+        ),
     )
     more = f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json" if len(runs) > _MAX_RUNS else ""
     return _Section(f"{title} ({len(runs):,})", groups=groups, left_out=more)
@@ -299,6 +351,14 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
     for grade in common_grades(run.grades for run in runs):
         mark = _MARKS["passed" if grade.passed else "failed"]
         yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
+
+
+def _told_beside(runs: Sequence[RunEntry]) -> Iterator[str]:
+    """Yield the texts that were retrieved for an answer, and what else runs tell alike."""
+    if (context := runs[0].context) is not None:
+        yield f"context: {number_of(len(context), 'text')}"
+        yield from (f"  {line}" for line in passage_lines(context, _PASSAGE_CHARACTERS))
+    yield from metadata_lines(common_metadata(run.metadata for run in runs))
 
 
 def _base_line(entry: BaseEntry, cell: Explanation) -> str:

@@ -11,10 +11,12 @@ from typing import Final, Literal
 
 from ci_evals.format import interval, name_of, number_of, one_line, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
+from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason
+from ci_evals.gate.wording import same_reason, scope_subject
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.result import Result, RunError
+from ci_evals.model.report import SuiteReport
+from ci_evals.model.result import Result
 from ci_evals.reports.cells import (
     Changes,
     ErrorGroup,
@@ -30,10 +32,13 @@ from ci_evals.reports.cells import (
     matrix_changes,
     place_of,
     reason_lines,
+    reasons_of,
+    without_answer,
 )
 from ci_evals.reports.notes import basis, comparison_notes, notes, outcome
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.variants import (
+    MetricReport,
     Standing,
     TaskReport,
     Trend,
@@ -51,6 +56,7 @@ MAX_ENTRIES: Final = 200
 
 MAX_CASES_OF_ERROR: Final = 3
 
+_MAX_NAMED = 3
 _MAX_NAMES = 20
 _MAX_REASONS = 8
 _FEWEST_ALIKE = 3
@@ -82,27 +88,49 @@ class ForeignText(str):
     __slots__ = ()
 
 
+Sentence = tuple[str, ...]
+"""A sentence in pieces, of which the `ForeignText`s are names and texts that others wrote."""
+
+
+def join_sentence(sentence: Sentence, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
+    """Return a sentence as one text; `name` and `text` escape names and our own words for a format."""
+    return "".join(name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in sentence)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing to be told.
+    """One thing to be told: `refund on gpt-4o: 30 of 30 on main, 4 of 10 here`.
 
     Attributes:
-        text: the sentence in pieces, of which the `ForeignText`s are names and texts that others wrote.
+        subject: who or what it is about.
+        finding: what is to be said of it; may be empty.
         critical: whether it alone makes the gate red.
         reasons: why its runs failed, the most frequent reason first.
-        cell: the cell that it is about, if it is about one.
-        failed: the first failed run of the cell, if an answer is worth showing.
+        cells: the cells that it is about, if it is about any; several only where all failed for the same reason.
+        failed: the first failed run of the first cell, if an answer is worth showing.
     """
 
-    text: tuple[str, ...]
+    subject: Sentence
+    finding: Sentence = ()
     critical: bool = False
     reasons: tuple[str, ...] = ()
-    cell: JudgedCell | None = None
+    cells: tuple[JudgedCell, ...] = ()
     failed: Result | None = None
 
+    @property
+    def cell(self) -> JudgedCell | None:
+        """The cell that it is about, or the first of several."""
+        return self.cells[0] if self.cells else None
+
+    @property
+    def text(self) -> Sentence:
+        """`40 cases on agent: no answer from localhost:8000, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5)`."""
+        named = (", in ", *_case_list([cell.case for cell in self.cells])) if len(self.cells) > 1 else ()
+        return (*self.subject, *((": ", *self.finding) if self.finding else ()), *named)
+
     def line(self, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
-        """Return the sentence as one text; `name` and `text` escape names and our own words for a format."""
-        return "".join(name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in self.text)
+        """Return it as one text; `name` and `text` escape names and our own words for a format."""
+        return join_sentence(self.text, name, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +172,8 @@ class Findings:
     """Everything that a person is shown of a summary, in the order of reading.
 
     Attributes:
+        headline: what happened, by name: `2 cases regressed: refund, cancel`.
+        evidence: the verdict's reason, where the headline does not say it already; else empty.
         outcome: `34 of 43 graded runs passed, … in 12.5 s`.
         expected: what similar new cases would come to, where there are cases enough to tell.
         notes: what else is to be known of the run.
@@ -156,6 +186,8 @@ class Findings:
     """
 
     summary: Summary
+    headline: Sentence
+    evidence: str
     outcome: str
     expected: str | None
     notes: tuple[Note, ...]
@@ -178,6 +210,14 @@ class Findings:
         return len(self.variants) > 1
 
     @property
+    def metrics(self) -> list[tuple[Variant, MetricReport]]:
+        """The metrics of graders: every variant by the first one, then by the second."""
+        names = dict.fromkeys(metric.name for each in self.variants for metric in each.metrics)
+        return [
+            (each.variant, one) for name in names for each in self.variants for one in each.metrics if one.name == name
+        ]
+
+    @property
     def tasks(self) -> list[tuple[Variant, TaskReport]]:
         """The classifications of every variant."""
         return [(each.variant, task) for each in self.variants for task in each.classifications]
@@ -197,8 +237,11 @@ def findings(summary: Summary) -> Findings:
         if comparison
         and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(each.variant), each.pass_rate))
     ]
+    headline, reason = _headline(summary, cells), summary.verdict.reason
     return Findings(
         summary=summary,
+        headline=headline,
+        evidence="" if reason in "".join(headline) else reason,
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
         notes=(*notes(report), *comparison_notes(summary)),
@@ -211,6 +254,50 @@ def findings(summary: Summary) -> Findings:
         groups=tuple(group for group in _groups(summary, cells) if group.total),
         basis=tuple(basis(summary)),
     )
+
+
+# The headline.
+
+
+def _headline(summary: Summary, found: Changes) -> Sentence:
+    """Return what happened, by name where single cases decided; else the verdict's reason, or a shorter form of it."""
+    report, verdict, comparison = summary.report, summary.verdict, summary.compared
+    passed = f"{report.totals.passed:,} of {number_of(report.totals.graded, 'run')} passed"
+    worst = next((scope for scope in worst_first(verdict.scopes) if scope.bar is not None), None)
+    leading = next((rule.rule for rule in verdict.rules if rule.sentence in verdict.reason), None)
+    text: Sentence = (verdict.reason,)
+    if leading in ("critical", "regressions"):
+        red = blocking(comparison, verdict.rules)
+        regressed = [cell for cell in found.regressed if cell.key in red] or found.regressed
+        text = (f"{number_of(len(regressed), 'case')} regressed: ", *_names(summary, regressed))
+    elif leading == "variant" and comparison is not None:
+        fallen = min(comparison.variants, key=lambda each: each.adjusted_p)
+        base, here = percent(fallen.base_rate, fallen.head_rate), percent(fallen.head_rate, fallen.base_rate)
+        text = (f"pass rate fell from {base} on {comparison.baseline.called} to {here}", *_on(summary, fallen.variant))
+    elif leading is not None or verdict.status == "error" or report.suite.without_secrets:
+        pass
+    elif verdict.status == "pass":
+        text = (passed,)
+        if found.regressed:
+            allowed = f"; the gate allows {number_of(len(found.regressed), 'regressed case')}: "
+            text = (passed, allowed, *_names(summary, found.regressed))
+    elif worst is not None and worst.rate is not None and worst.bar is not None and worst.rate < worst.bar:
+        failed = (*found.failing, *found.still_failing)
+        rate, bar = percent(worst.rate, worst.bar), percent(worst.bar, worst.bar)
+        if verdict.status == "borderline":
+            text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
+        elif worst.bar >= 1 and failed:
+            text = (f"{number_of(len(failed), 'case')} failed: ", *_names(summary, failed))
+    return text
+
+
+def _names(summary: Summary, cells: Sequence[JudgedCell]) -> Iterator[str]:
+    """Yield the first cells' names: `refund (critical) on gpt-4o, cancel and 4 more`."""
+    for number, cell in enumerate(cells[:_MAX_NAMED]):
+        critical = " (critical)" if cell.critical else ""
+        yield from (", " if number else "", ForeignText(cell.case.id), critical, *_on(summary, cell.variant))
+    if (left_out := len(cells) - _MAX_NAMED) > 0:
+        yield f" and {left_out:,} more"
 
 
 # Groups.
@@ -256,52 +343,62 @@ def _objections(summary: Summary) -> Group:
 def _cell_group(
     summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[JudgedCell], *, folded: bool = False
 ) -> Group:
-    """Tell each cell, but many that have the same error and no answer in one entry."""
-
-    errors = {cell.key: common_error(summary.report, cell) for cell in cells}
+    """Tell each cell, but in one entry those of a variant that failed for the same reason."""
+    causes = {cell.key: _common_cause(summary.report, cell) for cell in cells}
 
     def look(cell: JudgedCell) -> Hashable:
-        error = errors[cell.key]
-        return (same_reason(error), cell.variant, cell.critical) if error else cell.key
+        cause = causes[cell.key]
+        return (cause, cell.variant, cell.critical) if cause else cell.key
 
     entries: list[Entry] = []
     total = 0
     for alike in group_alike(cells, look):
-        common = [error for cell in alike if (error := errors[cell.key])] if len(alike) >= _FEWEST_ALIKE else []
-        error = min(common, key=lambda error: error.kind == "given_up", default=None)  # that one repeats the others
-        total += 1 if error else len(alike)
+        merges = len(alike) >= _FEWEST_ALIKE and causes[alike[0].key] is not None
+        total += 1 if merges else len(alike)
         room = max(0, MAX_ENTRIES - len(entries))
-        if error is None:
+        if not merges:
             entries += (_cell_entry(summary, cell) for cell in alike[:room])
         elif room:
-            entries.append(_unanswered_entry(summary, alike, error))
+            entries.append(_alike_entry(summary, alike))
     return Group(kind, title, noun, len(cells), total, tuple(entries), folded)
 
 
-def _unanswered_entry(summary: Summary, cells: Sequence[JudgedCell], error: RunError) -> Entry:
-    """`40 cases on agent: no answer from localhost:8000: …, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and …`."""
-    message = one_line(error.message or error.kind, _REASON_CHARACTERS)
-    of = number_of(len(cells), "case")
-    text = (of, *_on(summary, cells[0].variant), ": ", ForeignText(message), ", in ")
-    return Entry((*text, *_case_list([cell.case for cell in cells])), cells[0].critical, tuple(frames_of(error)))
+def _common_cause(report: SuiteReport, cell: JudgedCell) -> Hashable:
+    """Return a key of the reason that all failed runs of a cell share, whatever they answered; None if there is none.
+
+    A cell that failed without an answer has the cause of its error only if no run of it passed.
+    """
+    failed = failed_runs(report, cell.cell)
+    if any(result.error for result in failed):
+        error = common_error(report, cell)
+        return same_reason(error) if error else None
+    causes = {tuple(map(without_answer, reasons_of(result))) for result in failed}
+    return causes.pop() if len(causes) == 1 else None
+
+
+def _alike_entry(summary: Summary, cells: Sequence[JudgedCell]) -> Entry:
+    """`40 cases on agent: no answer from localhost:8000: …`."""
+    subject = (number_of(len(cells), "case"), *_on(summary, cells[0].variant))
+    failed = failed_runs(summary.report, cells[0].cell)[0]
+    if failed.error is None:
+        reason = ", ".join(map(without_answer, reasons_of(failed)))
+        return Entry(subject, (ForeignText(reason),), cells[0].critical, (), tuple(cells), failed)
+    errors = [each.error for cell in cells for each in failed_runs(summary.report, cell.cell, 1) if each.error]
+    error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
+    message = ForeignText(one_line(error.message or error.kind, _REASON_CHARACTERS))
+    return Entry(subject, (message,), cells[0].critical, tuple(frames_of(error)), tuple(cells))
 
 
 def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
     """Tell the outcome of a cell, and the reasons that runs of it failed."""
     was = (" (was ", ForeignText(cell.renamed_from), ")") if cell.renamed_from else ()
-    text = (
-        ForeignText(cell.case.id),
-        *_on(summary, cell.variant),
-        *was,
-        ": ",
-        finding_of(cell, summary.comparison),
-    )
     failed = failed_runs(summary.report, cell.cell)
     return Entry(
-        text,
+        (ForeignText(cell.case.id), *_on(summary, cell.variant), *was),
+        (finding_of(cell, summary.comparison),),
         critical=cell.critical,
         reasons=tuple(reason_lines(failed, _MAX_REASONS)),
-        cell=cell,
+        cells=(cell,),
         failed=failed[0] if failed else None,
     )
 
@@ -329,8 +426,8 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
 
 def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
-    of = (number_of(group.runs, "run"), *_on(summary, group.variant), ": ", ForeignText(group.message), ", in ")
-    return Entry((*of, *_case_list(group.cases)), reasons=group.frames)
+    subject = (number_of(group.runs, "run"), *_on(summary, group.variant))
+    return Entry(subject, (ForeignText(group.message), ", in ", *_case_list(group.cases)), reasons=group.frames)
 
 
 def _case_list(cases: Sequence[Case]) -> Iterator[str]:
@@ -343,15 +440,15 @@ def _case_list(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _matrix_group(lists: Sequence[MatrixChange]) -> Group:
-    entries = tuple(Entry(_matrix_change_text(change)) for change in lists)
+    entries = tuple(Entry((change.heading,), _matrix_change_text(change)) for change in lists)
     title = ", ".join(dict.fromkeys(change.word.removesuffix(" variant") for change in lists)).capitalize()
     count = sum(len(change.names) for change in lists)
     return Group("changed", title, "change", count, len(entries), entries, folded=True)
 
 
 def _matrix_change_text(change: MatrixChange) -> tuple[str, ...]:
-    """`3 cases edited: a, old → new, … and 1 more`."""
-    text = [f"{change.heading}: "]
+    """`a, old → new, … and 1 more`."""
+    text: list[str] = []
     for number, name in enumerate(change.names[:_MAX_NAMES]):
         text += [", "] if number else []
         text += [piece for part in name for piece in (" → ", ForeignText(part))][1:]

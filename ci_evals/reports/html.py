@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from ci_evals import templating
 from ci_evals.format import (
+    abridge,
     code_spans,
     interval,
     keep_units,
@@ -36,7 +37,10 @@ from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
     answer_text,
+    asked_text,
     common_grades,
+    common_metadata,
+    context_key,
     detail_text,
     failed_runs,
     finding_of,
@@ -44,6 +48,9 @@ from ci_evals.reports.cells import (
     group_alike,
     input_text,
     judged_cells,
+    metadata_lines,
+    passage_lines,
+    passages_of,
     place_of,
     reasons_of,
     results_of,
@@ -72,6 +79,7 @@ _MAX_RUNS = 3
 _MAX_GRADES = 50
 _ANSWER_CHARACTERS = 8000
 _INPUT_CHARACTERS = 4000
+_ASKED_CHARACTERS = 8000
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
 _MARKS: dict[CellOutcome, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
@@ -155,7 +163,8 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
     def look(result: Result) -> Hashable:
         scores = tuple(grade.score for grade in result.grades)
         error = reasons_of(result) if result.error is not None else ()
-        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result)
+        context = context_key(passages_of(result))
+        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
 
     return Markup(  # noqa: S704  the template escapes
         _environment()
@@ -168,6 +177,8 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
             finding=finding_of(cell, summary.comparison),
             reason=reasons_of(results[0])[0] if results and results[0].status != "passed" else None,
             place=place_of(cell.case),
+            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
+            prompt=cell.variant.prompt,
             input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
             before=summary.before.get(cell.key),
             base=summary.base,
@@ -191,6 +202,17 @@ class RunGroup:
     def answer(self) -> str | None:
         answer = answer_text(self.results[0])
         return None if answer is None else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def context(self) -> list[str]:
+        """The texts that were retrieved for the answer."""
+        return passage_lines(passages_of(self.results[0]), _REASON_CHARACTERS)
+
+    @property
+    def metadata(self) -> list[str]:
+        """What else all of them tell alike."""
+        told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
+        return metadata_lines(told)
 
     @property
     def detail(self) -> str | None:

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Comment, Element, indent, tostring
 
 from junit_xml import TestCase, TestSuite
 
-from ci_evals.format import number_of, one_line, shorten, visible
+from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.wording import cell_finding
 from ci_evals.model.plan import CellKey
@@ -27,6 +27,7 @@ from ci_evals.reports.cells import (
 )
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.variants import VariantReport, variant_reports
 
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
@@ -39,7 +40,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate red; `<error>`
     one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out says which of
     its runs did not and what the comparison found. Properties of each suite say what concerns all of its cells: what
-    ended the run early, which results are recorded or of an earlier invocation.
+    ended the run early, which results are recorded or of an earlier invocation, the mean of each metric.
     """
     report = summary.report
     red = blocking(summary.comparison, summary.verdict.rules)
@@ -50,10 +51,10 @@ def render(summary: Summary) -> Iterator[bytes]:
     labels = _distinct(note.label for note in found)
     properties = {label: _attribute(note.text) for label, note in zip(labels, found, strict=True)}
     root = Element("testsuites", name=_attribute(report.suite.name))
-    for variant, name in zip(variants, suite_names, strict=True):
+    for variant, figures, name in zip(variants, variant_reports(summary), suite_names, strict=True):
         cells = list(judged_cells(summary, variant))
         cases = [_test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)]) for cell in cells]
-        suite = TestSuite(name, cases, properties=properties).build_xml_doc()
+        suite = TestSuite(name, cases, properties=properties | _metrics(figures)).build_xml_doc()
         runs = report.records_of(cell.cell for cell in cells)
         suite.set("time", f"{sum(run.latency_s for run in runs):.3f}")  # it shows 1e-07 as such
         root.append(suite)
@@ -63,6 +64,11 @@ def render(summary: Summary) -> Iterator[bytes]:
     root.insert(0, Comment(" ci-evals "))
     indent(root)
     yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+
+
+def _metrics(variant: VariantReport) -> dict[str, str]:
+    texts = (rate_with_interval(metric.mean, metric.lower, metric.upper) for metric in variant.metrics)
+    return dict(zip(_distinct(f"metric {metric.name}" for metric in variant.metrics), texts, strict=True))
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from jinja2 import Environment, Template
 from ci_evals import templating
 from ci_evals.errors import Problem
 from ci_evals.format import (
+    abridge,
     code_spans,
     interval,
     keep_units,
@@ -31,7 +32,7 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.release import __version__
-from ci_evals.reports.cells import answer_text, detail_text, input_text, place_of
+from ci_evals.reports.cells import answer_text, asked_text, detail_text, place_of
 from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, findings
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
@@ -46,7 +47,8 @@ _MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
-_INPUT_CHARACTERS = 1000
+_ASKED_CHARACTERS = 2000
+_ASKED_IN_COMMENT_CHARACTERS = 600
 _ANSWER_CHARACTERS = 2000
 _DIFF_LINES = 60
 _DIFF_CHARACTERS = 300
@@ -63,7 +65,7 @@ def summary_document(summary: Summary) -> "Document":
     return Document(
         _environment().get_template("summary.md.j2"),
         {"found": found},
-        _blocks(found, with_input=True),
+        _blocks(found, _ASKED_CHARACTERS),
         (f"## {_headline(found, 1000)}\n",),
     )
 
@@ -85,7 +87,9 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     ]
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
     values = {"found": found, "links": asdict(links), "version": __version__}
-    return Document(_environment().get_template("comment.md.j2"), values, _blocks(found), shortest)
+    return Document(
+        _environment().get_template("comment.md.j2"), values, _blocks(found, _ASKED_IN_COMMENT_CHARACTERS), shortest
+    )
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
@@ -330,14 +334,13 @@ def _size(text: str) -> int:
 # Entries.
 
 
-def _blocks(found: Findings, *, with_input: bool = False) -> list[tuple[Group, list[Block]]]:
+def _blocks(found: Findings, asked_characters: int) -> list[tuple[Group, list[Block]]]:
     return [
-        (group, [_block(found.summary, entry, with_input=with_input) for entry in group.entries])
-        for group in found.groups
+        (group, [_block(found.summary, entry, asked_characters) for entry in group.entries]) for group in found.groups
     ]
 
 
-def _block(summary: Summary, entry: Entry, *, with_input: bool) -> Block:
+def _block(summary: Summary, entry: Entry, asked_characters: int) -> Block:
     line = Markdown(entry.line(code, lambda text: _inert(visible(text).replace("\n", " "))))
     why = fill("<br>{}", entry.reasons[0]) if entry.reasons else Markdown()
     brief = Markdown(f"- {'**critical** ' if entry.critical else ''}{line}{why}")
@@ -353,7 +356,7 @@ def _block(summary: Summary, entry: Entry, *, with_input: bool) -> Block:
             why=why,
             place=place_of(cell.case),
             bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
-            asked=shorten(input_text(cell.case), _INPUT_CHARACTERS) if with_input else "",
+            asked=abridge(asked_text(cell.case, entry.failed), asked_characters),
             base=None if before is None else summary.base,
             answers=difference(before, shorten(answer_text(entry.failed) or "(nothing)", _ANSWER_CHARACTERS)),
             detail=detail_text(entry.failed),

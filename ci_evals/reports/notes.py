@@ -7,7 +7,7 @@ from math import isclose
 from ci_evals.format import name_of, number_of, percent, usd
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence
+from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.reports.summary import Note, Summary
 
@@ -89,6 +89,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         return
     sentence = baseline_sentence(comparison, report.started_at)
     yield Note("Compared", sentence.removeprefix("compared "))
+    for text in lost_report_sentences(comparison.baseline):
+        yield Note("Left out", text)
     if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
         are, base = "is" if len(regraded) == 1 else "are", comparison.baseline.called
         judged = f"{number_of(len(regraded), 'case')} {are} not judged as on {base}, and so not compared"

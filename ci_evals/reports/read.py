@@ -19,10 +19,12 @@ from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import number_of, one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
 from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.outages import find_lost_reports, unanswered_runs
+from ci_evals.gate.wording import lost_report_sentences
 from ci_evals.graders.scoring import passes, score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
-from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport
+from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
@@ -83,6 +85,7 @@ class SavedReport:
                 key=cell.key,
                 fingerprint=cell.fingerprint,
                 planned=cell.evidence,
+                unanswered=cell.unanswered,
                 confirming=cell.confirming,
                 confirmed=cell.confirmed,
                 critical=cell.critical,
@@ -93,21 +96,29 @@ class SavedReport:
 
     @property
     def baseline(self) -> Baseline:
-        """Itself and the reports before it, as a side to compare with."""
+        """Itself and the reports before it, as a side to compare with.
+
+        Of a variant of which a quarter of the runs failed without an answer, these runs do not count.
+        """
         document, comparison = self.document, self.document.compared
         own = ReportRef(document.id, document.started_at, document.suite.revision)
-        earlier = (ref for ref in comparison.baseline if ref.id != own.id) if comparison else ()
+        earlier = comparison.references if comparison else ()
+        head = self.head
+        lost = unanswered_runs(own, head)
+        cells = {}
+        for saved, cell in zip(document.cells, head, strict=True):
+            runs, per_runs = cell.planned, {own.id: cell.per_run}
+            if cell.variant in lost:
+                runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
+            history = History((Evidence(own.id, *runs), *saved.history))
+            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs)
         return Baseline(
             suite=document.suite.name,
-            reports=(own, *earlier),
-            cells={
-                cell.key: BaseCell(
-                    cell.fingerprint, History((Evidence(own.id, *cell.evidence), *cell.history)), cell.per_run
-                )
-                for cell in document.cells
-            },
+            reports=(own, *(ref for ref in earlier if ref.id != own.id)),
+            cells=cells,
             trend=document.trend,
             source=str(self.path) if self.path else None,
+            lost=tuple(lost.values()),
         )
 
     @property
@@ -185,10 +196,15 @@ def read_baseline(
     return baseline_of(found, suite, name, but=but, redactor=redactor)
 
 
+def report_folders(path: Path) -> Sequence[Path]:
+    """Return the results folder itself, or the folders in it where those of several suites are."""
+    is_one = path.is_file() or (path / REPORT).is_file()
+    return [path] if is_one else [file.parent for file in sorted(path.glob(f"*/{REPORT}"))]
+
+
 def _report_files(path: Path) -> Sequence[Path]:
-    if path.is_file() or (path / REPORT).is_file():
-        return [path]
-    return [*sorted(path.glob(f"*/{REPORT}")), *sorted(path.glob("*.json"))] if path.is_dir() else []
+    found = report_folders(path)
+    return found if path in found else [*found, *sorted(path.glob("*.json"))]
 
 
 def baseline_of(
@@ -207,13 +223,17 @@ def baseline_of(
     others = [report for report in same if but is None or report.document.id != but.document.id]
     if not others:
         return NoComparison(f"no baseline: {same[0].name} is the very report that is to be compared")
-    baseline = join([report.baseline for report in others])
+    baseline = find_lost_reports(join([report.baseline for report in others]))
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].name} has no cells")
+    if name:
+        baseline = replace(baseline, name=name)
+    if baseline.lost and not any(cell.history.tally.graded for cell in baseline.cells.values()):
+        return NoComparison(f"no baseline: {'; '.join(lost_report_sentences(baseline))}")
     if redactor is not None and redactor.finds(encode(list(baseline.cells))):
         cells = {redactor.clean(key): cell for key, cell in baseline.cells.items()}
         baseline = replace(baseline, cells=cells)
-    return replace(baseline, name=name) if name else baseline
+    return baseline
 
 
 def with_answers(summary: Summary) -> Summary:
@@ -308,8 +328,9 @@ def _check_figures(document: ReportDocument) -> None:
     counted = {cell.key: cell.counts for cell in report.cells}
     for cell, head in zip(document.cells, head_cells(report, document.gate, unplanned=True), strict=True):
         counts = counted.get(cell.key, Counts(0, 0, 0, 0))
-        told = (cell.passed, cell.failed, cell.errored, *cell.evidence, *cell.confirming)
-        if told != (counts.passed, counts.failed, counts.errored, *head.planned, *head.confirming):
+        told = (cell.passed, cell.failed, cell.errored, *cell.evidence, cell.unanswered, *cell.confirming)
+        runs = (*head.planned, head.unanswered, *head.confirming)
+        if told != (counts.passed, counts.failed, counts.errored, *runs):
             raise ValueError(f"the counts of the case {cell.case!r} contradict its results")
         amounts = zip((*cell.per_run.scores, *cell.per_run[1:]), (*head.per_run.scores, *head.per_run[1:]), strict=True)
         if not all(
@@ -321,7 +342,7 @@ def _check_figures(document: ReportDocument) -> None:
 def _check_references(document: ReportDocument) -> None:
     """Refuse parts that name others which are not there."""
     comparison = document.compared
-    known = {ref.id for ref in comparison.baseline} if comparison else set()
+    known = {ref.id for ref in comparison.references} if comparison else set()
     if unknown := {evidence.report for cell in document.cells for evidence in cell.history} - known:
         raise ValueError(f"its history has a report that it was not compared with: {min(unknown)!r}")
 
@@ -329,6 +350,8 @@ def _check_references(document: ReportDocument) -> None:
     variants = {(variant.provider, variant.prompt) for variant in document.variants}
     if strange := {key for key in cells if key[1:] not in variants}:
         raise ValueError(f"a cell is of no variant: {min(map(str, strange))}")
+    if comparison and any((each.provider, each.prompt) not in variants for each in comparison.variants):
+        raise ValueError("a variant was compared that it does not have")
     if any(cell.comparison and cell.comparison.key != cell.key for cell in document.cells):
         raise ValueError("the comparison of a cell is that of another one")
     planned = {cell.key: cell.planned for cell in document.cells}
@@ -379,8 +402,8 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
     if summary.verdict.status in ("pass", "borderline") and summary.verdict.status != strict.verdict.status != "pass":
         summary = strict
         told.append(Note("Rules", f"judged by those of {baseline.called}, which this pull request changes"))
-    if left_out := _left_out(saved.document, trusted, baseline.called):
-        told.append(Note("Left out", left_out))
+    if missing := _missing_runs(saved.document, trusted, baseline.called):
+        told.append(Note("Missing", missing))
     return with_answers(summary._replace(notes=tuple(told)))
 
 
@@ -407,7 +430,7 @@ def _under_rules_of(trusted: ReportDocument, document: ReportDocument, compariso
     return replace(document, suite=suite, gate=trusted.gate, cells=cells, results=tuple(map(judged, document.results)))
 
 
-def _left_out(document: ReportDocument, trusted: ReportDocument, base: str) -> str:
+def _missing_runs(document: ReportDocument, trusted: ReportDocument, base: str) -> str:
     """`2 cases of main were not run; 3 cases have fewer runs than on main`; nothing if all were."""
     planned = {cell.key: cell.planned for cell in document.cells}
     adaptive = trusted.looks is not None or trusted.settled is not None
@@ -490,13 +513,14 @@ def _baseline(document: ReportDocument) -> Baseline | NoComparison | None:
     if not isinstance(entry := document.comparison, ComparisonEntry):
         return entry
     cells = (*(cell.comparison for cell in document.cells if cell.comparison), *entry.removed)
-    return Baseline(
+    base = Baseline(
         suite=document.suite.name,
         name=entry.name,
-        reports=entry.baseline,
+        reports=tuple(entry.references),
         cells=_base_cells(document, entry, cells),
         trend=tuple(point for point in document.trend if point.report.id != document.id),
     )
+    return replace(find_lost_reports(base), reports=entry.baseline, lost=entry.lost)
 
 
 def _base_cells(
@@ -508,7 +532,9 @@ def _base_cells(
     def base_cell(found: CellComparisonEntry) -> BaseCell:
         cell = saved.get(found.key) if found.kind != "removed" else None
         pooled = (Evidence(entry.baseline[0].id, *found.base),)
-        history = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
-        return BaseCell(found.base_fingerprint, History(history or pooled), found.base_per_run)
+        kept = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
+        history = History(kept or pooled)
+        per_runs = {each.report: found.base_per_run for each in history.evidence}
+        return BaseCell(found.base_fingerprint, history, per_runs)
 
     return {found.base_key(base): base_cell(found) for found in cells if found.kind != "new"}

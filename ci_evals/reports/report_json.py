@@ -13,6 +13,7 @@ from ci_evals.gate.baseline import (
     TREND_POINTS,
     UNMEASURED,
     Evidence,
+    LostReport,
     PerRun,
     ReportRef,
     TrendPoint,
@@ -113,17 +114,24 @@ class VariantComparisonEntry(VariantComparison):
 class ComparisonEntry:
     """The report beside its baseline, but for the cells of the report. `removed` are cells that only the base has.
 
-    `name` is what sentences call the baseline, whose reports are `baseline`, newest first.
+    `name` is what sentences call the baseline, whose reports are `baseline`, newest first; `lost` is what looks like an
+    outage in the newest reports, and does not count.
     """
 
     sentence: str
     name: str
     baseline: Annotated[tuple[ReportRef, ...], Field(min_length=1)]
+    lost: tuple[LostReport, ...] = ()
     confirm_runs: ConfirmRuns
     alpha: Annotated[float, Field(gt=0, lt=0.5)]
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]
     removed: tuple[CellComparisonEntry, ...]
+
+    @property
+    def references(self) -> Iterable[ReportRef]:
+        """Every report that there is evidence of, newest first, those that do not count included."""
+        return {ref.id: ref for ref in (*(each.report for each in self.lost), *self.baseline)}.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,15 +184,17 @@ class SavedCellEntry(CellEntry):
     """A cell with what later reports compare themselves with.
 
     `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and graded runs without
-    those that repeat a record, `confirming` the further ones that it got as a suspect, `confirmed` whether these are
-    all there, `history` the counts of earlier reports, newest first: the id of the report, passed, graded.
-    `threshold` is the score with which a run passes; None where all graders must pass.
+    those that repeat a record, `unanswered` of them failed without an answer. `confirming` are the further ones that it
+    got as a suspect, `confirmed` whether these are all there, `history` the counts of earlier reports, newest first:
+    the id of the report, passed, graded. `threshold` is the score with which a run passes; None where all graders must
+    pass.
     """
 
     fingerprint: str
     critical: bool
     threshold: Share | None = None
     evidence: Runs
+    unanswered: RunCount = 0
     confirming: Runs
     confirmed: bool
     per_run: Averages
@@ -413,6 +423,7 @@ def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
             critical=head.critical,
             threshold=cell.case.threshold,
             evidence=head.planned,
+            unanswered=head.unanswered,
             confirming=head.confirming,
             confirmed=head.confirmed,
             per_run=head.per_run,
@@ -457,6 +468,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         sentence=baseline_sentence(comparison, summary.report.started_at),
         name=comparison.baseline.name,
         baseline=comparison.baseline.reports,
+        lost=comparison.baseline.lost,
         confirm_runs=comparison.confirm_runs,
         alpha=comparison.alpha,
         counts={kind: count for kind in KINDS if (count := comparison.counts.get(kind, 0))},

@@ -24,7 +24,7 @@ class Note(NamedTuple):
         return self.label in _BRIEF
 
 
-_BRIEF = ("Interrupted", "Resumed", "Recorded", "Not verified", "Rules", "Left out", "Graders changed")
+_BRIEF = ("Interrupted", "Resumed", "Recorded", "Not verified", "Rules", "Missing", "Graders changed")
 
 
 class Summary(NamedTuple):

@@ -223,6 +223,7 @@ def _figure_rows(found: Findings) -> Iterator[Row]:
     scores = [variant.match_rate for variant in variants]
     yield _row("mean score", list(map(score, scores)), scores, max)
     yield from _grader_rows(variants)
+    yield from _metric_rows(variants)
     yield from _cost_rows(variants)
     yield from change(lambda each: each.cost)
     tokens = [variant.figures.input_tokens + variant.figures.output_tokens or None for variant in variants]
@@ -267,6 +268,16 @@ def _grader_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
         label = f"  {len(perfect)} others" if listed else f"  {len(perfect)} graders"
         means = [None if variant.grader_means.keys().isdisjoint(perfect) else 1.0 for variant in variants]
         yield _row(label, list(map(score, means)))
+
+
+def _metric_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
+    """Yield the mean of every metric of graders."""
+    for name in dict.fromkeys(metric.name for variant in variants for metric in variant.metrics):
+        found = [next((one for one in variant.metrics if one.name == name), None) for variant in variants]
+        texts = [rate_with_interval(one.mean, one.lower, one.upper) if one else UNKNOWN for one in found]
+        yield _row(
+            f"metric {name_of(name, LABEL_CHARACTERS)}", texts, [one.mean if one else None for one in found], max
+        )
 
 
 def _row(

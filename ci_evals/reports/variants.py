@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Final
 
 from ci_evals.format import UNKNOWN, percent, usd
-from ci_evals.gate.bars import figures_of, table_of, tasks_of
+from ci_evals.gate.bars import figures_of, metrics_of, table_of, tasks_of
 from ci_evals.gate.baseline import TrendPoint
 from ci_evals.gate.wording import rate_change, ratio_change
 from ci_evals.model.case import Variant
@@ -59,6 +59,17 @@ class TaskReport:
         return ", ".join([*texts, "…"] if len(frequent) > _MOST_GIVEN else texts)
 
 
+@dataclass(frozen=True, slots=True)
+class MetricReport:
+    """The mean score of the graders that name this metric, with its bounds, over so many graded runs."""
+
+    name: str
+    mean: float
+    lower: float
+    upper: float
+    runs: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantReport:
     """One provider with one prompt. Rates and scores are fractions in [0, 1]; None where no run was graded.
@@ -69,7 +80,8 @@ class VariantReport:
         match_rate: the mean score.
         unpriced_runs: graded runs whose price is not known.
         recorded_runs: runs that a recording answered instead of the provider.
-        grader_means: the mean score of each grader, by its YAML name.
+        grader_means: the mean score of each grader, by its own name or that of its type.
+        metrics: the mean scores by metric of graders.
         k: the fewest graded runs of a cell; None if that is one.
         pass_at_k: the chance that of `k` runs of a case one passes.
         pass_hat_k: the chance that all of them do.
@@ -86,6 +98,7 @@ class VariantReport:
     unpriced_runs: int
     recorded_runs: int
     grader_means: Mapping[str, float]
+    metrics: tuple[MetricReport, ...] = ()
     k: int | None
     pass_at_k: float | None
     pass_hat_k: float | None
@@ -139,6 +152,10 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
             unpriced_runs=sum(record.graded and record.cost_usd is None for record in records),
             recorded_runs=sum(record.recorded for record in records),
             grader_means=report.grader_means(variant),
+            metrics=tuple(
+                MetricReport(name, found.value, *found.bounds, found.runs)
+                for name, found in metrics_of(report, variant, confidence).items()
+            ),
             k=k,
             pass_at_k=mean_chance(pass_at_k, by_cell),
             pass_hat_k=mean_chance(pass_hat_k, by_cell),

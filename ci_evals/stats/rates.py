@@ -1,4 +1,4 @@
-"""Pass rates with their bounds, and other figures of how runs of the same cell vary."""
+"""Pass rates and mean scores with their bounds, and other figures of how runs of the same cell vary."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
 
 
 class PassRate(NamedTuple):
-    """The mean over cells of their share of passed runs.
+    """The mean over cells of their share of passed runs, or of scores in [0, 1].
 
     Args:
         rate: that mean, exactly.
@@ -129,13 +129,24 @@ def population_rate(cases: Iterable[Cells]) -> PassRate | None:
     if len(graded) < FEWEST_CASES:
         return None
     means = [sum((Fraction(k, n) for k, n in cells), Fraction()) / len(cells) for cells in graded]
-    size, runs = len(means), sum(n for cells in graded for _, n in cells)
+    return sample_mean(means, sum(n for cells in graded for _, n in cells))
+
+
+def sample_mean(means: Sequence[Fraction], most: int | None = None) -> PassRate:
+    """Estimate a mean in [0, 1] from a sample of at least one.
+
+    `n_eff` is p·(1-p) over the variance of the mean: at least the size of the sample, as nothing in [0, 1] varies more
+    than what passes or fails; at most `most`, or the square of the size, which is what it would be if only one of the
+    sample varied that much.
+    """
+    size = len(means)
     rate = sum(means, Fraction()) / size
-    if rate in (0, 1):
+    if rate in (0, 1) or size == 1:
         return PassRate(rate, size)
+    highest = size * size if most is None else most
     between = variance(map(float, means))
-    n_eff = float(rate * (1 - rate)) * size / between if between else runs
-    return PassRate(rate, min(max(n_eff, size), runs))
+    n_eff = float(rate * (1 - rate)) * size / between if between else highest
+    return PassRate(rate, min(max(n_eff, size), highest))
 
 
 def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:

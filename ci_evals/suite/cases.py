@@ -1,9 +1,11 @@
 """Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b, file_digest
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +13,15 @@ from ci_evals.errors import Problem
 from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import TurnGrader
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
-from ci_evals.suite.datasets import MAX_PROBLEMS, find_cases
+from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
+from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
 from ci_evals.suite.expectations import entries_of, read_expect, read_expectation
+from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.problems import Written, and_more
 from ci_evals.suite.providers import ProviderReader
 from ci_evals.suite.rendering import Templates
 
-_LONGEST_ID = 100
-
-
-def with_ids(cases: Iterable[Any], place: tuple[str, int | None]) -> list[Any]:
-    """Give every `Case` of a list an id: the first line of its input, numbered where taken. Texts become cases."""
-    file, line = place
-    given = [Case(input=each, file=file, line=line) if isinstance(each, str) else each for each in cases]
-    taken = {str(each.id if isinstance(each, Case) else each.get("id")) for each in given if _has_id(each)}
-    named = []
-    for number, each in enumerate(given, 1):
-        if isinstance(each, Case) and not each.id:
-            lines = each.input.strip().splitlines() if isinstance(each.input, str) else []
-            wanted = lines[0][:_LONGEST_ID].strip() if lines else f"case {number}"
-            name, count = wanted, 1
-            while name in taken:
-                count += 1
-                name = f"{wanted} ({count})"
-            each = replace(each, id=name)  # noqa: PLW2901
-            taken.add(name)
-        named.append(each)
-    return named
-
-
-def _has_id(case: Any) -> bool:
-    return bool(case.id if isinstance(case, Case) else isinstance(case, Mapping) and case.get("id"))
+MAX_COMBINATIONS = 1000
 
 
 class CaseReader:
@@ -62,6 +42,7 @@ class CaseReader:
         self.providers = providers
         self.tags: set[str] = set()
         self.knows_tags = False
+        self._files = FileValues(folder)
         self._templates = Templates()
         self._expects_nothing = not defaults.value
         self._defaults = self._read_defaults(defaults)
@@ -75,14 +56,15 @@ class CaseReader:
         before = seen = len(self.problems)
         self.knows_tags = True
         cases: list[Case] = []
-        for found in find_cases(written, self.folder, self.problems):
+        for found in find_cases(written, self._files, self.problems):
             if found.case is None:
                 self._check_broken(found.written)
             else:
                 unread = len(self.problems) > seen  # a file or row before this one
                 self.knows_tags &= not unread
-                case = self._complete(found.case, found.written, threshold)
-                cases += [case] if case else []
+                for each in self._expand(found.case, found):
+                    case = self._complete(each, found.written, threshold)
+                    cases += [case] if case else []
             seen = len(self.problems)
             if seen >= MAX_PROBLEMS:
                 self.knows_tags = False
@@ -93,11 +75,40 @@ class CaseReader:
             self.problems.append(first.problem(text))
         if not cases and len(self.problems) == before:
             self.problems.append(written.problem("there are no cases"))
-        return tuple(cases)
+        return name_cases(cases)
+
+    def _expand(self, case: Case, found: CaseEntry) -> Iterator[Case]:
+        """Yield the case with the content of files among its vars, or one for each combination of its matrix."""
+        written = found.written
+
+        def fill(place: Written) -> Any:
+            return place.value if found.is_data else self._files.fill(place, self.problems)
+
+        if any(map(file_named, case.vars.values())):
+            case = replace(case, vars={name: fill(written["vars"][name]) for name in case.vars})
+        if not case.matrix:
+            yield case
+            return
+        matrix = written["matrix"]
+        for name in case.matrix.keys() & case.vars.keys():
+            self.problems.append(matrix[name].problem("is one of the case's `vars`, too: leave it out there"))
+        if (combinations := prod(map(len, case.matrix.values()))) > MAX_COMBINATIONS:
+            text = (
+                f"makes {combinations:,} cases, and at most {MAX_COMBINATIONS:,} may come of one: leave out some values"
+            )
+            self.problems.append(matrix.problem(text))
+            return
+        filled = {name: [fill(value) for value in matrix[name].items()] for name in case.matrix}
+        base = case.id or content_id(case)
+        for indices in product(*(range(len(values)) for values in case.matrix.values())):
+            chosen = {name: case.matrix[name][index] for name, index in zip(case.matrix, indices, strict=True)}
+            values = {name: filled[name][index] for name, index in zip(case.matrix, indices, strict=True)}
+            yield replace(case, id=base and matrix_id(base, chosen), vars={**case.vars, **values}, matrix={})
 
     def _complete(self, case: Case, written: Written, threshold: float | None) -> Case | None:
         """Return the case with all that is expected of it, and with its recording and simulated user."""
-        self._take_id(case.id, written)
+        if case.id:
+            self._take_id(case.id, written)
         self.tags.update(case.tags)
         expect = self._expectations(case, written)
         user = self._read_user(case, written)

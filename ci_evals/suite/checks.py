@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci_evals.errors import Place, Problem
+from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import model_grader, unwrap
@@ -26,7 +27,8 @@ def gate_problems(
     """Find bars that could never be missed: for a tag, provider, label or metric that does not exist."""
     if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
-    yield from _metric_problems(gate["metrics"], _labels(cases) if reader.knows_tags else {})
+    if reader.knows_tags:  # else not all cases are known
+        yield from _metric_problems(gate["metrics"], cases)
     if providers.knows_names:
         yield from _bar_problems("provider", gate["providers"], providers.names)
     if reader.knows_tags:
@@ -45,12 +47,22 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     return {task: tuple(labels) for task, labels in found.items()}
 
 
-def _metric_problems(bars: Written, labels: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
+    labels = _labels(cases)
+    graders = [each for case in cases for each in case.expect]
+    named = {each.metric for each in graders if each.metric}
+    tasks = {grader.task for each in graders if isinstance(grader := unwrap(each.grader), Classify)}
     for name in bars.value if isinstance(bars.value, Mapping) else ():
         metric = read_metric(name)
-        if metric is None:
+        if name in named:
+            if metric is not None and metric.task in tasks:
+                text = f"{name!r} is a metric of `classify` and the `metric` of another grader: give that another name"
+                yield bars[name].problem(text)._replace(path=bars.path)
+        elif metric is None:
+            close = closest(name, named)
+            hint = f", did you mean {close!r}?" if close else f" of a grader ({', '.join(sorted(named)) or 'none'})"
             known = f"{', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
-            text = f"{name!r} is not a known metric: {known}"
+            text = f"{name!r} is no `metric`{hint}" + ("" if close else f" or of `classify`: {known}")
             yield bars[name].problem(text)._replace(path=bars.path)
         elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
             yield bars[name].problem(unknown("label", metric.label, labels[metric.task]))
@@ -177,6 +189,18 @@ def _task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
             else:
                 continue
             yield case, "", text
+
+
+def service_problems(called: Iterable[ProviderOptions], places: Mapping[str, Place]) -> Iterator[Problem]:
+    """Find services that are to answer at the same address."""
+    seen: dict[str, ProviderOptions] = {}
+    for options in called:
+        if options.serve is None:
+            continue
+        other = seen.setdefault(options.serve.url, options)
+        if options.serve != other.serve and (place := places.get(str(options.name))):
+            text = f"{other.name} has another service at {options.serve.url}: give one of them another port, or both"
+            yield Problem(place.file, place.line, f"{place.path}.serve", f"{text} the same `serve`")
 
 
 def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:

@@ -1,8 +1,11 @@
-"""The cases that `cases` names: inline, in YAML, JSON, JSONL and CSV files, in task folders, or Python objects."""
+"""The cases that `cases` names: inline, in YAML, JSON, JSONL and CSV files, in task folders, or made by Python code."""
 
 import csv
+import inspect
+import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -11,80 +14,161 @@ from typing import Any
 from pydantic_core import from_json
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import quote
 from ci_evals.model.case import Case
+from ci_evals.suite.columns import ColumnMap, as_tags
+from ci_evals.suite.file_values import FileValues
 from ci_evals.suite.problems import Written, check, unknown
 from ci_evals.suite.tasks import read_task, task_id
-from ci_evals.suite.types import CaseFiles, TaskFolders
+from ci_evals.suite.types import CaseFiles, CaseFunction, TaskFolders
 from ci_evals.suite.yaml import MAX_BYTES, Lines, parse, read_text
+from ci_evals.user_code import describe_crash, importable, load_target, missing_target, target_parts
 
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 
 _PARSED_COLUMNS = frozenset(
-    {"expect", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides", "budget", "turns", "user"}
+    {
+        *("expect", "matrix", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides"),
+        *("budget", "turns", "user"),
+    }
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CaseEntry:
-    """A case as it is written, and as it was checked: None if it is wrong."""
+    """A case as it is written, and as it was checked: None if it is wrong.
+
+    If it `is_data`, values in it that look like a template or name a file are just that.
+    """
 
     case: Case | None
     written: Written
+    is_data: bool = False
 
 
-def find_cases(written: Written, folder: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
+_SOURCES = ("file", "tasks", "python")
+
+
+def find_cases(written: Written, files: FileValues, problems: list[Problem]) -> Iterator[CaseEntry]:
     """Yield every case that `cases` names, in the order of the file; a file that is named twice is read once.
 
     Args:
         written: the value of `cases`.
-        folder: where relative paths start.
+        files: reads files that values name; its folder is where relative paths start.
         problems: gets every problem.
     """
     seen: set[Path] = set()
     if isinstance(written.value, Mapping):
-        yield from _cases_of(written, folder, problems, seen)
+        yield from _cases_of(written, files, problems, seen)
     elif isinstance(written.value, list | tuple):
         for entry in written.items():
             if isinstance(entry.value, Case):
                 case = entry.value
-                yield from _check_case(Written(case, Lines(case.line), case.file, entry.path, in_code=True), problems)
-            elif "file" in entry or "tasks" in entry:
-                yield from _cases_of(entry, folder, problems, seen)
+                place = Written(case, Lines(case.line), case.file, entry.path, in_code=True)
+                yield from _check_case(place, problems, is_data=True)
+            elif any(source in entry for source in _SOURCES):
+                yield from _cases_of(entry, files, problems, seen)
             else:
                 yield from _check_case(entry, problems)
     else:
         problems.append(written.problem("expected a list of cases, or `file:` with a path or glob"))
 
 
-def _check_case(written: Written, problems: list[Problem]) -> Iterator[CaseEntry]:
+def _check_case(written: Written, problems: list[Problem], *, is_data: bool = False) -> Iterator[CaseEntry]:
     if written.in_code and not isinstance(written.value, Mapping | Case):
         problems.append(written.problem(f"expected a Case, or the text of its input, got {written.value!r:.80}"))
         return
     case = check(Case, written, problems, found={"file": written.file, "line": written.line})
-    if isinstance(written.value, Mapping) and "id" not in written:
-        problems.append(written.problem("the key 'id' is missing"))
-        case = None
     if case is not None or isinstance(written.value, Mapping | Case):
-        yield CaseEntry(case, written)
+        yield CaseEntry(case, written, is_data)
 
 
-def _cases_of(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[CaseEntry]:
-    """Yield the cases of `file:` or `tasks:`."""
+def _cases_of(written: Written, files: FileValues, problems: list[Problem], seen: set[Path]) -> Iterator[CaseEntry]:
+    """Yield the cases of `file:`, `tasks:` or `python:`."""
     if "tasks" in written:
-        yield from _tasks(written, folder, problems)
+        yield from _tasks(written, files.folder, problems)
+    elif "python" in written:
+        yield from _mapped(_items(written, files.folder, problems), written, files, problems)
     elif "file" in written:
-        files = check(CaseFiles, written, problems)
-        for _, path in _matches(files.file if files else (), "no such file:", written["file"], folder, problems):
-            if path not in seen:
-                seen.add(path)
-                for row in _read_rows(path, _display_path(path, folder, written.file), problems):
-                    yield from _check_case(row, problems)
+        yield from _mapped(_rows(written, files.folder, problems, seen), written, files, problems)
     elif written.value:
         for key in written.value:
-            text = unknown("key", str(key), ("file", "tasks"))
+            text = unknown("key", str(key), _SOURCES)
             problems.append(written[key].problem(text)._replace(path=written.path))
     else:
         problems.append(written.problem("expected a list of cases, or `file:` or `tasks:` with a path or glob"))
+
+
+def _mapped(
+    rows: Iterable[Written], written: Written, files: FileValues, problems: list[Problem]
+) -> Iterator[CaseEntry]:
+    """Yield rows as cases: those of `map` where there is one."""
+    if not isinstance(written["map"].value, Mapping):
+        for row in rows:
+            yield from _check_case(row, problems, is_data=row.in_code)
+        return
+    before = len(problems)
+    columns = ColumnMap(written["map"], problems, files)
+    for row in rows if len(problems) == before else ():
+        if case := columns.fill(row):
+            yield from _check_case(case, problems, is_data=True)
+    problems += columns.problems()
+
+
+def _rows(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[Written]:
+    files = check(CaseFiles, written, problems)
+    for _, path in _matches(files.file if files else (), "no such file:", written["file"], folder, problems):
+        if path not in seen:
+            seen.add(path)
+            shown = _display_path(path, folder, written.file)
+            yield from _read_rows(path, shown, problems, mapped="map" in written)
+
+
+def _items(written: Written, folder: Path, problems: list[Problem]) -> Iterator[Written]:
+    """Yield the cases or rows of `python:`."""
+    options = check(CaseFunction, written, problems)
+    place = written["python"]
+    try:
+        items = _call(options, place, folder) if options else []
+    except ConfigError as error:
+        problems += error.problems
+        return
+    for index, item in enumerate(items):
+        path = f"{place.path}[{index}]"
+        if isinstance(item, Case):
+            yield Written(item, Lines(item.line), item.file, path, in_code=True)
+        elif isinstance(item, Mapping):
+            yield Written(item, place.lines, place.file, path, in_code=True)
+        else:
+            text = f"expected a Case or a mapping, got {item!r:.80}"
+            problems.append(Problem(place.file, place.line, path, text))
+
+
+def _call(options: CaseFunction, place: Written, folder: Path) -> list[Any]:
+    """Return what a function of the team's own returns or yields. What it prints goes to stderr: stdout is ours.
+
+    Raises:
+        ConfigError: it isn't there, raised, or returned something else.
+    """
+    target = options.python
+    if target_parts(target) is None:
+        text = f"expected `module:function`, such as `cases:load`, got {quote(target)}"
+        raise ConfigError([place.problem(text)])
+    if lack := missing_target(target, folder):
+        raise ConfigError([place.problem(lack)])
+    try:
+        with importable(folder), redirect_stdout(sys.stderr):
+            found = load_target(target)(**options.params)
+            if isinstance(found, Iterable) and not isinstance(found, Mapping | str | bytes):
+                return list(found)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # the team's own code raises what it likes
+        raise ConfigError([place.problem(f"{target} raised {describe_crash(error)}")]) from error
+    if inspect.iscoroutine(found):
+        found.close()  # else it warns that nobody awaited it
+    kind = f"{target} returned a {type(found).__name__}"
+    raise ConfigError([place.problem(f"{kind}: expected a list of cases, or a plain generator")])
 
 
 def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
@@ -126,7 +210,7 @@ def _display_path(path: Path, folder: Path, suite_file: str) -> str:
         return path.as_posix()
 
 
-def _read_rows(path: Path, shown: str, problems: list[Problem]) -> Iterator[Written]:
+def _read_rows(path: Path, shown: str, problems: list[Problem], *, mapped: bool) -> Iterator[Written]:
     try:
         match path.suffix.lower():
             case ".yaml" | ".yml" | ".json":
@@ -134,7 +218,7 @@ def _read_rows(path: Path, shown: str, problems: list[Problem]) -> Iterator[Writ
             case ".jsonl" | ".ndjson":
                 yield from _read_jsonl(path, shown, problems)
             case ".csv":
-                yield from _read_csv(read_text(path, shown), shown, problems)
+                yield from _read_csv(read_text(path, shown), shown, problems, mapped=mapped)
             case suffix:
                 what = suffix or "a file without suffix"
                 text = f"cannot read cases from {what}: use .yaml, .json, .jsonl or .csv"
@@ -171,14 +255,16 @@ def _read_jsonl(path: Path, shown: str, problems: list[Problem]) -> Iterator[Wri
                 return
 
 
-def _read_csv(text: str, shown: str, problems: list[Problem]) -> Iterator[Written]:
+def _read_csv(text: str, shown: str, problems: list[Problem], *, mapped: bool) -> Iterator[Written]:
+    """Yield each row of a CSV file: as a case, or as it is where it is `mapped`."""
     csv.field_size_limit(MAX_BYTES)
     rows = csv.reader(StringIO(text, newline=""), strict=True)
     try:
         columns = [column.strip() for column in next(rows, [])]
         twice = [column for index, column in enumerate(columns) if column in columns[:index]]
-        if "id" not in columns:
-            message = "a column `id` is missing: results are compared by it, so it must be stable"
+        misspelt = [column for column in columns if column.lower() == "id" and "id" not in columns]
+        if misspelt and not mapped:
+            message = f"call the column {misspelt[0]!r} `id`, or say with `map: {{id: {misspelt[0]}, …}}` what is what"
             problems.append(Problem(shown, 1, "", message))
             return
         if twice:
@@ -190,6 +276,8 @@ def _read_csv(text: str, shown: str, problems: list[Problem]) -> Iterator[Writte
             if cells and len(cells) != len(columns):
                 message = f"{len(cells)} cells under {len(columns)} columns"
                 problems.append(place.problem(f"{message}: put quotes round a cell that has a comma in it"))
+            elif cells and mapped:
+                yield place.having(dict(zip(columns, cells, strict=True)))
             elif cells and (case := _case_of_cells(dict(zip(columns, cells, strict=True)), place, problems)):
                 yield place.having(case)
             if len(problems) >= MAX_PROBLEMS:
@@ -212,7 +300,7 @@ def _case_of_cells(cells: Mapping[str, str], place: Written, problems: list[Prob
         elif column == "description":
             case[column] = cell or None
         elif column == "tags":
-            case[column] = [tag.strip() for tag in cell.replace(";", ",").split(",") if tag.strip()]
+            case[column] = as_tags(cell)
         elif column not in _PARSED_COLUMNS:
             case["vars"][column.removeprefix("vars.")] = cell
         elif cell.strip():

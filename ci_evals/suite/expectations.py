@@ -12,6 +12,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.model.case import Expectation
+from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
 from ci_evals.suite.yaml import Lines
@@ -49,7 +50,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     """Check one entry; None if it is wrong."""
     entry = written.value
     if is_object(entry):
-        return _read_object(written, problems)
+        return _read_object(written, problems, folder)
     if isinstance(entry, str) and (cls := _find_grader(entry)):
         value = "true" if cls.__dataclass_fields__[cls.short].default is True else "…"
         problems.append(written.problem(f"{entry!r} needs a value, as in `{entry}: {value}`"))
@@ -67,19 +68,35 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         problems.append(written.problem(unknown("grader", name, known if closest(name, known) else GRADERS)))
         return None
-    options = written[name]
-    grader = _read_options(cls, options, problems)
-    if grader is None:
+    options = _with_files(cls, written[name], problems, folder)
+    grader = _read_options(cls, options, problems) if options else None
+    if options is None or grader is None:
         return None
-    found = grader.problems()
-    if not found and (missing := grader.missing(folder)):
-        found = [missing]
-    problems += map(options.problem, found)
+    problems += map(options.problem, _problems_of(grader, folder))
     negated = name.startswith(NEGATION) and name not in GRADERS
     place = options.place if grader.has_dependency else None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
-    return Expectation(name, grader.for_negation() if negated else grader, negated, grader.weight, place)
+    judge = grader.for_negation() if negated else grader
+    return Expectation(name, judge, negated, grader.weight, place, grader.name, grader.metric)
+
+
+def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
+    """Return what is wrong with a grader's options, or else what it needs and cannot find."""
+    if (found := grader.problems()) or not (missing := grader.missing(folder)):
+        return found
+    return [missing]
+
+
+def _with_files(cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path) -> Written | None:
+    """Return a grader's options with what files hold that they name; None if one cannot be read."""
+    files, before = FileValues(folder), len(problems)
+    value = written.value
+    if cls.short in cls.from_file and file_named(value):
+        value = files.fill(written, problems)
+    elif cls.from_file and _is_long_form(cls, value):
+        value = {key: files.fill(written[key], problems) if key in cls.from_file else value[key] for key in value}
+    return written.having(value) if len(problems) == before else None
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
@@ -143,16 +160,16 @@ def _takes_mapping(cls: type[GraderOptions]) -> bool:
 # Graders that are written in Python.
 
 
-def _read_object(written: Written, problems: list[Problem]) -> Expectation | None:
+def _read_object(written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
     entry = written.value
     if isinstance(entry, Not):
-        of = read_expectation(written.having(entry.grader), problems, Path())
+        of = read_expectation(written.having(entry.grader), problems, folder)
         if of is None:
             return None
         grader = of.grader.for_negation() if isinstance(of.grader, GraderOptions) else of.grader
         return dataclasses.replace(of, name=NEGATION + of.name, grader=grader, negated=not of.negated)
     if isinstance(entry, GraderOptions):
-        return _read_grader(entry, written, problems)
+        return _read_grader(entry, written, problems, folder)
     if isinstance(entry, FunctionGrader):
         judge = entry
     elif not isinstance(entry, type) and callable(getattr(entry, "grade", None)):
@@ -169,10 +186,10 @@ def _read_object(written: Written, problems: list[Problem]) -> Expectation | Non
         problems.append(written.problem(text))
     if judge.weight < 0:
         problems.append(written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0"))
-    return Expectation(judge.name, judge, weight=judge.weight)
+    return Expectation(judge.name, judge, weight=judge.weight, metric=judge.metric)
 
 
-def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]) -> Expectation | None:
+def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
     if isinstance(entry, ModelGrader) and is_object(entry.provider):
         text = "expected the name of a judge: give the suite what answers, as in judges=[my_judge], and name it here"
         problems.append(written["provider"].problem(f"{text}, or leave `provider` out if it is the only one"))
@@ -180,7 +197,7 @@ def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]
     options = check(type(entry), written, problems)
     if options is None:
         return None
-    problems += map(written.problem, options.problems())
+    problems += map(written.problem, _problems_of(options, folder))
     name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
     place = Place(*written.place) if options.has_dependency else None
-    return Expectation(name, options, weight=options.weight, place=place)
+    return Expectation(name, options, weight=options.weight, place=place, title=options.name, metric=options.metric)

@@ -12,7 +12,7 @@ from ci_evals.model.fingerprint import digest, encode
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.rendering import Rendered
 
-_PACE = frozenset(field.name for field in dataclasses.fields(ProviderOptions))
+_UNSEEN = frozenset({"token", *(field.name for field in dataclasses.fields(ProviderOptions))})  # change no answer
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning
 
 
@@ -61,7 +61,7 @@ def provider_identity(options: ProviderOptions) -> str:
     settings = {
         field.name: sorted(value) if field.name in _MAY_HOLD_SECRETS else value
         for field in dataclasses.fields(options)
-        if field.name not in _PACE and not isinstance(value := getattr(options, field.name), Secret)
+        if field.name not in _UNSEEN and not isinstance(value := getattr(options, field.name), Secret)
     }
     stages = [[options.before, options.after]] if options.before or options.after else []
     return encode([options.name, options.kind, settings, *stages])

@@ -1,6 +1,9 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
+import json
 import math
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,12 +15,12 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
-from ci_evals.suite.cases import CaseReader, with_ids
+from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
-from ci_evals.suite.prompts import prompt_problems, read_prompts
+from ci_evals.suite.prompts import prompt_problems, read_prompts, request_problems
 from ci_evals.suite.providers import ProviderReader, stage_options
 from ci_evals.suite.sweeps import Sweeps
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
@@ -25,6 +28,8 @@ from ci_evals.suite.yaml import Lines, parse, read_text
 
 UNLIMITED = 2**31 - 1  # calls at once
 
+_SUFFIXES = (".yaml", ".yml", ".json")
+_SUITE_KEYS = {"providers", "cases"}
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
 
 _READ_APART = ("providers", "judges", "prompts", "cases", "expect")  # entry by entry
@@ -39,12 +44,50 @@ def find_config(folder: Path) -> Path:
     for place in (folder, folder / ".github"):
         found = [name for name in DEFAULT_NAMES if (place / name).is_file()]
         if len(found) > 1:
-            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name one with --config")
+            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name the suite")
         if found:
             return place / found[0]
-    raise UsageError(
-        f"no evals.yaml in {folder} or its .github folder: name one with --config, or start with `ci-evals init`"
-    )
+    raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or start with `ci-evals init`")
+
+
+def find_configs(named: Sequence[Path]) -> list[Path]:
+    """Return the configs that are named, and those below the folders that are; without any, that of the project.
+
+    A file below a folder is a config if it has the keys `providers` and `cases` at its top level, be it broken. Hidden
+    folders are passed over.
+
+    Raises:
+        UsageError: a folder has no config, or the project has none.
+    """
+    found: dict[Path, Path] = {}
+    for path in named:
+        configs = sorted(_configs_below(path)) if path.is_dir() else [path]
+        if not configs:
+            lack = f"{path}: there is no suite in this folder or below it"
+            raise UsageError(f"{lack}: a .yaml, .yml or .json file with `providers` and `cases`")
+        for each in configs:
+            found.setdefault(each.resolve(), each)
+    return list(found.values()) or [find_config(Path())]
+
+
+def _configs_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
+        yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
+
+
+def _is_config(path: Path) -> bool:
+    """Return True if a file looks like a config, which need not be one that can be parsed."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
+        return True  # reading it as one tells why
+    if text.lstrip().startswith("{"):
+        try:
+            return bool(json.loads(text).keys() >= _SUITE_KEYS)
+        except (ValueError, RecursionError):
+            return all(f'"{key}"' in text for key in _SUITE_KEYS)
+    return all(re.search(rf"""(?m)^["']?{key}["']?\s*:""", text) for key in _SUITE_KEYS)
 
 
 def load_suite(
@@ -140,7 +183,9 @@ def _case_list(suite: Suite) -> Any:
     if isinstance(cases, str) or not isinstance(cases, Iterable):
         text = f"expected a list of cases, or Path(…) of a dataset, got {cases!r:.100}"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
-    return cases if isinstance(cases, Mapping) else with_ids(cases, (suite.file, suite.line))
+    if isinstance(cases, Mapping):
+        return cases
+    return [Case(input=each, file=suite.file, line=suite.line) if isinstance(each, str) else each for each in cases]
 
 
 def _read(path: Path) -> tuple[Written, list[Problem]]:
@@ -212,6 +257,9 @@ class _Loader:
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
+            problems += request_problems(cases, prompts, providers, self.providers.places)
+        called = (*providers, *stages.values(), *judges)
+        problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from ci_evals.errors import Place, Problem
-from ci_evals.format import closest
+from ci_evals.format import closest, number_of
 from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
@@ -113,6 +113,7 @@ def and_more(others: int) -> str:
 
 
 MAX_KNOWN = 50
+MAX_STRANGERS = 20  # unknown keys of one mapping that are told one by one: the file is none of ours, or damaged
 
 
 def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
@@ -165,10 +166,13 @@ def check(
     checks: TypeAdapter[T] = adapter(cast("Any", kind))
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         keys = keys_of(kind)
-        for key in value:
-            if key not in keys and key not in unread:
-                text = unknown("key", str(key), keys, places_of(str(key), written.path, kind))
-                problems.append(Problem(written.file, written[key].line, written.path, text))
+        strangers = [key for key in value if key not in keys and key not in unread]
+        for key in strangers[:MAX_STRANGERS]:
+            text = unknown("key", str(key), keys, places_of(str(key), written.path, kind))
+            problems.append(Problem(written.file, written[key].line, written.path, text))
+        if further := strangers[MAX_STRANGERS:]:
+            text = f"{number_of(len(further), 'more unknown key')}, from {str(further[0])!r} on"
+            problems.append(Problem(written.file, written[further[0]].line, written.path, text))
         value = {key: item for key, item in value.items() if key in keys} | dict(found or {})
     try:
         checked = checks.validate_python(value)

@@ -1,19 +1,21 @@
 """Reads the entries of `prompts`, and checks that they fit the cases."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import TemplateSyntaxError
 
-from ci_evals.errors import ConfigError, Problem
-from ci_evals.model.case import Case, Prompt
-from ci_evals.model.response import Role
+from ci_evals.errors import ConfigError, Place, Problem
+from ci_evals.model.case import Case, Prompt, Request
+from ci_evals.model.response import Message, Role
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.environment import Interpolation
-from ci_evals.suite.problems import Written, check, problems_of_cases
+from ci_evals.suite.problems import Written, and_more, check, problems_of_cases
 from ci_evals.suite.rendering import Templates
 from ci_evals.suite.types import PromptTemplate
 from ci_evals.suite.yaml import read_text
+
+_ANY_LINE = "…"
 
 
 def read_prompts(
@@ -87,6 +89,39 @@ def prompt_problems(
     Providers that are `unprompted` are sent a case as it is.
     """
     return problems_of_cases(_misfits(cases, prompts, unprompted))
+
+
+def request_problems(
+    cases: Sequence[Case],
+    prompts: Sequence[Prompt],
+    providers: Iterable[ProviderOptions],
+    places: Mapping[str, Place],
+) -> Iterator[Problem]:
+    """Find requests that a provider cannot make of a case: its templates ask for what the case does not have."""
+    called = [case for case in cases if not case.cassette]
+    for options in providers:
+        found: dict[str, list[Case]] = {}
+        if options.before:
+            continue  # what these make of the input is not known yet
+        for request, text in options.misfits(_first_requests(called, prompts)):
+            found.setdefault(text, []).append(request.case)
+        for text, (first, *others) in found.items():
+            yield Problem(*places[str(options.name)], f"{text} (case {first.id!r}{and_more(len(others))})")
+
+
+def _first_requests(cases: Sequence[Case], prompts: Sequence[Prompt]) -> Iterator[Request]:
+    """Yield what the first call of every cell asks; what a simulated user will say is not known."""
+    templates = Templates()
+    for case in cases:
+        line = case.turns[0].user if case.turns else _ANY_LINE if case.user else None
+        for prompt in prompts or (None,):
+            try:
+                input_, messages = templates.render(prompt, case)
+            except Exception:  # noqa: BLE001, S112  told of the prompt
+                continue
+            if line is not None:
+                input_, messages = line, (*messages, Message("user", line))
+            yield Request(input_, tuple(messages), case, 1, case.timeout_s or 0.0)
 
 
 def _misfits(

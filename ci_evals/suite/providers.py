@@ -9,6 +9,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.model.fields import Secret
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.pricing import price_problem
 from ci_evals.providers.python import Function, Python
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
@@ -38,6 +39,7 @@ class ProviderReader:
         self.by_name: dict[str, ProviderOptions] = {}
         self.places: dict[str, Place] = {}
         self.knows_names = False
+        self._users: set[str] = set()
 
     def read(
         self, written: Written, selected: Sequence[str] | None = None, sweeps: Sweeps | None = None
@@ -80,10 +82,12 @@ class ProviderReader:
         given = written.value
         if not isinstance(given, str):
             return self.read_entry(written)
-        found = self.by_name.get(given)
-        if found is None and given not in self.names:
+        if given not in self.names:
             self.problems.append(written.problem(unknown("provider", given, self.names)))
-        return found
+        elif given not in self._users:
+            self._users.add(given)
+            self.read_entry(self.entries[given])  # for what is wrong with one that was not selected
+        return self.by_name.get(given)
 
     def read_entry(self, written: Written) -> ProviderOptions | None:
         """Check one provider; None if it is so wrong that it has no name."""
@@ -131,6 +135,12 @@ class ProviderReader:
     def _add_name(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:
         """Return the options with a name and a key; None if they cannot be named."""
         self.problems += map(written.problem, options.problems(self.folder))
+        if options.serve:
+            self.problems += map(written["serve"].problem, options.serve.problems(self.folder))
+        if wrong := price_problem(options):
+            self.problems.append(written["price"].problem(wrong))
+        if (token := getattr(options, "token", None)) and not self.interpolation.offline:
+            self.problems += map(written["token"].problem, token.problems(self.folder))
         try:
             name = options.name or options.default_name
         except ValueError:

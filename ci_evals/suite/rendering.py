@@ -9,7 +9,7 @@ from jinja2 import Template
 
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message
-from ci_evals.templating import template_sandbox
+from ci_evals.templating import TooSlowError, template_sandbox
 
 
 class Rendered(NamedTuple):
@@ -24,6 +24,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._compiled: dict[str, Template] = {}
+        self._too_slow: dict[str, TooSlowError] = {}
 
     def render(self, prompt: Prompt | None, case: Case) -> Rendered:
         """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for itself.
@@ -41,8 +42,14 @@ class Templates:
         return Rendered(_as_data(messages), messages)
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
-        """Render one template text."""
-        return self.compile(source).render(values)
+        """Render one template text. One that was too slow once is not tried again."""
+        if source in self._too_slow:
+            raise self._too_slow[source]
+        try:
+            return self.compile(source).render(values)
+        except TooSlowError as error:
+            self._too_slow[source] = error
+            raise
 
     def compile(self, source: str) -> Template:
         """Return the template of a source text.

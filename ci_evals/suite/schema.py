@@ -13,17 +13,21 @@ from ci_evals.model.fields import UNSET
 from ci_evals.providers import PROVIDERS
 from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.types import CaseFiles, PromptTemplate, Suite, TaskFolders
+from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite, TaskFolders
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _EXPECT = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Expectation"}}, {"type": "null"}]}
-_NAMED = [{"$ref": "#/$defs/CaseFiles"}, {"$ref": "#/$defs/TaskFolders"}]
+_SOURCES = (CaseFiles, TaskFolders, CaseFunction)
+_NAMED = [{"$ref": f"#/$defs/{cls.__name__}"} for cls in _SOURCES]
+_COLUMNS = {"anyOf": [{"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}}, {"type": "null"}]}
 _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.providers": {"type": "array", "items": {"$ref": "#/$defs/Provider"}},
     "Suite.judges": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Provider"}}, {"type": "null"}]},
     "Suite.prompts": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Prompt"}}, {"type": "null"}]},
     "Suite.cases": {"anyOf": [*_NAMED, {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, *_NAMED]}}]},
     "Suite.expect": _EXPECT,
+    "CaseFiles.map": _COLUMNS,
+    "CaseFunction.map": _COLUMNS,
     "Case.expect": _EXPECT,
     "UserTurn.expect": _EXPECT,
     "SimulatedUser.provider": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Provider"}]},
@@ -39,10 +43,9 @@ def suite_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12, with one definition for each provider and grader."""
     shared: dict[str, Any] = {}
     suite = _define(Suite, "Suite", shared)
-    definitions = {cls.__name__: _define(cls, cls.__name__, shared) for cls in (CaseFiles, TaskFolders, PromptTemplate)}
-    case = definitions["Case"] = _define(Case, "Case", shared)
-    case["required"] = ["id"]
-    del case["properties"]["id"]["default"]
+    definitions = {cls.__name__: _define(cls, cls.__name__, shared) for cls in (*_SOURCES, PromptTemplate)}
+    definitions["Case"] = _define(Case, "Case", shared)
+    del definitions["Case"]["properties"]["id"]["default"]
     del shared["Cassette"], shared["Task"]  # which the loader finds
     for kind, cls in PROVIDERS.items():
         provider = definitions[f"provider.{cls.__name__}"] = _define(cls, cls.__name__, shared, "provider.")
@@ -84,7 +87,9 @@ def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
         kept = {part: item for part, item in value.items() if part != "title"}
         if kept.get("default") in (UNSET.value, "") and kept.get("type") != "string":
             kept.pop("default")
-        properties[key] = {**_SPELLINGS.get(f"{name}.{key}", {}), **kept}
+        if spelling := _SPELLINGS.get(f"{name}.{key}"):
+            kept = spelling | {part: kept[part] for part in ("description", "default") if part in kept}
+        properties[key] = kept
     schema = {key: value for key, value in schema.items() if key != "title"}
     if "description" in schema:
         schema["description"] = cleandoc(schema["description"])

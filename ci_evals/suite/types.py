@@ -65,11 +65,27 @@ class Sweep(Options):
     ]
 
 
+ColumnNames = Annotated[
+    Mapping[str, Any],
+    Field(description="A case with names of columns, or templates over `row`, in place of its values."),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFiles(Options):
     """Cases from files: paths or globs of .yaml, .json, .jsonl and .csv, relative to the suite."""
 
     file: str | Many[str]
+    map: ColumnNames | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseFunction(Options):
+    """Cases from a function of the team's own: `Case`s, mappings as in YAML, or rows for `map`; it may yield them."""
+
+    python: Annotated[str, Field(description="`module:function`, looked for in the suite's folder first.")]
+    params: Annotated[Mapping[str, Any], Field(description="Its arguments, by name.")] = field(default_factory=dict)
+    map: ColumnNames | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

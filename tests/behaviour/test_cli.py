@@ -164,7 +164,7 @@ async def test_a_config_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_a_config_that_is_a_folder(tmp_path: Path) -> None:
-    check_usage_error(await ci_evals(tmp_path, "run", "--config", "."), "directory")
+    check_usage_error(await ci_evals(tmp_path, "explain", "a", "--config", "."), "directory")
 
 
 async def test_every_typo_is_listed_with_its_line_and_a_suggestion(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ SECTIONS = {
     "Simulated users": "SimulatedUser",
     "Messages": "Message",
     "Case files": "CaseFiles",
+    "Case functions": "CaseFunction",
     "Task folders": "TaskFolders",
     "Prompts": "PromptTemplate",
     "Variants": "Sweep",
@@ -142,6 +143,10 @@ def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
     assert sorted(keys(section("docs/providers.md", "Every provider"))) == sorted(names(ProviderOptions))
     price = suite_schema()["$defs"]["provider.Price"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
+    service = suite_schema()["$defs"]["provider.Serve"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Services"))) == sorted(service)
+    token = suite_schema()["$defs"]["provider.TokenCommand"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Tokens"))) == sorted(token)
 
 
 @pytest.mark.parametrize("kind", PROVIDERS)

@@ -137,7 +137,7 @@ async def test_tool_calls_over_http(tmp_path: Path) -> None:
         hostile_suite(tmp_path, chat(server.url), list(TEXTS))
         config = json.loads((tmp_path / "evals.yaml").read_text())
         for case in config["cases"]:
-            case["expect"] = [{"tool_call": {"name": "book", "arguments": {"to": "Paris"}}}]
+            case["expect"] = [{"tool_call": {"tool": "book", "arguments": {"to": "Paris"}}}]
         (tmp_path / "evals.yaml").write_text(json.dumps(config))
         check_files(tmp_path, await ci_evals(tmp_path, "run"), len(TEXTS))
 

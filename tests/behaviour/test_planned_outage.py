@@ -1,4 +1,4 @@
-"""A service that is down while the planned runs are made, and up again for the repeats, gives no verdict."""
+"""A service that is down while planned runs are made, and up again for the others, gives no verdict."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ AGENT = """
 import pathlib
 
 def answer(question, request):
-    if pathlib.Path("down").exists() and request.run <= 3:
+    if pathlib.Path("down").exists() and str(request.run) in pathlib.Path("down").read_text():
         raise ConnectionError("the database is away")
     return question
 """
@@ -31,10 +31,10 @@ async def made_a_baseline(folder: Path) -> None:
 
 async def test_an_outage_is_no_regression(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
-    (tmp_path / "down").touch()
+    (tmp_path / "down").write_text("123")
     found = await run(tmp_path, "--out", "out")
     assert found.code == 3, found.out
-    sentence = "an outage: the planned runs failed as one (0 of 30 passed), and 70 repeats of 10 cases show no drop"
+    sentence = "all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage"
     assert sentence in found.out
     assert sentence in found.err
     report = report_in(tmp_path / "out")
@@ -43,9 +43,47 @@ async def test_an_outage_is_no_regression(tmp_path: Path) -> None:
     assert not [cell for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"]
 
 
+async def test_an_outage_of_one_round_is_neither_red_nor_named(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    (tmp_path / "down").write_text("2")
+    found = await run(tmp_path, "--out", "out")
+    assert found.code == 3, found.out
+    sentence = "all 10 failures were in run 2, and all 20 other runs passed: likely an outage"
+    assert sentence in found.out
+    assert sentence in found.err
+    report = report_in(tmp_path / "out")
+    assert report["totals"]["errored"] == 10
+    assert report["verdict"]["status"] == "error"
+    assert report["comparison"]["counts"] == {"unchanged": 10}
+
+    (tmp_path / "down").unlink()
+    found = await run(tmp_path, "--out", "out", "--resume")
+    assert found.code == 0, found.out
+    assert report_in(tmp_path / "out")["totals"]["passed"] == 30
+
+
+async def test_an_outage_of_one_round_needs_no_baseline_to_be_seen(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    (tmp_path / "down").write_text("1")
+    found = await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "out")
+    assert found.code == 3, found.out
+    assert "all 10 failures were in run 1" in found.out
+
+
+async def test_a_case_that_breaks_is_named_beside_an_outage_of_one_round(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    (tmp_path / "down").write_text("2")
+    broken = 'return "no" if question == "q7" else question'
+    (tmp_path / "agent.py").write_text(AGENT.replace("return question", broken))
+    found = await run(tmp_path, "--out", "out")
+    assert found.code == 3, found.out
+    report = report_in(tmp_path / "out")
+    assert [cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"] == ["case-7"]
+
+
 async def test_when_it_is_over_a_resumed_run_makes_every_planned_run_again(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
-    (tmp_path / "down").touch()
+    (tmp_path / "down").write_text("123")
     await run(tmp_path, "--out", "out")
     (tmp_path / "down").unlink()
     found = await run(tmp_path, "--out", "out", "--resume")
@@ -60,3 +98,63 @@ async def test_a_change_that_breaks_as_much_is_red(tmp_path: Path) -> None:
     found = await run(tmp_path, "--out", "out")
     assert found.code == 1, found.out
     assert report_in(tmp_path / "out")["comparison"]["counts"]["regressed"] == CASES
+
+
+async def main_ran(folder: Path, name: str, *arguments: str) -> Finished:
+    """The base branch runs and leaves a report, which is the next one's baseline."""
+    return await ci_evals(folder, "run", "--runs", "3", "--out", name, *arguments)
+
+
+async def test_a_base_report_that_had_an_outage_is_not_compared_with(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    (tmp_path / "agent.py").write_text("def answer(question):\n    return 'maintenance'\n")
+    await main_ran(tmp_path, "base/out", "--baseline", "base/report.json")
+    broken = 'return "no" if question == "q7" else question'
+    (tmp_path / "agent.py").write_text(AGENT.replace("return question", broken))
+    found = await ci_evals(tmp_path, "run", "--baseline", "base/out/report.json", "--out", "out")
+    assert found.code == 1, found.out
+    why = "0 of 30 runs on the baseline passed: likely an outage, so these runs do not count"
+    assert why in found.err
+    assert why in " ".join(found.out.split())
+    assert why in (tmp_path / "out" / "summary.md").read_text()
+    report = report_in(tmp_path / "out")
+    assert [cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"] == ["case-7"]
+    assert len(report["comparison"]["baseline"]) == 1
+    explained = await ci_evals(tmp_path, "explain", "case-7", "--report", "out")
+    assert "0 of 3, left out: likely an outage" in explained.out
+
+
+async def test_two_such_reports_with_passes_are_what_the_base_branch_is_like(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    few = "def answer(question):\n    return question if question in ('q1', 'q2') else 'maintenance'\n"
+    (tmp_path / "agent.py").write_text(few)
+    for before, name in (("base/report.json", "first"), ("first", "second")):
+        await main_ran(tmp_path, name, "--baseline", before)
+    once = await ci_evals(tmp_path, "run", "--baseline", "first", "--out", "out")
+    assert "6 of 30 runs on the baseline passed: likely an outage" in once.err
+    assert report_in(tmp_path / "out")["comparison"]["counts"]["regressed"] == 8
+    twice = await ci_evals(tmp_path, "run", "--baseline", "second", "--out", "out")
+    assert "likely an outage" not in twice.err
+    assert report_in(tmp_path / "out")["comparison"]["counts"] == {"unchanged": 10}
+
+
+async def test_a_base_branch_of_which_no_run_ever_passed_is_no_baseline(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    (tmp_path / "agent.py").write_text("def answer(question):\n    return 'maintenance'\n")
+    await main_ran(tmp_path, "base")
+    found = await run(tmp_path, "--out", "out")
+    assert "no baseline: 0 of 30 runs on the baseline passed: likely an outage" in found.err
+    assert report_in(tmp_path / "out")["comparison"]["reason"].startswith("no baseline: 0 of 30 runs")
+
+
+async def test_of_a_base_report_of_which_much_crashed_only_the_answers_count(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    down = 'pathlib.Path("down").exists()'
+    (tmp_path / "agent.py").write_text(AGENT.replace(down, 'question in ("q1", "q2", "q3")'))
+    await main_ran(tmp_path, "base/out", "--baseline", "base/report.json")
+    (tmp_path / "agent.py").write_text(AGENT)
+    found = await ci_evals(tmp_path, "run", "--baseline", "base/out/report.json", "--out", "out")
+    assert found.code == 0, found.out
+    assert "9 of 30 runs on the baseline failed without an answer, and do not count" in found.err
+    report = report_in(tmp_path / "out")
+    assert {tuple(cell["comparison"]["base"]) for cell in report["cells"]} == {(9, 9), (12, 12)}

@@ -133,25 +133,18 @@ async def test_a_journal_that_another_process_writes_to_is_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "named", [("--resume-from", "a", "--resume-from", "b/results.jsonl"), ("--resume-from", "a", "b/results.jsonl")]
+    "named", [("--resume-from", "earlier/a", "--resume-from", "earlier/b/results.jsonl"), ("--resume-from", "earlier")]
 )
 async def test_results_are_taken_over_from_other_folders(tmp_path: Path, named: tuple[str, ...]) -> None:
     async with chatting(ChatServer()) as server:
         for name, numbers in (("a", (0, 1)), ("b", (2, 3))):
             suite(tmp_path, server, [case(n) for n in numbers])
-            await ci_evals(tmp_path, "run", "--out", name)
+            await ci_evals(tmp_path, "run", "--out", f"earlier/{name}")
         suite(tmp_path, server, [case(n) for n in range(5)])
         found = await run(tmp_path, *named)
     assert "Resumed: 4 of 5 runs kept, 1 new one" in found.out
     assert set(server.asked.values()) == {1}
     assert sorted(each["case"] for each in journaled(tmp_path / "out")) == [f"case-{n}" for n in range(5)]
-
-
-async def test_a_path_that_belongs_to_no_option_is_refused(tmp_path: Path) -> None:
-    write_suite(tmp_path)
-    found = await run(tmp_path, "evals.yaml")
-    assert (found.code, (tmp_path / "out").exists()) == (2, False)
-    assert "evals.yaml belongs to no option: a suite is named by --config" in found.err
 
 
 async def test_a_foreign_source_leaves_no_result_behind(tmp_path: Path) -> None:

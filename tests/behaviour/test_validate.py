@@ -68,6 +68,22 @@ async def test_a_name_that_no_http_template_has_is_told_once(tmp_path: Path) -> 
     assert await problems(tmp_path, *cases, providers=[{**SERVICE, "body": {"q": "{{ vars.question }}"}}]) == []
 
 
+async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(tmp_path: Path) -> None:
+    cases = [{**ONE_CASE, "id": name, "vars": {"topic": "a"} if name == "a" else {}} for name in "abc"]
+    talk = {"id": "talk", "turns": [{"user": "hello"}], "expect": [{"not_empty": True}]}
+    service = {**SERVICE, "url": "http://127.0.0.1:9/{{ vars.topic }}", "body": {"q": "{{ input }}"}}
+    staged = {**service, "name": "staged", "before": ["echo"]}
+    lack = "the request cannot be rendered: 'dict object' has no attribute 'topic'"
+    assert await problems(tmp_path, *cases, talk, providers=[service, staged, ECHO]) == [
+        f"providers[0]: {lack} (case 'b' and 2 more)"
+    ]
+    loops = {**SERVICE, "body": "{% for _ in range(100000) %}{% for _ in range(100000) %}{% endfor %}{% endfor %}"}
+    why = "the template takes more than 1 s: do its loops end?"
+    assert await problems(tmp_path, *cases, providers=[loops]) == [
+        f"providers[0]: the request cannot be rendered: {why} (case 'a')"
+    ]
+
+
 @pytest.mark.parametrize(
     ("grader", "provider", "why"),
     [
@@ -121,6 +137,28 @@ async def test_a_prompt_that_makes_too_much_text_is_a_problem(tmp_path: Path) ->
     loops = "{% for _ in range(100000) %}{{ input * 1000 }}{% endfor %}"
     (problem,) = await problems(tmp_path, ONE_CASE, prompts=[loops])
     assert problem.endswith("does not fit this case: the template makes more than 10,000,000 characters")
+
+
+async def test_a_prompt_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
+    loops = "{% for _ in range(100000) %}{% for _ in range(100000) %}{% endfor %}{% endfor %}"
+    cases = [{**ONE_CASE, "id": str(number)} for number in range(100)]
+    (problem,) = await problems(tmp_path, *cases, prompts=[loops])
+    assert problem == (
+        "case '0' and 99 more: the prompt 'prompt 1' does not fit this case:"
+        " the template takes more than 1 s: do its loops end?"
+    )
+
+
+async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: Path) -> None:
+    path = tmp_path / "evals.yaml"
+    path.write_text("providers: [{type: mock}]\ncases: [{id: a, input: b, expect: [not_empty: true]}]\n", "utf-8")
+    with path.open("a") as file:
+        file.writelines(f"key{number}: 1\n" for number in range(200_000))
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert "evals.yaml:3: unknown key 'key0', known: " in ended.err
+    assert "evals.yaml:23: 199,980 more unknown keys, from 'key20' on" in ended.err
+    assert ended.err.endswith("\n21 problems, nothing was run.\n")
 
 
 @pytest.mark.parametrize("grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}])

@@ -1,5 +1,6 @@
 """Pass rates, their bounds and intervals, pass@k, pass^k and flip rates."""
 
+import random
 import statistics
 from collections import Counter
 from fractions import Fraction
@@ -20,6 +21,7 @@ from ci_evals.stats.rates import (
     pass_hat_k,
     pass_rate,
     population_rate,
+    sample_mean,
     suite_flip_rate,
     wilson,
 )
@@ -240,3 +242,31 @@ def test_a_suite_flips_as_its_repeated_cells_do_on_average() -> None:
 def test_looks_share_the_error() -> None:
     assert 1 - look_confidence(0.95, 3) == pytest.approx(known("pocock_bonferroni")[0], rel=1e-12)
     assert look_confidence(0.95, 1) == pytest.approx(0.95)
+
+
+# Mean scores.
+
+SCORES = {  # what a case may score, each as likely
+    "yes or no": [0, 1, 1, 1, 1],
+    "a scale": [0.5, 0.75, 0.75, 1, 1],
+    "hardly differing": [0.78, 0.8, 0.82],
+    "mostly right": [0.5, *[1] * 9],
+}
+
+
+@pytest.mark.parametrize("size", [3, 5, 10, 40])
+@pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES)
+def test_a_mean_score_is_hardly_ever_above_its_upper_bound(scores: list[float], size: int) -> None:
+    rng, truth, repeats = random.Random(f"{scores} {size}"), fmean(scores), 1000
+
+    def is_wrong() -> bool:
+        found = sample_mean([Fraction(str(rng.choice(scores))) for _ in range(size)])
+        return found.bounds(0.95).upper < truth
+
+    assert sum(is_wrong() for _ in range(repeats)) / repeats <= 0.07
+
+
+def test_one_case_says_little_and_cases_that_are_all_alike_say_more_than_as_many_that_pass_or_fail() -> None:
+    assert sample_mean([Fraction(3, 4)]) == (Fraction(3, 4), 1)
+    assert sample_mean([Fraction(3, 4)] * 10) == (Fraction(3, 4), 100)
+    assert sample_mean([Fraction(1)] * 10) == (Fraction(1), 10)

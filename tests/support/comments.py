@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from factories import STARTED_AT, baseline_of, grade_of, many, report_of
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
 
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.comment_body import Section, SectionId, Stamp, compose
@@ -172,4 +172,4 @@ def _refund(result: Result) -> Result:
 
 
 def _talkative(result: Result) -> Result:
-    return replace(result, response=Response(output="No.\n" * 20))
+    return replace(with_own_reason(result), response=Response(output="No.\n" * 20))

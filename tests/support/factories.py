@@ -11,7 +11,7 @@ from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_c
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
-from ci_evals.model.response import Response, Usage
+from ci_evals.model.response import Message, Response, Usage
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.model.rules import Gate
 
@@ -39,6 +39,7 @@ def result_of(case: str = "capital", status: Status = "passed", **changes: Any) 
         "started_at": STARTED_AT,
         "latency_s": 0.5,
         "cost_usd": 0.001,
+        "messages": (Message("user", "Capital of France?"),),
     }
     if status == "errored":
         defaults |= {"attempts": 5, "cost_usd": None, "error": RunError("rate_limit", "429: slow down", status=429)}
@@ -64,6 +65,13 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     reason = "contains 'Paris'" if passed else "expected 'Paris' in the answer, got 'Lyon'"
     defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed), "reason": reason}
     return Grade(**(defaults | changes))
+
+
+def with_own_reason(result: Result) -> Result:
+    """The result with a reason that no other case has, if it failed: cases that fail alike are told in one entry."""
+    if result.status != "failed":
+        return result
+    return replace(result, grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}: got 'Lyon'"),))
 
 
 def many(*kinds: tuple[int, Outcome], prefix: str = "case") -> dict[str, Outcome]:
@@ -125,7 +133,7 @@ def report_of(
             read=lambda indices: (decode(journal[index]) for index in indices),
             started_at=started_at,
             duration_s=duration_s,
-            fingerprints=[f"{ascii(question)}.graders" for question in questions],
+            fingerprints=[f"{question!a}.graders" for question in questions],
             **more,
         )
 
@@ -142,7 +150,7 @@ def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "ma
 
 def _baseline(report: SuiteReport, gate: Gate | None) -> Baseline:
     cells = {
-        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), head.per_run)
+        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), {report.id: head.per_run})
         for head in head_cells(report, gate)
     }
     return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))

@@ -103,7 +103,8 @@ class Repository:
 
     def upload(self, job: Job, run: StoredRun, name: str = RESULTS) -> None:
         """What the last step of the action does."""
-        files = {path.name: path.read_bytes() for path in job.results.iterdir() if path.is_file()}
+        paths = [path for path in job.results.rglob("*") if path.is_file()]
+        files = {path.relative_to(job.results).as_posix(): path.read_bytes() for path in paths}
         self.fake.state.add_artifact(run, archive(files), name)
 
 

@@ -33,12 +33,40 @@ def test_nothing_is_escaped() -> None:
         "{% for _ in range(100000) %}{% for _ in range(100000) %}{{ text }}{% endfor %}{% endfor %}",
         "{% macro many() %}{% for _ in range(1001) %}{{ text }}{% endfor %}{% endmacro %}{{ many() | length }}",
         "{{ text * 1001 }}",
+        "{{ 1001 * text }}",
+        "{{ 10 ** 10000000 }}",
     ],
 )
 def test_a_template_that_makes_too_much_is_stopped(source: str, lists_may_grow: bool) -> None:
     template = template_sandbox(lists_may_grow=lists_may_grow).from_string(source)
     with pytest.raises(jinja2.TemplateRuntimeError, match="makes more than 10,000,000 characters"):
         template.render(text="x" * 10_000)
+
+
+@pytest.mark.parametrize("lists_may_grow", [True, False])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for _ in range(100000) %}{% for _ in range(100000) %}{% endfor %}{% endfor %}",
+        "{% for _ in range(100000) %}{% for n in range(100000) if n < 0 %}{% endfor %}{% endfor %}",
+        "{% macro many() %}{% for _ in range(100000) %}{{ range(100000) | sum }}{% endfor %}{% endmacro %}{{ many() }}",
+    ],
+)
+def test_a_template_that_takes_too_long_is_stopped(source: str, lists_may_grow: bool) -> None:
+    template = template_sandbox(lists_may_grow=lists_may_grow).from_string(source)
+    with pytest.raises(jinja2.TemplateRuntimeError, match="takes more than 1 s"):
+        template.render()
+
+
+def test_loops_and_products_are_those_of_jinja() -> None:
+    source = (
+        "{% for each in items if each %}{{ loop.index }}/{{ loop.length }} {{ each * 2 }}{{ ',' if not loop.last }}"
+        "{% endfor %}{% for _ in () %}{% else %} none{% endfor %}"
+        "{% for each in tree recursive %}<{{ loop(each) if each is iterable else each }}>{% endfor %}"
+        " {{ 2 * 3 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ [0] * 2 }} {{ 1.5 * 2 }}"
+    )
+    rendered = template_sandbox().from_string(source).render(items=["a", "", "b"], tree=[1, [2, [3]]])
+    assert rendered == "1/2 aa,2/2 bb none<1><<2><<3>>> 6 1024 0.5 [0, 0] 3.0"
 
 
 def test_lists_grow_only_where_they_may() -> None:

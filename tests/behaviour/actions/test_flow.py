@@ -119,6 +119,45 @@ async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(repository
     assert comment.body.count("✅") >= 2
 
 
+async def test_several_suites_of_one_job_have_a_section_each_and_the_outputs_of_all(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(OLDER, BASE, RED, GREEN)
+    evals = repository.folder / "evals"
+
+    def suites(wrong: tuple[str, ...] = ()) -> None:
+        for name in ("rivers", "poems"):
+            repository.suite(wrong=wrong if name == "rivers" else (), name=name)
+            (evals / name).mkdir(parents=True, exist_ok=True)
+            (repository.folder / "evals.yaml").replace(evals / name / "evals.yaml")
+
+    suites()
+    main = await repository.push(BASE, "evals", before=OLDER)
+    assert main.ended.code == 0, main.ended.err
+    assert main.outputs["results-path"] == main.outputs["report-path"] == str(main.results)
+
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    suites(wrong=("river",))
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    red = await repository.pull_request(RED, run=run, CI_EVALS_CONFIG="evals\n")
+    assert red.ended.code == 1, red.ended.err
+    assert {name: red.outputs[name] for name in ("verdict", "pass-rate", "regressions")} == {
+        "verdict": "fail",
+        "pass-rate": "",
+        "regressions": "1",
+    }
+    assert red.ended.out.count("compared with main at bbbbbbb (the merge base)") == 2
+    assert red.summary.count("\nSuite <code>") == 2
+    (comment,) = comments(fake)
+    assert comment.body.count("<!-- ci-evals:section ") == 2
+    assert (comment.body.count("### ❌"), comment.body.count("### ✅")) == (1, 1)
+
+    repository.upload(red, run)
+    again = await repository.pull_request(RED, "evals", run=run, GITHUB_RUN_ATTEMPT="2")
+    assert again.ended.out.count("Resumed: 20 of 20 runs kept") == 2
+    assert len(comments(fake)) == 1
+
+
 async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository, fake: FakeGitHub) -> None:
     pull = open_pull(fake, head_sha=GREEN, base_sha=BASE)
     repository.suite()

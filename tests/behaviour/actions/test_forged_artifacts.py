@@ -196,9 +196,9 @@ async def test_what_a_report_has_less_of_than_main_is_said_at_once(
     repository: Repository, forge: Forgery, note: str
 ) -> None:
     fork = await fork_of(repository)
-    assert "Left out" not in await fork.text()
+    assert "Missing" not in await fork.text()
     above, _, _ = (await fork.text(forge=forge)).partition("| variant |")
-    assert f"**Left out**: {note}" in above
+    assert f"**Missing**: {note}" in above
 
 
 def soften_gate(report: Document) -> None:
@@ -259,7 +259,7 @@ async def test_a_baseline_may_be_a_file_of_the_job_or_none(repository: Repositor
 HOSTILE = (
     "</details><script>x</script> @octocat #12 https://evil.example/ ```\n::error::owned\n##[error]owned | \x1b[31m"
 )
-_WORDS = {"status", "kind", "outcome", "rule", "settled", "confirm_runs"}  # of which there are only some
+_WORDS = {"status", "kind", "outcome", "rule", "settled", "confirm_runs", "role"}  # of which there are only some
 
 
 def _poison(value: Any, name: str = "") -> Any:

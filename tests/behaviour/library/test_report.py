@@ -263,7 +263,7 @@ def test_rates_and_scores_that_come_to_the_bar_meet_it() -> None:
     scored = grader(threshold=0)(lambda output: scores[output])
     report = evaluate_sync(Suite(cases=list(scores), providers=Mock(), expect=scored))
     assert report.match_rate == 0.9
-    nine_of_ten = grader(lambda output, answer: answer.request.run > 1)
+    nine_of_ten = grader(lambda output, answer: (int(output) + answer.request.run) % 10 > 0)
     suite = Suite(
         cases=[str(n) for n in range(29)], providers=Mock(), expect=nine_of_ten, runs=10, gate=Gate(min_pass_rate=0.9)
     )

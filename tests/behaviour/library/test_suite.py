@@ -54,6 +54,14 @@ def problems(**changes: Any) -> list[str]:
     return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
 
 
+def test_a_grader_whose_function_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "own_checks.py").write_text("def polite(output): return True\n")
+    wrong = graders.PythonGrader("own_checks:polit")
+    lack = "there is no 'polit' in own_checks, did you mean 'polite'?"
+    assert problems(folder=tmp_path, expect=[wrong]) == [f"expect[0]: {lack}"]
+    assert problems(folder=tmp_path, expect=[Not(wrong)]) == [f"expect[0]: {lack}"]
+
+
 async def test_cases_graders_and_providers_are_objects() -> None:
     suite = Suite(
         name="greetings",
@@ -123,15 +131,22 @@ def test_one_grader_needs_no_list(expect: Any) -> None:
     assert evaluate_sync(Suite(cases=[turns], providers=echo)).all_passed
 
 
-def test_ids_are_made_of_the_input_and_stay_apart() -> None:
+def test_ids_are_made_of_what_is_asked_and_stay_apart() -> None:
     cases = [
-        *(Case(input="first line\nsecond", expect=[Contains("x")]) for _ in range(2)),
-        Case(vars={"a": 1}, expect=[Contains("x")]),
-        Case(id="first line (2)", input="taken", expect=[Contains("x")]),
+        *(Case(input="Hi!", expect=[Contains("x")]) for _ in range(2)),
+        Case(vars={"lang": "en", "n": 1, "long": "many words " * 9}, expect=[Contains("x")]),
+        Case(vars={"question": "Why?"}, expect=[Contains("x")]),
+        Case(turns=[UserTurn(user="first line\nsecond")], expect=[Contains("x")]),
+        Case(input=object(), expect=[Contains("x")]),
+        Case(id="Hi! (2)", input="taken", expect=[Contains("x")]),
     ]
-    assert [case.id for case in check_suite(Suite(cases=cases, providers=echo)).cases] == [
-        *("first line", "first line (3)", "case 3", "first line (2)")
-    ]
+    ids = [case.id for case in check_suite(Suite(cases=cases, providers=echo)).cases]
+    assert ids[:2] == ["Hi!", "Hi! (3)"]
+    assert re.fullmatch(r"lang=en n=1 long=(many words )+many wor… [0-9a-f]{6}", ids[2])
+    assert ids[3] == "Why?"
+    assert re.fullmatch(r"first line… [0-9a-f]{6}", ids[4])
+    assert ids[5:] == ["case 6", "Hi! (2)"]
+    assert [case.id for case in check_suite(Suite(cases=cases[2:5], providers=echo)).cases] == ids[2:5]
 
 
 def test_a_case_knows_where_it_is_written() -> None:

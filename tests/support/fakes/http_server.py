@@ -13,6 +13,7 @@ from aiohttp import ClientSession, web
 
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message
+from ci_evals.providers.tokens import Tokens
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -100,6 +101,7 @@ class Lent:
     folder: Path
     max_concurrency: int
     stack: AsyncExitStack
+    tokens: Tokens
     observe: Callable[[Mapping[str, str]], None] = lambda _: None
     files: Path | None = None
 
@@ -108,7 +110,7 @@ class Lent:
 async def lending() -> AsyncIterator[Lent]:
     """Resources with a real session."""
     async with ClientSession() as session, AsyncExitStack() as stack:
-        yield Lent(session, Path.cwd(), 8, stack)
+        yield Lent(session, Path.cwd(), 8, stack, Tokens(Path.cwd()))
 
 
 def request_of(*messages: Message, case: Case | None = None, **changes: Any) -> Request:

@@ -249,7 +249,16 @@ async def test_an_answer_in_between_starts_the_count_anew() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "is_judged"), [(BROKEN, True), (DOWN, True), (failing(404), True), (GONE, False), (WRONG_KEY, False)]
+    ("error", "is_judged"),
+    [
+        (BROKEN, True),
+        (DOWN, True),
+        (failing(404), True),
+        (GONE, False),
+        (WRONG_KEY, False),
+        (failing(402), False),
+        (NO_CREDIT, False),
+    ],
 )
 @in_virtual_time
 async def test_the_teams_own_service_is_judged_run_by_run_as_long_as_it_is_there(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from factories import result_of
 
-from ci_evals.engine.journal import Header, Journal, decode, is_torn, read_lines, read_results
+from ci_evals.engine.journal import MAX_ASKED_CHARACTERS, Header, Journal, decode, is_torn, read_lines, read_results
 from ci_evals.errors import StorageError
 from ci_evals.model.report import SuiteInfo
-from ci_evals.model.response import Response, ToolCall
+from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 
@@ -256,3 +256,18 @@ def test_a_foreign_file_makes_no_room_for_a_new_journal(tmp_path: Path) -> None:
         Journal(path, Redactor([SECRET]))
     assert path.read_text() == f"my {SECRET}"
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
+
+
+def test_the_middle_of_a_long_message_is_left_out_and_no_half_of_a_secret_stays(tmp_path: Path) -> None:
+    secret = "hunter2-and-more"
+    at = MAX_ASKED_CHARACTERS - MAX_ASKED_CHARACTERS // 3 - len(secret) // 2  # where it would be cut in two
+    asked = f"{'x' * at}{secret}{'y' * MAX_ASKED_CHARACTERS} Until when?"
+    path = tmp_path / "results.jsonl"
+    journal_of(path, result_of(messages=(Message("user", asked),)), secrets=(secret,))
+    ((_, result),) = read_results(path)
+    (message,) = result.messages
+    assert len(message.content) < MAX_ASKED_CHARACTERS + 100
+    assert message.content.startswith("xxx")
+    assert message.content.endswith("Until when?")
+    assert " characters …]" in message.content
+    assert "hunter" not in message.content

@@ -117,6 +117,14 @@ def test_a_report_hands_on_what_its_successors_need_and_no_more() -> None:
     assert all(each.graded for each in handed_on)
 
 
+def test_a_report_hands_on_outages_that_lie_between() -> None:
+    cell = base_of({"a": [(0, 3), (3, 3), (0, 3), *[(3, 3)] * 20]}).cells[key_of("a")]
+    handed_on = evidence_to_keep(
+        replace(cell, history=replace(cell.history, lost=frozenset(("report 0", "report 2")))), "a"
+    )
+    assert [each.passed for each in handed_on] == [0, 3, 0, *[3] * 9]
+
+
 def test_nothing_is_handed_on_of_another_case() -> None:
     cell = base_of({"a": (3, 3)}).cells[key_of("a")]
     assert evidence_to_keep(None, "a") == evidence_to_keep(cell, "b") == ()

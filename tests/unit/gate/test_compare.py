@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History
-from ci_evals.gate.compare import Outage, fall, match_variants, outages, suspects
+from ci_evals.gate.compare import fall, match_variants, suspects
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import stratified_lower
@@ -308,28 +308,8 @@ def test_cells_of_unequal_age_end_where_their_own_reports_do() -> None:
     assert found.tables == [(3, 3, 3, 3), (3, 3, 5, 6)]
 
 
-# Outages.
-
 FORTY = [str(number) for number in range(40)]
 STEADY_BASE = dict.fromkeys(FORTY, (30, 30))
-
-
-def test_planned_runs_that_fail_as_one_and_whose_repeats_pass_are_an_outage() -> None:
-    head = head_of(dict.fromkeys(FORTY, (0, 3)), dict.fromkeys(FORTY[:20], (7, 7)))
-    assert outages(head, base_of(STEADY_BASE)) == {Variant("agent"): Outage(20, Tally(0, 60), Tally(140, 140))}
-
-
-@pytest.mark.parametrize(
-    ("planned", "repeated"),
-    [
-        pytest.param(dict.fromkeys(FORTY, (0, 3)), dict.fromkeys(FORTY[:20], (0, 7)), id="repeats show it, too"),
-        pytest.param(dict.fromkeys(FORTY, (3, 3)) | {"0": (0, 3)}, {"0": (7, 7)}, id="only a few cases"),
-        pytest.param(dict.fromkeys(FORTY, (0, 3)), {}, id="nothing was repeated"),
-        pytest.param(dict.fromkeys(FORTY, (3, 3)), {}, id="nothing is worse"),
-    ],
-)
-def test_anything_else_is_no_outage(planned: dict[str, tuple[int, int]], repeated: dict[str, tuple[int, int]]) -> None:
-    assert not outages(head_of(planned, repeated), base_of(STEADY_BASE))
 
 
 def test_repeats_that_are_worse_than_the_planned_runs_name_nothing() -> None:

@@ -97,7 +97,8 @@ def slower(*ratios: float) -> Comparison:
         for each, ratio in zip(head_of(cases), ratios, strict=True)
     ]
     base = base_of(cases)
-    known = {key: replace(cell, per_run=UNMEASURED._replace(latency_median_s=1.0)) for key, cell in base.cells.items()}
+    second = {base.reports[0].id: UNMEASURED._replace(latency_median_s=1.0)}
+    known = {key: replace(cell, per_runs=second) for key, cell in base.cells.items()}
     return compared(head, replace(base, cells=known))
 
 
@@ -135,7 +136,8 @@ def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
     cells = {f"case {number}": (3, 3) for number in range(5)}
     head = [cell._replace(per_run=PerRun(latency_median_s=4 * was_s)) for cell in head_of(cells)]
     base = base_of(cells)
-    before = {key: replace(cell, per_run=PerRun(latency_median_s=was_s)) for key, cell in base.cells.items()}
+    per_runs = {base.reports[0].id: PerRun(latency_median_s=was_s)}
+    before = {key: replace(cell, per_runs=per_runs) for key, cell in base.cells.items()}
     comparison = compared(head, replace(base, cells=before))
     report = report_of(many((3, "PPP")), edit=lambda result: replace(result, latency_s=4 * was_s))
     gate = Gate(max_latency_increase=1.5)

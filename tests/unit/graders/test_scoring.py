@@ -42,9 +42,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "not_empty": {},
     "latency": {"value": 1},
     "cost": {"value": 1},
-    "tool_call": {"name": "a", "arguments": {"a": 1}},
+    "tool_call": {"tool": "a", "arguments": {"a": 1}},
     "tool_arguments": {
-        "name": "a",
+        "tool": "a",
         "arguments": {"a": 1},
         "match": "subset",
         "schema": {"properties": {"b": {"type": "string"}}},

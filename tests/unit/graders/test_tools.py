@@ -30,15 +30,15 @@ SEARCH = call("search")
 @pytest.mark.parametrize(
     ("options", "calls", "passed"),
     [
-        ({"name": "book"}, [PARIS], True),
-        ({"name": "book"}, [call("book", "{to: Par")], True),
-        ({"name": "book"}, [SEARCH, PARIS], False),
-        ({"name": "book", "ignore_extra_calls": True}, [SEARCH, PARIS], True),
-        ({"name": "book", "arguments": {"to": "Paris"}}, [PARIS], True),
-        ({"name": "book", "arguments": {}}, [PARIS], False),
-        ({"name": "book", "arguments": {}, "ignore_extra_args": True}, [PARIS], True),
-        ({"name": "book", "arguments": {"seats": 1}}, [call("book", {"seats": 1.0})], True),
-        ({"name": "book", "arguments": {"seats": 1}}, [call("book", {"seats": True})], False),
+        ({"tool": "book"}, [PARIS], True),
+        ({"tool": "book"}, [call("book", "{to: Par")], True),
+        ({"tool": "book"}, [SEARCH, PARIS], False),
+        ({"tool": "book", "ignore_extra_calls": True}, [SEARCH, PARIS], True),
+        ({"tool": "book", "arguments": {"to": "Paris"}}, [PARIS], True),
+        ({"tool": "book", "arguments": {}}, [PARIS], False),
+        ({"tool": "book", "arguments": {}, "ignore_extra_args": True}, [PARIS], True),
+        ({"tool": "book", "arguments": {"seats": 1}}, [call("book", {"seats": 1.0})], True),
+        ({"tool": "book", "arguments": {"seats": 1}}, [call("book", {"seats": True})], False),
         ({"calls": [{"name": "search"}, {"name": "book"}]}, [PARIS, SEARCH], True),
         ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [PARIS, SEARCH], False),
         ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [SEARCH, PARIS], True),
@@ -67,20 +67,20 @@ def test_what_passes_and_what_does_not(
 @pytest.mark.parametrize(
     ("options", "calls", "reason"),
     [
-        ({"name": "book"}, [], "did not call book: no tool was called, got 'I cannot.'"),
-        ({"name": "book", "arguments": {"to": "Paris"}}, [SEARCH], 'did not call book({"to": "Paris"}): got search'),
+        ({"tool": "book"}, [], "did not call book: no tool was called, got 'I cannot.'"),
+        ({"tool": "book", "arguments": {"to": "Paris"}}, [SEARCH], 'did not call book({"to": "Paris"}): got search'),
         (
-            {"name": "book", "arguments": {"to": "Paris"}},
+            {"tool": "book", "arguments": {"to": "Paris"}},
             [LONDON],
             "called book with other arguments: argument to: expected 'Paris', got 'London'",
         ),
         (
-            {"name": "book", "arguments": {"to": "Paris", "on": {"day": 1}}},
+            {"tool": "book", "arguments": {"to": "Paris", "on": {"day": 1}}},
             [SEARCH, LONDON, call("book", {"to": "Paris", "on": {"day": 2}})],
             "called book with other arguments (the closest of 2 such calls): argument on.day: expected 1, got 2",
         ),
         (
-            {"name": "book", "arguments": {"to": "Paris"}},
+            {"tool": "book", "arguments": {"to": "Paris"}},
             [call("book", {"seats": 2})],
             (
                 "called book with other arguments: argument to is missing, expected 'Paris'; "
@@ -88,12 +88,12 @@ def test_what_passes_and_what_does_not(
             ),
         ),
         (
-            {"name": "book", "arguments": {"to": "Paris"}},
+            {"tool": "book", "arguments": {"to": "Paris"}},
             [call("book", "{to")],
             'called book with other arguments: arguments: expected {"to": "Paris"}, got \'{to\'',
         ),
         (
-            {"name": "book"},
+            {"tool": "book"},
             [PARIS, SEARCH],
             "also called search({}), which was not expected; `ignore_extra_calls: true` would accept it",
         ),
@@ -114,10 +114,10 @@ def test_a_wrong_call_is_explained_against_the_closest_one(
 @pytest.mark.parametrize(
     ("options", "calls", "passed"),
     [
-        ({"name": "book"}, [SEARCH], True),
-        ({"name": "book"}, [SEARCH, PARIS], False),
-        ({"name": "book", "arguments": {"to": "Paris"}}, [call("book", {"to": "Paris", "seats": 2})], False),
-        ({"name": "book", "arguments": {"to": "Paris"}}, [LONDON], True),
+        ({"tool": "book"}, [SEARCH], True),
+        ({"tool": "book"}, [SEARCH, PARIS], False),
+        ({"tool": "book", "arguments": {"to": "Paris"}}, [call("book", {"to": "Paris", "seats": 2})], False),
+        ({"tool": "book", "arguments": {"to": "Paris"}}, [LONDON], True),
         ({"calls": []}, [PARIS], True),
         ({"calls": []}, [], False),
     ],
@@ -131,7 +131,7 @@ async def test_extra_calls_or_arguments_do_not_excuse_a_forbidden_call(
 
 def test_hostile_names_and_arguments_are_shown_short_and_printable(answer_of: AnswerOf) -> None:
     hostile = call("\x1b[31m" * 1000, {"\ud800\n" * 1000: "\x07" * 100_000})
-    reason = found({"name": "book"}, answer_of(tool_calls=(hostile, hostile))).reason
+    reason = found({"tool": "book"}, answer_of(tool_calls=(hostile, hostile))).reason
     assert len(reason) < 1000
     assert reason.isprintable()
 
@@ -139,9 +139,9 @@ def test_hostile_names_and_arguments_are_shown_short_and_printable(answer_of: An
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, "either `name`"),
-        ({"name": "book", "calls": []}, "either `name`"),
-        ({"calls": [], "arguments": {}}, "belongs to `name`"),
+        ({}, "either `tool`"),
+        ({"tool": "book", "calls": []}, "either `tool`"),
+        ({"calls": [], "arguments": {}}, "belongs to `tool`"),
         ({"calls": [], "ignore_extra_calls": True}, "always pass"),
     ],
 )
@@ -154,7 +154,7 @@ def test_options_that_contradict_each_other_are_a_problem(options: dict[str, Any
 
 
 def judge_arguments(options: Mapping[str, Any], answer: Answer) -> Finding:
-    return checked({"name": "book", **options}, ToolArguments).grade(answer)
+    return checked({"tool": "book", **options}, ToolArguments).grade(answer)
 
 
 @pytest.mark.parametrize(
@@ -223,5 +223,5 @@ def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> None:
-    (told,) = checked({"name": "book", **options}, ToolArguments).problems()
+    (told,) = checked({"tool": "book", **options}, ToolArguments).problems()
     assert told.startswith(problem)

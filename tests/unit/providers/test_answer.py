@@ -5,8 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from ci_evals.model.response import Response, Step, ToolCall, Usage
-from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS, as_response, clean_text, encode_json
+from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
+from ci_evals.providers.answer import (
+    MAX_METADATA_BYTES,
+    MAX_PASSAGE_CHARACTERS,
+    MAX_PASSAGES,
+    MAX_STEP_CHARACTERS,
+    MAX_STEPS,
+    as_response,
+    clean_text,
+    encode_json,
+)
 
 
 def test_text_is_the_output() -> None:
@@ -82,7 +91,8 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
         ({"tool_calls": [{"name": "f", "args": {}}]}, r"tool_calls\[0\] has an unknown key 'args'"),
         ({"tool_calls": [{"name": "f", "arguments": 5}]}, "must be a mapping or its JSON text"),
         ({"tool_calls": [{"name": "f", "arguments": {"x": object()}}]}, "cannot be written as JSON"),
-        ({"output": "x", "usage": {"prompt_tokens": 5}}, "'usage' has an unknown key 'prompt_tokens'"),
+        ({"output": "x", "usage": {"input": 5}}, "'usage' has an unknown key 'input'"),
+        ({"output": "x", "usage": {"prompt_tokens": -5}}, "usage.input_tokens must be a whole number"),
         ({"output": "x", "usage": {"input_tokens": -1}}, "usage.input_tokens must be a whole number"),
         ({"output": "x", "usage": {"input_tokens": 2**60}}, "usage.input_tokens"),
         ({"output": "x", "usage": 5}, "'usage' must be a mapping"),
@@ -90,6 +100,15 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
         ({"output": "x", "cost_usd": "1"}, "'cost_usd' must be an amount"),
         ({"output": "x", "model": 5}, "'model' must be text"),
         ({"answer": object()}, "cannot be written as JSON"),
+        ({"output": "x", "context": {"text": "a"}}, "'context' must be a list of texts"),
+        ({"output": "x", "context": [5]}, r"context\[0\] must be a mapping of text, id and score"),
+        ({"output": "x", "context": [{"id": "a"}]}, r"context\[0\].text must be text, got None"),
+        ({"output": "x", "context": [{"content": "a"}]}, r"context\[0\] has an unknown key 'content'; known: text, id"),
+        ({"output": "x", "context": [{"text": "a", "score": math.nan}]}, r"context\[0\].score must be a number"),
+        ({"output": "x", "context": ["a"] * (MAX_PASSAGES + 1)}, "more than the"),
+        ({"output": "x", "metadata": ["a"]}, "'metadata' must be a mapping"),
+        ({"output": "x", "metadata": {"a": object()}}, "'metadata' cannot be written as JSON"),
+        ({"output": "x", "metadata": {"a": "x" * MAX_METADATA_BYTES}}, "'metadata' takes"),
     ],
 )
 def test_what_is_no_answer_is_refused_with_what_to_mend(value: object, words: str) -> None:
@@ -141,6 +160,37 @@ def test_a_subclass_of_text_becomes_plain_text() -> None:
 
 def test_values_with_lone_surrogates_encode() -> None:
     assert encode_json([{"name": "\ud800"}]) == '[{"name":"\ufffd"}]'.encode()
+
+
+def test_an_answer_may_tell_what_was_retrieved_for_it_and_anything_else() -> None:
+    long = "x" * (MAX_PASSAGE_CHARACTERS + 1)
+    response = as_response(
+        {
+            "output": "x",
+            "context": ["a\ud800", {"text": "b", "id": 7, "score": 1}, Passage("c", "d"), long],
+            "metadata": {"at": (1, 2), "inner": MappingProxyType({"text": "\ud800"})},
+        }
+    )
+    assert response.context == (
+        Passage("a\ufffd"),
+        Passage("b", "7", 1.0),
+        Passage("c", "d"),
+        Passage(long[: MAX_PASSAGE_CHARACTERS - 1] + "…"),
+    )
+    assert response.metadata == {"at": [1, 2], "inner": {"text": "\ufffd"}}
+    assert as_response({"output": "x", "context": "all of it"}).context == (Passage("all of it"),)
+
+
+def test_nothing_retrieved_is_not_nothing_told() -> None:
+    assert as_response({"output": "x", "context": []}).context == ()
+    assert as_response({"output": "x"}).context is None
+
+
+def test_token_counts_of_chat_completions_are_understood() -> None:
+    told = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
+    assert as_response({"output": "x", "usage": told}).usage == Usage(9, 3)
+    details = {"prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0}}
+    assert as_response({"output": "x", "usage": told | details}).usage == Usage(9, 3, 4)
 
 
 # Steps.

@@ -8,8 +8,10 @@ from fakes.http_server import FakeServer, Lent, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case, Request
-from ci_evals.model.response import Message, Response, Step, ToolCall
+from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.http import Http
+from ci_evals.providers.openai import OpenAI
+from ci_evals.providers.pricing import pricer
 
 CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})
 
@@ -197,6 +199,8 @@ async def test_a_failing_service_is_told_in_its_own_words(server: FakeServer, le
         ({"headers": {"X Q": "{{ run }}"}}, "headers.X Q: "),
         ({"output": "$.["}, "output: bad JSONPath '$.['"),
         ({"tool_calls": "$[?"}, "tool_calls: bad JSONPath '$[?'"),
+        ({"metadata": {"trace": "$["}}, "metadata.trace: bad JSONPath '$['"),
+        ({"usage": {"input_tokens": "$["}}, "usage.input_tokens: bad JSONPath '$['"),
     ],
 )
 def test_mistakes_are_found_before_any_call(options: dict[str, Any], problem: str) -> None:
@@ -222,3 +226,83 @@ async def test_steps_of_another_shape_are_a_bad_answer(server: FakeServer, lent:
     error = await refused(server, lent, {"trace": [{"kind": "thought"}]}, steps="$.trace")
     assert error.kind == "bad_answer"
     assert "kind must be one of" in error.message
+
+
+# What else an answer tells.
+
+TOLD: dict[str, Any] = {
+    "answer": "30 days",
+    "sources": [
+        {"text": "Refunds take 30 days.", "id": 4, "score": 0.83, "url": "https://x"},
+        {"text": "Hello."},
+        None,
+    ],
+    "usage": {"prompt_tokens": 40, "completion_tokens": 5, "total_tokens": 45, "cost": 1},
+    "tokens": {"in": 40, "out": 5},
+    "cost": 0.25,
+    "trace": {"id": "7f3a", "spans": [1, 2]},
+    "empty": {"list": [], "nothing": None},
+}
+PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"context": "$.sources"}, {"context": PASSAGES}),
+        ({"context": "$.sources[*].text"}, {"context": (Passage("Refunds take 30 days."), Passage("Hello."))}),
+        ({"context": "$.empty.list"}, {"context": ()}),
+        ({"context": "$.empty.list[*].text"}, {"context": ()}),
+        ({"context": "$.elsewhere"}, {"context": None}),
+        ({"usage": "$.usage"}, {"usage": Usage(40, 5)}),
+        ({"usage": {"input_tokens": "$.tokens.in", "output_tokens": "$.tokens.out"}}, {"usage": Usage(40, 5)}),
+        ({"usage": {"input_tokens": "$.elsewhere"}}, {"usage": None}),
+        ({"usage": "$.empty.nothing"}, {"usage": None}),
+        ({"cost_usd": "$.cost"}, {"cost_usd": 0.25}),
+        ({"cost_usd": "$.elsewhere"}, {"cost_usd": None}),
+        ({"metadata": "$.trace"}, {"metadata": {"id": "7f3a", "spans": [1, 2]}}),
+        ({"metadata": {"a": "$.trace.id", "b": "$..spans[*]", "c": "$.x"}}, {"metadata": {"a": "7f3a", "b": [1, 2]}}),
+    ],
+)  # fmt: skip
+async def test_what_else_an_answer_tells_is_read_from_its_path(
+    server: FakeServer, lent: Lent, options: dict[str, Any], told: dict[str, Any]
+) -> None:
+    assert await answer(server, lent, TOLD, output="$.answer", **options) == Response("30 days", **told)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"context": "$.sources[*].id"}, "$.sources[*].id: context[0] must be a mapping of text, id and score, got 4"),
+        ({"context": "$.trace"}, "$.trace: context[0].text must be text"),
+        ({"usage": "$.cost"}, "$.cost: 'usage' must be a mapping of token counts"),
+        ({"usage": {"input_tokens": "$.cost"}}, "$.cost: usage.input_tokens must be a whole number"),
+        ({"cost_usd": "$.answer"}, "$.answer: 'cost_usd' must be an amount in US dollars"),
+        ({"metadata": "$.cost"}, "$.cost: 'metadata' must be a mapping"),
+    ],
+)
+async def test_what_is_of_another_shape_is_a_bad_answer(
+    server: FakeServer, lent: Lent, options: dict[str, Any], message: str
+) -> None:
+    error = await refused(server, lent, TOLD, **options)
+    assert error.kind == "bad_answer"
+    assert message in error.message
+
+
+@pytest.mark.parametrize(("header", "cost"), [("0.0021", 0.0021), ("None", None), ("-1", None), ("nan", None)])
+async def test_a_gateway_tells_the_cost_in_a_header(
+    server: FakeServer, lent: Lent, header: str, cost: float | None
+) -> None:
+    server.answers(Scripted(TOLD, headers={"x-litellm-response-cost": header}))
+    assert (await Http(url=server.url).open(lent).answer(request())).cost_usd == cost
+    options = Http(url=server.url, output="$.answer", cost_usd="$.elsewhere")
+    assert (await options.open(lent).answer(request())).cost_usd == cost
+    assert (await Http(url=server.url, cost_usd="$.cost").open(lent).answer(request())).cost_usd == 0.25
+
+
+async def test_a_model_by_name_prices_the_tokens_of_a_service(server: FakeServer, lent: Lent) -> None:
+    options = Http(url=server.url, usage="$.usage", price="gpt-4o-mini")
+    server.answers(Scripted(TOLD))
+    listed = pricer(OpenAI(model="gpt-4o-mini"))(Response(usage=Usage(40, 5)))
+    assert pricer(options)(await options.open(lent).answer(request())) == listed
+    assert listed is not None

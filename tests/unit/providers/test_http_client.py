@@ -24,7 +24,7 @@ NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 async def call(server: FakeServer, *, timeout_s: float = 5, headers: Any = (), **options: Any) -> bytes:
     async with lending() as lent:
         sent = Call("POST", URL(server.url), CIMultiDict(headers), options.pop("data", b"{}"))
-        return await send(lent, sent, timeout_s=timeout_s, **options)
+        return (await send(lent, sent, timeout_s=timeout_s, **options)).body
 
 
 def place(server: FakeServer) -> str:

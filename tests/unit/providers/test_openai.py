@@ -286,3 +286,9 @@ def test_mistakes_are_found_before_any_call(changes: dict[str, Any], problem: st
 
 def test_good_options_have_no_problems() -> None:
     assert OpenAI(model="m", params={"temperature": 0}, headers={"X-Team": "a"}).problems(Path()) == []
+
+
+async def test_a_gateway_tells_the_cost_in_a_header(server: FakeServer, lent: Lent) -> None:
+    server.answers(Scripted(HELLO, headers={"x-litellm-response-cost": "0.00042"}))
+    response = await OpenAI(model="gpt-4.1", base_url=server.url).open(lent).answer(request_of())
+    assert response.cost_usd == 0.00042

@@ -60,5 +60,8 @@ def test_the_input_is_what_the_case_has() -> None:
     assert input_text(case_of(vars={"to": "Paris", "seats": 2})) == "to: Paris\nseats: 2"
     assert input_text(case_of(input="Hello")) == "Hello"
     assert input_text(case_of(input={"a": ["b"]})) == '{"a":["b"]}'
-    assert input_text(case_of(messages=(Message("user", "Hi"),))) == "user: Hi"
+    assert input_text(case_of(messages=(Message("user", "Hi"),))) == "Hi"
+    assert input_text(case_of(messages=(Message("system", "Be short."), Message("user", "Hi")))) == (
+        "system: Be short.\nuser: Hi"
+    )
     assert input_text(case_of(input={"lone": "\ud800"})) == '{"lone":"\ud800"}'

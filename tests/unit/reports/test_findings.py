@@ -7,6 +7,7 @@ from html import unescape
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import comments
 import pytest
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
@@ -18,7 +19,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import matrix_changes
-from ci_evals.reports.findings import Findings, findings
+from ci_evals.reports.findings import Findings, findings, join_sentence
 from ci_evals.reports.notes import outcome
 from ci_evals.reports.summary import Note, Summary, summarize
 
@@ -273,3 +274,59 @@ def test_with_several_variants_the_mean_is_over_these_too() -> None:
     assert outcome(report) == (
         "4 of 7 graded runs passed, pass rate 62.5 % (mean over cases and variants), 3 failed, 1 errored"
     )
+
+
+def headline_of(summary: Summary) -> str:
+    return join_sentence(findings(summary).headline)
+
+
+def test_the_headline_names_the_cases_that_decided() -> None:
+    assert headline_of(comments.regression()) == "1 case regressed: refund (critical)"
+    names = {f"case {number}": "FFF" for number in range(1, 6)}
+    fallen = compared(names, dict.fromkeys(names, "P" * 30), confirming=dict.fromkeys(names, "F" * 7))
+    assert headline_of(fallen) == "5 cases regressed: case 1, case 2, case 3 and 2 more"
+    several = report_of({"a": ["PPP", "FFF"]}, variants=(Variant("gpt"), Variant("agent")))
+    assert headline_of(summarize(several, None)) == "1 case failed: a on agent"
+
+
+def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None:
+    assert headline_of(comments.passing()) == "105 of 105 runs passed"
+    assert findings(comments.passing()).evidence == ""
+    assert headline_of(comments.borderline()) == "92.9 % is below 94 %, but could be luck"
+    assert findings(comments.borderline()).evidence == comments.borderline().verdict.reason
+    assert headline_of(comments.errored_provider()).startswith("102 of 204 runs errored (50 %, all on gpt-4o-mini)")
+
+
+def test_a_fall_of_the_whole_without_a_named_case_is_the_headline() -> None:
+    base = {f"case {number}": "P" * 30 for number in range(40)}
+    head = {f"case {number}": "PPF" if number < 20 else "PPP" for number in range(40)}
+    summary = compared(head, base, Gate(min_pass_rate=0.5))
+    assert headline_of(summary) == "pass rate fell from 100 % on main to 83.3 %"
+
+
+def test_a_pass_says_which_regressions_the_gate_allows() -> None:
+    base = dict.fromkeys(["a", *STEADY], "P" * 10)
+    summary = compared(
+        {"a": "FFF", **dict.fromkeys(STEADY, "PPP")},
+        base,
+        Gate(min_pass_rate=0.5, max_regressions=1),
+        confirming={"a": "F" * 20},
+    )
+    assert summary.verdict.status == "pass"
+    assert headline_of(summary) == "117 of 120 runs passed; the gate allows 1 regressed case: a"
+
+
+def test_cases_that_failed_for_the_same_reason_are_told_in_one_entry() -> None:
+    def answer(result: Result) -> Result:
+        if result.status == "passed":
+            return result
+        reason = "not polite" if result.case == "rude" else f"does not contain 'refund': got {result.case!r}"
+        return replace(result, grades=(grade_of(passed=False, reason=reason),))
+
+    cases = {**{f"case {number}": "F" for number in range(20)}, "rude": "F"}
+    (group,) = findings(summarize(report_of(cases, edit=answer), None)).groups
+    alike, rude = (entry.line() for entry in group.entries)
+    assert alike.startswith("20 cases: contains: does not contain 'refund', in case 0 (evals.yaml:10), case 1 ")
+    assert alike.endswith(" and 17 more cases")
+    assert rude == "rude: 0 of 1 run passed"
+    assert (group.count, group.total) == (21, 2)

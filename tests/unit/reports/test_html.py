@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import comments
 import pytest
 from browser import browser, excess_px
-from factories import STARTED_AT, baseline_of, grade_of, many, report_of
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
 from github_markdown import shown
 from rendered import html_of as text_of
 
@@ -118,7 +118,7 @@ def test_what_may_be_noise_is_folded_unless_it_is_below_its_bar_and_a_few() -> N
     for cells, bar, unfolded in ((1, 0.9, True), (1, 0.5, False), (11, 0.9, False)):
         names = many((cells, "PPF"))
         base = report_of(dict.fromkeys(names, (28, 30)), started_at=STARTED_AT - 60)
-        report = report_of(names, cases={name: {"min_pass_rate": bar} for name in names})
+        report = report_of(names, cases={name: {"min_pass_rate": bar} for name in names}, edit=with_own_reason)
         (group,) = re.findall(
             r'<details class="group"( open)?>', text_of(summarize(report, None, baseline_of(base), confirm_runs=0))
         )

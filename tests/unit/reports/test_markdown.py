@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browser import browser, excess_px
-from factories import report_of
+from factories import report_of, with_own_reason
 from github_markdown import page
 from rendered import markdown_of as text_of
 
@@ -117,6 +117,7 @@ def test_a_summary_stays_below_the_limit_and_counts_what_it_leaves_out() -> None
         cells,
         variants=tuple(Variant(f"{n} {longest}") for n in range(8)),
         cases={name: {"input": longest} for name in cells},
+        edit=with_own_reason,
     )
     tags = {f"{number} {longest}": 1.0 for number in range(300)}
     gate = Gate(min_pass_rate=0.5, tags=tags)

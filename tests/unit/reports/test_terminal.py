@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from factories import STARTED_AT, baseline_of, grade_of, report_of
+from factories import STARTED_AT, baseline_of, grade_of, report_of, with_own_reason
 from rich.cells import cell_len
 
 from ci_evals.gate.baseline import head_cells
@@ -185,7 +185,7 @@ def test_costs_are_unknown_partly_known_or_known() -> None:
 
 
 def test_long_lists_end_with_what_was_left_out() -> None:
-    text = text_of(summary_of({f"case {number}": "F" for number in range(32)}))
+    text = text_of(summary_of({f"case {number}": "F" for number in range(32)}, edit=with_own_reason))
     assert text.count("✗ ") == terminal.MAX_FAILED
     assert "… and 12 more failing cases in summary.md" in text
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import pytest
 from projects import CASE, Project
 
+from ci_evals.graders.json import JsonSchema
 from ci_evals.graders.text import Contains, ContainsAll, Equals
 from ci_evals.model.case import Case, CaseOverrides
 
@@ -159,6 +160,73 @@ def test_an_unknown_setting_is_shown_with_its_line_and_what_was_meant(project: P
     project.write("evals.yaml", SUITE)
     assert project.problems() == [
         "evals.yaml:7: cases[0].overrides: unknown key 'modle', did you mean 'model'?",
+    ]
+
+
+# Matrix, files and ids.
+
+
+def test_a_matrix_makes_a_case_of_every_combination(project: Project) -> None:
+    matrix = {"lang": ["en", "de"], "doc": [{"file": "long.md"}, "none", None, ["a"]]}
+    project.write("long.md", "Policy\n" * 50)
+    project.suite(cases=[{"id": "greet", "input": "q", "vars": {"list": [1, 2]}, "matrix": matrix, "expect": EXPECT}])
+    cases = project.load().cases
+    assert [case.id for case in cases[:4]] == [
+        *("greet lang=en doc=long.md", "greet lang=en doc=none", "greet lang=en doc=null", 'greet lang=en doc=["a"]'),
+    ]
+    assert cases[4].id == "greet lang=de doc=long.md"
+    assert cases[4].vars == {"list": [1, 2], "lang": "de", "doc": "Policy\n" * 50}
+    assert cases[3].vars["doc"] == ["a"]
+
+
+def test_the_cases_of_a_matrix_have_the_same_ids_whatever_stands_beside_them(project: Project) -> None:
+    texts = ["word " * 100, "word " * 99]
+    project.suite(prompts=["{{ text }}"], cases=[{"matrix": {"text": texts, "n": [1]}, "expect": EXPECT}])
+    first, second = (case.id for case in project.load().cases)
+    assert first != second
+    project.suite(prompts=["{{ text }}"], cases=[{"matrix": {"text": texts[1:], "n": [1]}, "expect": EXPECT}])
+    assert [case.id for case in project.load().cases] == [second]
+
+
+@pytest.mark.parametrize(
+    ("case", "problem"),
+    [
+        ({"matrix": {"lang": "en"}}, "matrix.lang: expected a list, got 'en': write"),
+        ({"matrix": {"lang": []}}, "matrix.lang: expected at least 1 entry, got 0"),
+        ({"matrix": {"lang": ["en"]}, "vars": {"lang": "de"}}, "matrix.lang: is one of the case's `vars`, too: leave"),
+        (
+            {"matrix": {key: [*range(10)] for key in "abcd"}},
+            "matrix: makes 10,000 cases, and at most 1,000 may come of one: leave",
+        ),
+        ({"matrix": {"doc": ["x", {"file": "no.md"}]}}, "matrix.doc[1].file: no.md: no such file (looked in "),
+        ({"vars": {"doc": {"file": "no.md"}}}, "vars.doc.file: no.md: no such file (looked in "),
+    ],
+)
+def test_a_wrong_matrix_or_file_is_told_at_its_place(project: Project, case: dict[str, object], problem: str) -> None:
+    project.suite(cases=[{"id": "a", "input": "q", "expect": EXPECT, **case}])
+    (found,) = project.problems()
+    assert found.startswith(f"evals.yaml:1: cases[0].{problem}")
+
+
+def test_a_var_in_a_file_is_what_the_file_holds_and_so_is_a_schema(project: Project) -> None:
+    project.write("policy.md", "30 days\n")
+    project.write("facts.yaml", "days: 30\n")
+    project.write("schema.json", '{"type": "object"}')
+    values = {"policy": {"file": "policy.md"}, "facts": {"file": "facts.yaml"}, "raw": {"file": "x", "mode": "r"}}
+    schemas = [{"json_schema": {"file": "schema.json"}}, {"not_json_schema": {"schema": {"file": "schema.json"}}}]
+    project.suite(expect=schemas[:1], cases=[{"id": "a", "vars": values, "input": "q", "expect": schemas[1:]}])
+    (case,) = project.load().cases
+    assert case.vars == {"policy": "30 days\n", "facts": {"days": 30}, "raw": {"file": "x", "mode": "r"}}
+    assert [each.grader for each in case.expect] == [JsonSchema({"type": "object"})] * 2
+    before = project.load().case_fingerprint(0)
+    project.write("policy.md", "14 days\n")
+    assert project.load().case_fingerprint(0) != before
+    project.write("schema.json", '{"type": "obj"}')
+    project.write("facts.yaml", "a: 1\na: 2\n")
+    assert [problem.split(": ")[:2] for problem in project.problems()] == [
+        ["evals.yaml:1", "expect[0].json_schema"],
+        ["evals.yaml:1", "cases[0].expect[0].not_json_schema"],
+        ["facts.yaml:2", "a"],
     ]
 
 

@@ -140,8 +140,7 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("name,input\na,q\n", ["1: a column `id` is missing: results are compared by it, so it must be stable"]),
-        ("", ["1: a column `id` is missing: results are compared by it, so it must be stable"]),
+        ("ID,q\na,b\n", ["1: call the column 'ID' `id`, or say with `map: {id: ID, …}` what is what"]),
         ("id,q,q\na,b,c\n", ["1: the column 'q' is there twice: rename one of them"]),
         (
             "id,q\na,b,c\nb\nc,d\n",
@@ -153,7 +152,6 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
         ('id,q\na,"b"c\n', ["2: not valid CSV: ',' expected after '\"'"]),
         ('id,q\na,"b\n', ["2: not valid CSV: unexpected end of data"]),
         ("id,q,runs\na,b,many\n", ["2: runs: expected a whole number, got 'many'"]),
-        ("id,q,runs\n,b,\n", ["2: id: expected text of length >= 1, got ''"]),
         ("id,q,runs\na,b,'1\nb,c,[\n", ["2: runs: not valid YAML", "3: runs: not valid YAML"]),
         ("id,q,expect\na,b,Paris\n", ["2: expect: expected a list of graders, as in `- contains: Paris`"]),
         ("id,q,expect\na,b,[contians: x]\n", ["2: expect[0]: unknown grader 'contians', did you mean 'contains'?"]),
@@ -189,7 +187,7 @@ def test_a_misspelt_way_to_name_cases_is_told_with_all_that_there_are(project: P
     project.suite(cases={"taks": "tasks/**/task.toml"})
     assert project.problems() == ["evals.yaml:1: cases: unknown key 'taks', did you mean 'tasks'?"]
     project.suite(cases={"zzz": "x"})
-    assert project.problems() == ["evals.yaml:1: cases: unknown key 'zzz', known: file, tasks"]
+    assert project.problems() == ["evals.yaml:1: cases: unknown key 'zzz', known: file, python, tasks"]
 
 
 def test_every_problem_of_a_row_has_its_line(project: Project) -> None:

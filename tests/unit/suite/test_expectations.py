@@ -147,7 +147,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         ("[{contains: P, wieght: 2}]", "expect[0]: beside `contains`: unknown key 'wieght', did you mean 'weight'?"),
         ("[{contains: P, equlas: Q}]", "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?"),
-        ("[{is_json: true, zzz: 2}]", "expect[0]: beside `is_json`: unknown key 'zzz', known: value, weight"),
+        (
+            "[{is_json: true, zzz: 2}]",
+            "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, value, weight",
+        ),
         ("[{zzz: 1, yyy: 2}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
         ("[python: 'nomod:x']", "expect[0].python: there is no module 'nomod' in"),
         ("[contians: x]", "expect[0]: unknown grader 'contians', did you mean 'contains'?"),
@@ -185,7 +188,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[regex: (]", "expect[0].regex: bad regular expression '('"),
         ("[json_path: '$[']", "expect[0].json_path: bad JSONPath"),
         ("[python: nofunction]", "expect[0].python: expected `module:function`"),
-        ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `name`"),
+        ("[contains: {value: x, name: ''}]", "expect[0].contains.name: expected text of length >= 1, got ''"),
+        ("[contains: {value: x, metrik: a}]", "expect[0].contains: unknown key 'metrik', did you mean 'metric'?"),
+        ("[tool_call: {name: book}]", "expect[0].tool_call: `name` is what reports call it: write `tool: book`"),
+        ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `tool`"),
         ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
     ],
 )

@@ -94,12 +94,12 @@ def test_a_config_is_found_by_its_name(project: Project, name: str) -> None:
 def test_two_configs_in_one_folder_are_told_apart_by_the_user(project: Project) -> None:
     for name in ("evals.yaml", "evals.yml", ".github/evals.yaml"):
         project.write(name, "{}")
-    with pytest.raises(UsageError, match=r"has both evals.yaml and evals.yml: remove one, or name one with --config$"):
+    with pytest.raises(UsageError, match=r"has both evals.yaml and evals.yml: remove one, or name the suite$"):
         find_config(project.folder)
 
 
 def test_a_folder_without_a_config_is_told_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--config, or start with `ci-evals init`"):
+    with pytest.raises(UsageError, match="name a suite, or start with `ci-evals init`"):
         find_config(tmp_path)
 
 

@@ -55,6 +55,16 @@ def test_names_of_providers_are_taken_once(project: Project) -> None:
     ]
 
 
+def test_a_provider_that_plays_a_user_needs_its_key_though_it_is_not_selected(project: Project) -> None:
+    player = {"name": "player", "type": "openai", "model": "m"}
+    user = {"provider": "player", "persona": "terse", "goal": "an echo"}
+    talks = [{"id": name, "user": user} for name in "ab"]
+    project.suite(providers=[{"name": "echo", "type": "mock"}, player, {**player, "name": "idle"}], cases=talks)
+    (problem,) = project.problems(providers=("echo",))
+    assert problem.startswith("evals.yaml:1: providers[1].api_key: no key: set the variable OPENAI_API_KEY")
+    assert project.load({"OPENAI_API_KEY": "k"}, providers=("echo",)).cases[0].user
+
+
 def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
     project.suite(providers=[{"type": "mock", "name": "a,b"}])
     (problem,) = project.problems()
@@ -66,3 +76,17 @@ def test_a_command_without_a_program_is_told_and_not_named(project: Project, com
     project.suite(providers=[{"type": "command", "command": command}])
     (problem,) = project.problems()
     assert problem.startswith("evals.yaml:1: providers[0]: command ")
+
+
+@pytest.mark.parametrize(
+    ("price", "problem"),
+    [
+        ("gpt-4o-min", "the price of a model 'gpt-4o-min' is not known: did you mean 'gpt-4o-mini'?"),
+        ("house-model", "the price of a model 'house-model' is not known: name it as its vendor does, or give"),
+        ({"input": 1}, "unknown key 'input'"),
+    ],
+)
+def test_a_price_that_is_not_known_is_told(project: Project, price: object, problem: str) -> None:
+    project.suite(providers=[{"type": "http", "url": "http://x", "price": price}])
+    assert problem in project.problems()[0]
+    assert project.problems()[0].startswith("evals.yaml:1: providers[0].price")

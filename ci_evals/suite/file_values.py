@@ -1,0 +1,48 @@
+"""Values that stand in files of their own: `{file: policy.md}`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.suite.problems import Written
+from ci_evals.suite.yaml import parse, read_text
+
+
+def file_named(value: Any) -> str | None:
+    """Return the path that a value names instead of standing there itself: a mapping with `file` alone."""
+    if isinstance(value, Mapping) and set(value) == {"file"} and isinstance(value["file"], str):
+        return str(value["file"])
+    return None
+
+
+class FileValues:
+    """Reads values from files, each file once.
+
+    Args:
+        folder: where relative paths start.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, Any] = {}
+
+    def fill(self, written: Written, problems: list[Problem]) -> Any:
+        """Return a value; if it names a file, its content: data of .json, .yaml and .yml, any other as text.
+
+        Args:
+            written: the value.
+            problems: gets what is wrong with the file.
+        """
+        name = file_named(written.value)
+        if name is None:
+            return written.value
+        if name not in self._known:
+            try:
+                text = read_text(self.folder / name, name)
+                is_data = name.endswith((".json", ".yaml", ".yml"))
+                self._known[name] = parse(text, name, problems)[0] if is_data else text
+            except ConfigError as error:
+                problems += [written["file"].problem(f"{each} (looked in {self.folder})") for each in error.problems]
+                return None
+        return self._known[name]

@@ -1,0 +1,147 @@
+"""Cases from elsewhere: functions of the team's own, and the recipes of docs/data.md with stand-ins for the sources."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import ci_evals
+from suites import write_suite
+
+from ci_evals.suite.yaml import parse
+
+DOCS = Path(__file__).parents[2] / "docs" / "data.md"
+
+
+async def run(folder: Path, cases: dict[str, Any], **settings: Any) -> list[tuple[str, bool]]:
+    """The cases that were run, by id, and which of them passed."""
+    write_suite(folder, cases, **settings)
+    ended = await ci_evals(folder, "run")
+    assert ended.code in (0, 1), ended.err
+    results = [json.loads(line) for line in (folder / "ci-evals-results/results.jsonl").read_text().splitlines()[1:]]
+    return sorted((each["case"], each["status"] == "passed") for each in results)
+
+
+async def problems(folder: Path, **source: Any) -> list[str]:
+    write_suite(folder, source)
+    ended = await ci_evals(folder, "validate")
+    return [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines() if line.startswith("evals.yaml:")]
+
+
+async def test_a_generator_yields_mappings_and_cases(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(
+        "from ci_evals import Case\n"
+        "from ci_evals.graders import Contains\n"
+        "def load(count, *, word='hi'):\n"
+        "    print('on stdout')\n"
+        "    for n in range(count):\n"
+        "        yield {'id': f'case {n}', 'input': f'{word} {n}', 'expect': [{'contains': '1'}]}\n"
+        "    yield Case(input='an object', expect=[Contains('object')])\n"
+    )
+    cases = {"python": "data:load", "params": {"count": 2, "word": "hello"}}
+    assert await run(tmp_path, cases) == [("an object", True), ("case 0", False), ("case 1", True)]
+    shown = await ci_evals(tmp_path, "run", "--format", "json", "-q")
+    assert json.loads(shown.out)
+    assert "on stdout" in shown.err
+
+
+async def test_cases_of_a_function_may_stand_among_others_and_rows_may_be_mapped(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("def rows():\n    return [{'q': 'one', 'n': 1}, {'q': 'two', 'n': 2}]\n")
+    source = {"python": "data:rows", "map": {"id": "n", "input": "q", "expect": [{"equals": "{{ row.q }}"}]}}
+    own = {"id": "own", "input": "x", "expect": [{"equals": "x"}]}
+    write_suite(tmp_path, [own, source])
+    assert await run(tmp_path, source) == [("1", True), ("2", True)]
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({"python": "data"}, "expected `module:function`, such as `cases:load`, got 'data'"),
+        ({"python": "dta:load"}, "there is no module 'dta' in {folder} or installed"),
+        ({"python": "data:laod"}, "there is no 'laod' in data, did you mean 'load'?"),
+        ({"python": "data:load"}, "data:load raised KeyError: 'TOKEN' (data.py:2 in load)"),
+        ({"python": "data:load", "params": {"n": 1}}, "data:load raised TypeError: load() got an unexpected keyword"),
+        ({"python": "data:splits"}, "data:splits returned a dict: expected a list of cases, or a plain generator"),
+        ({"python": "data:waits"}, "data:waits returned a coroutine: expected a list of cases, or a plain generator"),
+        ({"python": "data:texts"}, "[1]: expected a Case or a mapping, got 'text'"),
+        ({"python": "data:typos"}, "[0]: unknown key 'inptu', did you mean 'input'?"),
+    ],
+)
+async def test_what_a_function_does_wrong_is_told_at_its_name(
+    tmp_path: Path, source: dict[str, Any], problem: str
+) -> None:
+    (tmp_path / "data.py").write_text(
+        "def load():\n    raise KeyError('TOKEN')\n"
+        "def splits(): return {'test': []}\n"
+        "async def waits(): return []\n"
+        "def texts(): return [{'id': 'a', 'input': 'b', 'expect': [{'contains': 'x'}]}, 'text']\n"
+        "def typos(): return [{'inptu': 'x'}]\n"
+    )
+    (found,) = await problems(tmp_path, **source)
+    assert found.startswith(f"cases.python{': ' * (problem[0] != '[')}{problem.format(folder=tmp_path)}")
+
+
+# The recipes, with modules of the documented shape in place of the real ones.
+
+STAND_INS = {
+    "datasets.py": """
+class Dataset(list):
+    'Iterates over its rows.'
+def load_dataset(path, name=None, *, split=None):
+    assert (path, name, split) == ("openai/gsm8k", "main", "test[:50]")
+    return Dataset([{"question": "What is 6 * 7? 42", "answer": "It is\\n#### 42"}])
+""",
+    "langfuse.py": """
+from types import SimpleNamespace as S
+def get_client():
+    return S(get_dataset=lambda name: S(items=[
+        S(id="i1", input="refund", expected_output="refund", metadata=None),
+        S(id="i2", input={"q": "hours"}, expected_output="days", metadata={"source": name}),
+    ]))
+""",
+    "langsmith.py": """
+from types import SimpleNamespace as S
+from uuid import UUID
+class Client:
+    def list_examples(self, *, dataset_name, splits):
+        assert (dataset_name, splits) == ("support", ["test"])
+        yield S(id=UUID(int=7), inputs={"question": "why"}, outputs={"answer": "why"})
+""",
+    "pandas.py": """
+class DataFrame:
+    def to_dict(self, orient):
+        assert orient == "records"
+        return [{"qid": 1, "question": "a", "answer": "a"}, {"qid": 2, "question": "b", "answer": "c"}]
+def read_parquet(path):
+    assert path.name == "questions.parquet"
+    return DataFrame()
+""",
+    "mails/refund-1.txt": "my money",
+    "mails/thanks-1.txt": "thanks",
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Hugging Face", [("What is 6 * 7? 42", True)]),
+        ("Langfuse", [("i1", True), ("i2", False)]),
+        ("LangSmith", [("00000000-0000-0000-0000-000000000007", True)]),
+        ("Parquet", [("1", True), ("2", False)]),
+        ("A database, an API, a folder of e-mails", [("refund-1", False), ("thanks-1", True)]),
+    ],
+)
+async def test_the_recipes_of_the_docs_run(tmp_path: Path, source: str, expected: list[tuple[str, bool]]) -> None:
+    text = re.search(rf"^## {re.escape(source)}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    assert text
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text[1], re.MULTILINE | re.DOTALL):
+        if language == "python":
+            (tmp_path / re.findall(r'^"""(\w+\.py)', block)[0]).write_text(block)
+        else:
+            suite, _ = parse(block, source, [])
+    (tmp_path / "mails").mkdir()
+    for name, content in STAND_INS.items():
+        (tmp_path / name).write_text(content)
+    settings = {"prompts": ["{{ question }}"]} if source == "LangSmith" else {}
+    assert await run(tmp_path, suite["cases"], **settings) == expected

@@ -1,0 +1,257 @@
+"""Endpoints of teams: bearer tokens that commands print, and the recipes of the docs against documented shapes."""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+from fakes.chat import completion
+from fakes.http_server import FakeServer, Scripted, serving
+from processes import Finished, ci_evals
+from suites import chat, write_suite
+
+from ci_evals.suite.yaml import parse
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands are shell scripts")
+
+RESULTS = "ci-evals-results"
+CASES = [{"id": f"case-{number}", "input": f"q{number}", "expect": [{"not_empty": True}]} for number in range(6)]
+DOCS = Path(__file__).parents[2] / "docs" / "providers.md"
+
+
+def script(path: Path, text: str) -> Path:
+    """An executable shell script."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def counting(folder: Path) -> None:
+    """`token.sh` prints another token each time."""
+    script(folder / "token.sh", "echo called >> calls\necho ya29-tok-$(wc -l < calls | tr -d ' ')-Zx9qPw")
+
+
+def calls(folder: Path) -> int:
+    return (folder / "calls").read_text().count("called")
+
+
+def accepting(*tokens: str) -> Any:
+    """Answers whoever brings one of the tokens with what was sent."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        sent = request.headers.get("Authorization", "")
+        if sent.removeprefix("Bearer ") not in tokens:
+            return web.json_response({"error": {"message": f"{sent} has expired"}}, status=401)
+        return web.Response(body=completion(f"you sent {sent}"), content_type="application/json")
+
+    return respond
+
+
+TOKEN: dict[str, Any] = {"token": {"command": "./token.sh"}}
+
+
+async def test_a_token_is_fetched_once_for_all_calls_and_shown_nowhere(tmp_path: Path) -> None:
+    counting(tmp_path)
+    async with serving() as server:
+        server.answers(accepting("ya29-tok-1-Zx9qPw"))
+        service = {"type": "http", "name": "service", "url": server.url, "retries": 0, **TOKEN}
+        judged = [{"judge": {"rubric": "polite", "provider": "judge"}}]
+        write_suite(
+            tmp_path,
+            CASES,
+            expect=judged,
+            providers=[chat(server.url, **TOKEN), chat(server.url, "other", **TOKEN), service],
+            judges=[chat(server.url, "judge", **TOKEN)],
+            report={"formats": ["json", "junit", "markdown", "html"]},
+        )
+        ended = await ci_evals(tmp_path, "run")
+        assert {seen.headers["Authorization"] for seen in server.seen} == {"Bearer ya29-tok-1-Zx9qPw"}
+    assert calls(tmp_path) == 1
+    assert "you sent Bearer ***" in (tmp_path / RESULTS / "results.jsonl").read_text()
+    written = [path.read_text() for path in (tmp_path / RESULTS).iterdir() if path.is_file()]
+    assert [text for text in (*written, ended.out, ended.err) if "Zx9qPw" in text] == []
+
+
+async def test_a_refused_token_is_fetched_anew_once_for_all_calls(tmp_path: Path) -> None:
+    counting(tmp_path)
+    async with serving() as server:
+        server.answers(accepting("ya29-tok-2-Zx9qPw"))
+        write_suite(tmp_path, CASES, providers=[chat(server.url, retries=0, **TOKEN)])
+        ended = await ci_evals(tmp_path, "run", environ={"GITHUB_ACTIONS": "true"})
+    assert ended.code == 0, ended.err
+    assert calls(tmp_path) == 2
+    shown = [line for line in (ended.out + ended.err).splitlines() if "Zx9qPw" in line]
+    assert shown == ["::add-mask::ya29-tok-1-Zx9qPw", "::add-mask::ya29-tok-2-Zx9qPw"]
+
+
+async def test_a_token_that_is_refused_for_good_is_an_auth_error_without_it(tmp_path: Path) -> None:
+    counting(tmp_path)
+    async with serving() as server:
+        server.answers(accepting())
+        write_suite(tmp_path, CASES[:1], providers=[chat(server.url, **TOKEN)])
+        ended = await ci_evals(tmp_path, "run")
+        assert len(server.seen) == 2
+    assert ended.code == 3
+    (line,) = [json.loads(line) for line in (tmp_path / RESULTS / "results.jsonl").read_text().splitlines()][1:]
+    assert line["error"]["kind"] == "auth"
+    assert line["error"]["message"].endswith("answered 401: Bearer *** has expired")
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (["./no.sh"], "providers[0].token: command: there is no program {folder}/no.sh"),
+        ([], "providers[0].token: command is empty: name a program, as in [python, agent.py]"),
+        (
+            ["sh", "-c", "echo no login >&2; exit 3"],
+            "providers[0]: token: no token: `sh -c 'echo no login >&2; exit 3'` failed with exit status 3: no login",
+        ),
+        ("true", "providers[0]: token: no token: `true` printed nothing on stdout"),
+        ("echo a b", "providers[0]: token: no token: `echo a b` must print the token alone, in one line: {plain}"),
+    ],
+)
+async def test_a_command_that_brings_no_token_ends_everything_before_any_call(
+    tmp_path: Path, command: str | list[str], problem: str
+) -> None:
+    async with serving() as server:
+        server.answers(Scripted())
+        write_suite(tmp_path, CASES, providers=[chat(server.url, token={"command": command}, retries=0)])
+        ended = await ci_evals(tmp_path, "run")
+        assert server.seen == []
+    assert ended.code == 2
+    expected = problem.format(folder=tmp_path, plain="choose its plain output, as `-o tsv` of az does")
+    assert ended.err.splitlines()[0] == f"evals.yaml:1: {expected}"
+    assert "1 problem, nothing was run." in ended.err
+
+
+async def test_a_token_beside_a_key_is_a_problem(tmp_path: Path) -> None:
+    headers = {"authorization": "Basic x"}
+    write_suite(tmp_path, providers=[chat("http://h", token={"command": "true"}, api_key="${KEY}", headers=headers)])
+    ended = await ci_evals(tmp_path, "validate", environ={"KEY": "sk-12345678"})
+    assert ended.err.splitlines()[:2] == [
+        "evals.yaml:1: providers[0]: headers.authorization: the `token` is sent there: leave one of them out",
+        "evals.yaml:1: providers[0]: token: there is an `api_key`, too: leave one of them out",
+    ]
+
+
+# The recipes.
+
+
+class Endpoint(NamedTuple):
+    """What a recipe sends, and an answer in the documented shape."""
+
+    path: str
+    headers: Mapping[str, str]
+    answer: Mapping[str, Any] = {}
+
+
+AZURE: dict[str, Any] = {
+    "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False}}}],
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "logprobs": None,
+            "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}},
+            "message": {"role": "assistant", "content": "Paris", "refusal": None, "annotations": []},
+        }
+    ],
+    "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
+}
+PLAIN: dict[str, Any] = {
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Paris"}}],
+    "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
+}
+ENDPOINTS = {
+    "azure": Endpoint("/openai/v1/chat/completions", {"Authorization": "Bearer from-az-12345"}, AZURE),
+    "azure with a key": Endpoint("/openai/v1/chat/completions", {"api-key": "azure-key-1"}, AZURE),
+    "azure with an api-version": Endpoint(
+        "/openai/deployments/my-deployment/chat/completions?api-version=2024-10-21", {"api-key": "azure-key-1"}, AZURE
+    ),
+    "vertex": Endpoint(
+        "/v1/projects/my-project/locations/us-central1/endpoints/openapi/chat/completions",
+        {"Authorization": "Bearer from-gcloud-12345"},
+        {**PLAIN, "usage": {**PLAIN["usage"], "extra_properties": {"google": {"traffic_type": "ON_DEMAND"}}}},
+    ),
+    "bedrock": Endpoint(
+        "/openai/v1/chat/completions", {"Authorization": "Bearer bedrock-key-1"}, {**PLAIN, "service_tier": "default"}
+    ),
+    "ollama": Endpoint("/v1/chat/completions", {}, {**PLAIN, "system_fingerprint": "fp_ollama"}),
+    "vllm": Endpoint(
+        "/v1/chat/completions",
+        {"Authorization": "Bearer vllm-key-1"},
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "stop_reason": None,
+                    "message": {"role": "assistant", "content": "Paris", "reasoning_content": None, "tool_calls": []},
+                }
+            ],
+            "usage": {**PLAIN["usage"], "prompt_tokens_details": None},
+            "prompt_logprobs": None,
+        },
+    ),
+    "litellm": Endpoint("/v1/chat/completions", {"Authorization": "Bearer litellm-key-1"}, PLAIN),
+    "openrouter": Endpoint(
+        "/api/v1/chat/completions",
+        {"Authorization": "Bearer openrouter-key-1"},
+        {
+            "provider": "Anthropic",
+            "choices": [{**PLAIN["choices"][0], "native_finish_reason": "end_turn", "error": None}],
+            "usage": {**PLAIN["usage"], "cost": 0.00014, "cost_details": {"upstream_inference_cost": None}},
+        },
+    ),
+}
+KEYS = {
+    "AZURE_OPENAI_API_KEY": "azure-key-1",
+    "AWS_BEARER_TOKEN_BEDROCK": "bedrock-key-1",
+    "VLLM_API_KEY": "vllm-key-1",
+    "LITELLM_API_KEY": "litellm-key-1",
+    "OPENROUTER_API_KEY": "openrouter-key-1",
+}
+
+
+def recipes() -> Mapping[str, dict[str, Any]]:
+    """The providers in the docs' section on endpoints, by name."""
+    section = DOCS.read_text("utf-8").partition("### Endpoints\n")[2]
+    found = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+    assert found
+    return {entry["name"]: entry for entry in parse(found[1], DOCS.name, [])[0]}
+
+
+async def run_recipe(folder: Path, server: FakeServer, recipe: dict[str, Any]) -> Finished:
+    """Run a suite with a recipe whose host is the stand-in."""
+    url = re.sub(r"^https?://[^/]+", server.url, recipe["base_url"])
+    for program in ("az", "gcloud"):
+        script(folder / "bin" / program, f'echo "$@" > {program}.args\necho from-{program}-12345')
+    question = {"id": "capital", "input": "Capital of France?", "expect": [{"equals": "Paris"}]}
+    write_suite(folder, [question], providers=[{**recipe, "base_url": url}])
+    return await ci_evals(folder, "run", environ={**KEYS, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"})
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+async def test_the_recipe_fits_the_documented_shape(name: str, tmp_path: Path) -> None:
+    endpoint, recipe = ENDPOINTS[name], recipes()[name]
+    async with serving() as server:
+        server.answers(Scripted({"id": "chatcmpl-1", "object": "chat.completion", "model": "m", **endpoint.answer}))
+        ended = await run_recipe(tmp_path, server, recipe)
+        (seen,) = server.seen
+    assert ended.code == 0, ended.out + ended.err
+    assert (seen.method, seen.path) == ("POST", endpoint.path)
+    sent = {header: seen.headers[header] for header in ("Authorization", "api-key") if header in seen.headers}
+    assert sent == endpoint.headers
+    assert seen.json == {
+        "model": recipe["model"],
+        "messages": [{"role": "user", "content": "Capital of France?"}],
+    }
+
+
+async def test_every_recipe_is_tried() -> None:
+    assert list(recipes()) == list(ENDPOINTS)

@@ -1,0 +1,149 @@
+"""`ci-evals run SUITE...`: several suites in one command, each with results of its own."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import Finished, ci_evals, finished, start, until
+from suites import ECHO, ONE_CASE
+
+WRONG = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
+
+
+def write(path: Path, name: str | None = None, case: dict[str, Any] = ONE_CASE, **settings: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named = {"name": name} if name else {}
+    path.write_text(json.dumps({**named, "providers": [ECHO], "cases": [case], **settings}), "utf-8")
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    """The verdict of each suite, by the name of its folder in the results."""
+    reports = {path.parent.name: json.loads(path.read_bytes()) for path in folder.glob("*/report.json")}
+    return {name: report["verdict"]["status"] for name, report in reports.items()}
+
+
+def check_usage_error(ended: Finished, message: str) -> None:
+    assert ended.code == 2
+    assert message in ended.err
+
+
+async def test_suites_that_are_named_run_one_after_the_other_and_the_worst_decides(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "good")
+    write(tmp_path / "b.yaml", "bad/er", WRONG)
+    ended = await ci_evals(tmp_path, "run", "b.yaml", "a.yaml", "b.yaml")
+    assert ended.code == 1, ended.err
+    assert verdicts(tmp_path / "ci-evals-results") == {"good": "pass", "bad-er-" + bad_digest(tmp_path): "fail"}
+    assert ended.out.splitlines()[-3:] == [
+        "2 of 2 suites run",
+        "bad/er: Fail: 1 of 1 run failed, and every run must pass",
+        "good: Pass: 1 of 1 run passed",
+    ]
+    as_json = await ci_evals(tmp_path, "run", "b.yaml", "a.yaml", "--format", "json", "--quiet")
+    assert [json.loads(line)["suite"]["name"] for line in as_json.out.splitlines()] == ["bad/er", "good"]
+
+
+def bad_digest(folder: Path) -> str:
+    """What tells a name apart whose folder cannot be called so."""
+    (found,) = (folder / "ci-evals-results").glob("bad-er-*")
+    return found.name.rpartition("-")[2]
+
+
+async def test_a_folder_stands_for_every_suite_below_it_be_it_broken(tmp_path: Path) -> None:
+    write(tmp_path / "evals" / "one.json", "one")
+    write(tmp_path / "evals" / "deep" / "two.yml", "two")
+    write(tmp_path / "evals" / ".kept" / "hidden.yaml", "hidden", WRONG)
+    (tmp_path / "evals" / "data.yaml").write_text("cases: [1]\n")
+    (tmp_path / "evals" / "one.baseline.json").write_text('{"suite": {"providers": []}, "cases": []}')
+    valid = await ci_evals(tmp_path, "validate", "evals")
+    assert valid.out == (
+        "evals/deep/two.yml is valid: 1 case × 1 variant, 1 run\nevals/one.json is valid: 1 case × 1 variant, 1 run\n"
+    )
+    assert (await ci_evals(tmp_path, "run", "evals", "--out", "out")).code == 0
+    assert verdicts(tmp_path / "out") == {"one": "pass", "two": "pass"}
+    (tmp_path / "evals" / "broken.yaml").write_text("providers: [a, b\ncases: []\n")
+    write(tmp_path / "evals" / "typo.yaml", "typo", rums=3)
+    broken = await ci_evals(tmp_path, "run", "evals", "--out", "other")
+    check_usage_error(broken, "evals/broken.yaml:2: not valid YAML")
+    assert "evals/typo.yaml:1: unknown key 'rums', did you mean 'runs'?" in broken.err
+    assert not (tmp_path / "other").exists()
+
+
+async def test_one_suite_in_a_folder_is_run_as_if_it_were_named(tmp_path: Path) -> None:
+    write(tmp_path / "evals" / "one.yaml", "one")
+    assert (await ci_evals(tmp_path, "run", "evals")).code == 0
+    assert (tmp_path / "ci-evals-results" / "report.json").is_file()
+
+
+async def test_suites_may_be_named_by_the_variable_one_to_the_line(tmp_path: Path) -> None:
+    write(tmp_path / "my evals" / "a.yaml", "a")
+    write(tmp_path / "b.yaml", "b")
+    environ = {"CI_EVALS_CONFIG": "my evals\n\nb.yaml\n"}
+    assert (await ci_evals(tmp_path, "run", environ=environ)).code == 0
+    assert verdicts(tmp_path / "ci-evals-results") == {"a": "pass", "b": "pass"}
+    assert (await ci_evals(tmp_path, "run", "b.yaml", "--out", "out", environ=environ)).code == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_bytes())["suite"]["name"] == "b"
+
+
+async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "evals" / "a.yaml")
+    write(tmp_path / "evals" / "b.yaml")
+    check_usage_error(await ci_evals(tmp_path, "run", "empty"), "empty: there is no suite in this folder or below it")
+    both = await ci_evals(tmp_path, "run", "evals")
+    check_usage_error(both, "evals/a.yaml and evals/b.yaml are both called 'evals': give one another `name`")
+    twice = await ci_evals(tmp_path, "run", "evals/a.yaml", "--config", "evals/b.yaml")
+    check_usage_error(twice, "name suites side by side, without an option")
+    write(tmp_path / "evals" / "b.yaml", "b")
+    shard = await ci_evals(tmp_path, "run", "evals", "--shard", "1/2")
+    check_usage_error(shard, "--shard is for one suite, and 2 are named: run them one by one")
+    assert not (tmp_path / "ci-evals-results").exists()
+
+
+async def test_a_suite_that_cannot_be_opened_keeps_no_other_from_being_run(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("raise RuntimeError('no')\ndef answer(question): return question\n")
+    write(tmp_path / "a.yaml", "a", providers=[{"type": "python", "target": "loud:answer"}])
+    write(tmp_path / "b.yaml", "b")
+    ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
+    assert ended.code == 2
+    assert "importing it raised RuntimeError: no" in ended.err
+    assert verdicts(tmp_path / "ci-evals-results") == {"b": "pass"}
+
+
+async def test_results_are_resumed_suite_by_suite(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "a")
+    write(tmp_path / "b.yaml", "b")
+    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--out", "earlier")
+    again = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--out", "earlier", "--resume")
+    assert again.out.count("Resumed: 1 of 1 run kept") == 2
+    elsewhere = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--resume-from", "earlier")
+    assert elsewhere.out.count("Resumed: 1 of 1 run kept") == 2
+    compared = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--baseline", "earlier")
+    assert compared.out.count("Compared: ") == 2
+
+
+async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        case = {"id": "who", "input": "who?", "expect": [{"equals": name}]}
+        provider = {"type": "python", "target": "agent:answer"}
+        write(tmp_path / name / "evals.yaml", name, case, providers=[provider])
+        code = f"import os\ndef answer(question):\n    os.chdir('/')\n    return {name!r}\n"
+        (tmp_path / name / "agent.py").write_text(code)
+    ended = await ci_evals(tmp_path, "run", "a", "b")
+    assert ended.code == 0, ended.err
+    assert verdicts(tmp_path / "ci-evals-results") == {"a": "pass", "b": "pass"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+async def test_a_signal_ends_the_suite_that_runs_and_begins_no_other(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "a", providers=[{"type": "mock", "latency_s": 60}])
+    write(tmp_path / "b.yaml", "b")
+    process = await start(tmp_path, "run", "a.yaml", "b.yaml", "--timeout-s", "100")
+    await until((tmp_path / "ci-evals-results" / "a" / "results.jsonl").exists)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    assert ended.code == 130
+    assert "1 of 2 suites run" in ended.out
+    assert verdicts(tmp_path / "ci-evals-results") == {"a": "error"}
