@@ -2,14 +2,15 @@
 
 import asyncio
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ci_evals.engine.calls import has_no_credit
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
-from ci_evals.graders.scoring import asks_a_model, grade, grader_name, passes, score_of
+from ci_evals.graders.composite import passes, score_of
+from ci_evals.graders.scoring import grade, grader_name
 from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
@@ -34,14 +35,14 @@ class RunOutcome:
 
 
 async def grade_answer(
-    answer: Answer, judges: Judges | None = None, known: Mapping[int, Grade] | None = None
+    answer: Answer, judges: Judges | None = None, known: Sequence[Grade] | None = None
 ) -> RunOutcome:
     """Grade an answer. A grader that crashes makes the run errored.
 
     Args:
         answer: the answer to judge.
         judges: the models that graders may ask.
-        known: earlier grades to use instead, by the index of their expectation.
+        known: earlier grades of the same answer by the same expectations: those of models are taken over.
     """
     case = answer.request.case
     meter = judges.meter() if judges is not None else None
@@ -49,10 +50,7 @@ async def grade_answer(
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            if (earlier := (known or {}).get(number)) is not None:
-                grades.append(replace(earlier, grader=expectation.shown_name, metric=expectation.metric))
-            else:
-                grades.append(await grade(expectation, answer, meter))
+            grades.append(await grade(expectation, answer, meter, known[number] if known else None))
     except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
@@ -79,13 +77,8 @@ async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | Non
     if recorded.response is None:
         return RunOutcome(recorded.status, recorded.score, error=recorded.error)
     same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
-    known = {
-        number: recorded.grades[number]
-        for number, expectation in enumerate(cell.case.expect)
-        if same and asks_a_model(expectation)
-    }
     answer = Answer(cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd)
-    return await grade_answer(answer, judges, known)
+    return await grade_answer(answer, judges, recorded.grades if same else None)
 
 
 def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> RunOutcome:

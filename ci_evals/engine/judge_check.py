@@ -11,7 +11,7 @@ from ci_evals.engine.judges import ask_each
 from ci_evals.engine.setup import open_suite
 from ci_evals.errors import GradingError, StorageError, UsageError, first_problem
 from ci_evals.graders.judge import LlmJudge
-from ci_evals.graders.scoring import unwrap
+from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Answer, Case, Request
 from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
@@ -111,8 +111,7 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
     """
     found: dict[str, LlmJudge] = {}
     for case in suite.cases:
-        for each in case.expect:
-            grader = unwrap(each.grader)
+        for grader in model_graders(case.expect):
             if isinstance(grader, LlmJudge):
                 found.setdefault(grader.rubric, grader)
     if not found:

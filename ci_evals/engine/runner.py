@@ -297,6 +297,7 @@ class Run:
             run=run,
             status=outcome.status,
             score=outcome.score,
+            threshold=None if outcome.score is None else cell.case.threshold,
             started_at=round(ending.started_at, 3),
             latency_s=round(ending.latency_s, 6),
             attempts=ending.attempts,

@@ -17,6 +17,7 @@ from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
+from ci_evals.graders.scoring import leaves
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
@@ -97,7 +98,7 @@ async def open_suite(
     """
     async with open_resources(suite.folder, suite.max_concurrency, files) as resources:
         problems: list[Problem] = []
-        for each in {id(each.grader): each for case in suite.cases for each in case.expect}.values():
+        for each in {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values():
             with collect_problems(problems, each.place):
                 each.grader.prepare()
         limiters = _limiters(suite)

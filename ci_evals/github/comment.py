@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from ci_evals.errors import GitHubError, StorageError
@@ -88,7 +89,7 @@ def post_comment(
         mode: one comment for all runs, or one for each.
         dry_run: return what would be posted, as far as that is known without asking GitHub, instead of posting it.
     """
-    render = comment_document(summary, Links(context.run_url)).render
+    render = comment_document(summary, Links(context.run_url, source=context.source_url)).render
     contribution = Contribution(SectionId(summary.report.suite.name, context.workflow, part), _stamp(context), render)
     return Outcome(preview=contribution.preview()) if dry_run else _post(contribution, context, mode)
 
@@ -111,7 +112,7 @@ def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
         StorageError: it cannot be written.
     """
     path = folder / FILE
-    text = comment_document(summary, Links(context.run_url)).render(MAX_BYTES)
+    text = comment_document(summary, Links(context.run_url, source=context.source_url)).render(MAX_BYTES)
     write_atomically(path, [f"{text}\n".encode()])
     return path
 
@@ -270,7 +271,10 @@ def _unverified(summary: Summary, why: str = "") -> Summary:
 
 def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Contribution:
     """Return the section that the report of an artifact makes."""
-    links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}")
+    server = run.html_url.removesuffix(urlsplit(run.html_url).path)
+    head = run.head_repository.full_name if run.head_repository else None
+    source = f"{server}/{head}/blob/{run.head_sha}" if head else None
+    links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}", source)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
     return Contribution(section, Stamp(run.id, run.run_attempt, run.head_sha), comment_document(summary, links).render)
 

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from ci_evals.reports.markdown import VERDICT_MARKS, code
+
 MAX_BYTES: Final = 65_000
 """GitHub's limit is 262,144 bytes, and 65,536 characters on older servers."""
 
@@ -18,6 +20,7 @@ _START = re.compile(
     r" run=(?P<run>[0-9]{1,19}) attempt=(?P<attempt>[0-9]{1,19}) sha=(?P<sha>[0-9a-f]*)"
     r" write=(?P<write>[0-9a-f]*) -->"
 )
+_MARK = re.compile(f"### ({'|'.join((*VERDICT_MARKS.values(), '⏳'))}) ")
 _END: Final = "<!-- ci-evals:end -->"
 _MARKER = re.compile(r"<!--(\s*)ci-evals(?=:)", re.IGNORECASE)
 _BROKEN_MARKER = r"<!--\1ci-evals "
@@ -67,9 +70,15 @@ class Section(NamedTuple):
         """The shortest form of the text."""
         headline = self.text.partition("\n")[0]
         if len(headline.encode()) <= _MAX_HEADLINE_BYTES:
-            return headline
+            return f"{headline} · {code(self.id.suite)}" if self.id.suite else headline
         suite = re.sub(r"[^\w .-]", "", self.id.suite)[:60].strip() or "suite"
         return f"*{suite}: no room for this here; see the run's summary.*"
+
+    @property
+    def mark(self) -> str:
+        """The sign at the beginning of its headline: ✅, ❌ …"""
+        found = _MARK.match(self.text.lstrip("\n"))
+        return found[1] if found else "·"
 
     @property
     def block(self) -> str:
@@ -125,16 +134,24 @@ def parse(body: str) -> Body | None:
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
     """Return the comment with these sections, in the order of their ids.
 
-    When they have more than `MAX_BYTES` in UTF-8, the longest are reduced to their headline.
+    Above several sections stands a line with the verdict of each. When they have more than `MAX_BYTES` in UTF-8, the
+    longest are reduced to their headline.
     """
-    head = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->"
     ordered = sorted(sections, key=lambda section: section.id)
+    head = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->{_overview(ordered)}"
     blocks = [section.block for section in ordered]
     for number in sorted(range(len(blocks)), key=lambda number: -len(blocks[number].encode())):
         if sum(map(_size, (head, *blocks))) <= MAX_BYTES:
             break
         blocks[number] = ordered[number]._replace(text=ordered[number].headline).block
     return "\n".join((head, *blocks))
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    """`❌ flight agent · ✅ hotel agent`, as a paragraph of its own; nothing for a single section."""
+    if len(sections) < 2:
+        return ""
+    return "\n\n" + " · ".join(f"{each.mark} {code(each.id.suite or 'suite')}" for each in sections) + "\n"
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:
@@ -145,7 +162,8 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
     others = [other for other in others if other.id != section]
     used = sum(_size(other.block) for other in others)
     write = uuid4().hex
-    frame = _size(compose("", write, [Section(section, stamp, "", write)])) + 400
+    own = Section(section, stamp, "", write)
+    frame = _size(compose("", write, [own])) + _size(_overview([*others, own])) + 400
     return max(0, max(MAX_BYTES - used, MAX_BYTES // (len(others) + 1)) - frame)
 
 

@@ -129,6 +129,13 @@ class Context:
         return f"{self.server_url}/{self.repository}/actions/runs/{self.run_id}"
 
     @property
+    def source_url(self) -> str | None:
+        """The files of the commit under test, on GitHub's pages."""
+        head = self.pull_request.head.repo if self.pull_request else None
+        repository = head.full_name if head else self.repository
+        return f"{self.server_url}/{repository}/blob/{self.sha}" if repository and self.sha else None
+
+    @property
     def unusable(self) -> str | None:
         """The reason that GitHub's API cannot be called, in a sentence; None if it can be."""
         if self.repository is None:

@@ -3,6 +3,7 @@
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.code import Not, PythonGrader, grader
+from ci_evals.graders.composite import AllOf, AnyOf
 from ci_evals.graders.embeddings import EmbeddingSimilar
 from ci_evals.graders.json import IsJson, JsonPath, JsonSchema
 from ci_evals.graders.judge import LlmJudge
@@ -25,6 +26,8 @@ from ci_evals.graders.trajectory import MaxModelRequests, MaxSteps, MaxToolCalls
 
 __all__ = [
     "GRADERS",
+    "AllOf",
+    "AnyOf",
     "Classify",
     "Contains",
     "ContainsAll",
@@ -87,6 +90,8 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "judge": LlmJudge,
     "embedding_similar": EmbeddingSimilar,
     "python": PythonGrader,
+    "any_of": AnyOf,
+    "all_of": AllOf,
     "reward": Reward,
     "goal_reached": GoalReached,
 }

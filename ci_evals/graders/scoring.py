@@ -1,12 +1,12 @@
-"""From expectations and an answer to grades, and from grades to a score."""
+"""From expectations and an answer to grades."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from ci_evals.format import exact_mean
-from ci_evals.graders.base import GraderOptions, ModelGrader, reaches
+from ci_evals.graders.base import GraderOptions, ModelGrader
+from ci_evals.graders.composite import Composite
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
 from ci_evals.model.result import Grade
 from ci_evals.user_code import call_in_thread
@@ -15,33 +15,54 @@ LONG_ANSWER: Final = 100_000
 """Characters of an answer from which on any grader judges it in a thread, so that calls go on meanwhile."""
 
 
-async def grade(expectation: Expectation, answer: Answer, models: Models | None = None) -> Grade:
-    """Judge an answer by one expectation, asking one of `models` if its grader asks any.
+async def grade(
+    expectation: Expectation, answer: Answer, models: Models | None = None, known: Grade | None = None
+) -> Grade:
+    """Judge an answer by one expectation, and by those that it is made of.
 
     A negated expectation turns verdict and score round and keeps the reason, which says what was found: a failed
     `not_contains` has the reason of a passed `contains`.
 
+    Args:
+        expectation: what is expected.
+        answer: the answer.
+        models: the models that graders may ask.
+        known: an earlier grade of the same answer by the same expectation: what it has of models is taken over.
+
     Raises:
         BaseException: whatever the grader raises; it may be the team's own code.
     """
-    finding = await _find(expectation.grader, answer, models)
+    if known is not None and asks_itself(expectation):
+        return replace(known, grader=expectation.shown_name, metric=expectation.metric)
+    seen = answer if expectation.turn is None else _turn_of(answer, expectation.turn)
+    parts: tuple[Grade, ...] = ()
+    if seen is None:
+        finding = Finding(passed=False, score=0.0, reason="it never took place")
+    elif isinstance(expectation.grader, Composite):
+        of = expectation.grader.of
+        earlier = known.parts if known is not None and len(known.parts) == len(of) else [None] * len(of)
+        parts = tuple([await grade(each, seen, models, part) for each, part in zip(of, earlier, strict=True)])
+        finding = expectation.grader.combine(parts)
+    else:
+        finding = await _find(expectation.grader, seen, models)
     passed, score = finding.passed, finding.score
-    if expectation.negated:
+    if expectation.negated and seen is not None:
         passed, score = not passed, 1 - score
     return Grade(
         expectation.shown_name,
         passed,
         score,
-        finding.reason,
+        finding.reason if expectation.turn is None else f"turn {expectation.turn}: {finding.reason}",
         expectation.weight,
         finding.classified,
         finding.orders_judge,
         expectation.metric,
+        parts,
     )
 
 
 async def _find(grader: Grader, answer: Answer, models: Models | None) -> Finding:
-    if models is not None and isinstance(grader, ModelGrader | TurnGrader):
+    if models is not None and isinstance(grader, ModelGrader):
         return await grader.grade_with(answer, models)
     if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
         return cast("Finding", await call_in_thread(partial(grader.grade, answer)))
@@ -49,71 +70,52 @@ async def _find(grader: Grader, answer: Answer, models: Models | None) -> Findin
     return found if isinstance(found, Finding) else await found
 
 
-def score_of(grades: Sequence[Grade]) -> float:
-    """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
-    if not grades:
-        return 1.0
-    weights = [grade.weight for grade in grades]
-    return exact_mean([grade.score for grade in grades], weights if any(weights) else None)
+def _turn_of(answer: Answer, number: int) -> Answer | None:
+    """Return the answer to one turn of a conversation, from 1; None if it never took place."""
+    if len(answer.response.turns) < number:
+        return None
+    turn = answer.response.turns[number - 1]
+    request = replace(answer.request, input=turn.user)
+    return Answer(request, turn.response, turn.latency_s, turn.cost_usd)
 
 
-def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
-    """Return True if all graders that have a weight passed, or the score reaches the threshold if there is one."""
-    if threshold is None:
-        return all(grade.passed or grade.weight == 0 for grade in grades)
-    return reaches(score_of(grades), threshold)
+def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
+    """Yield the expectations that judge an answer themselves, in place of those that are made of others."""
+    for each in expectations:
+        if isinstance(each.grader, Composite):
+            yield from leaves(each.grader.of)
+        else:
+            yield each
 
 
-@dataclass(frozen=True, slots=True)
-class TurnGrader:
-    """Lets `grader` judge the answer of turn `number`, from 1."""
-
-    number: int
-    grader: Grader
-
-    @property
-    def target(self) -> str | None:
-        """The function of the team's own that the grader calls, if it calls one."""
-        return getattr(self.grader, "target", None)
-
-    def prepare(self) -> None:
-        self.grader.prepare()
-
-    async def grade(self, answer: Answer) -> Finding:
-        return await self.grade_with(answer, None)
-
-    async def grade_with(self, answer: Answer, models: Models | None) -> Finding:
-        """Judge the turn, asking one of the models if the grader asks any and there are some."""
-        if len(answer.response.turns) < self.number:
-            return Finding(passed=False, score=0.0, reason=f"turn {self.number}: it never took place")
-        turn = answer.response.turns[self.number - 1]
-        request = replace(answer.request, input=turn.user)
-        seen = Answer(request, turn.response, turn.latency_s, turn.cost_usd)
-        finding = await _find(self.grader, seen, models)
-        return replace(finding, reason=f"turn {self.number}: {finding.reason}")
+def metrics(expectations: Iterable[Expectation]) -> Iterator[str]:
+    """Yield the metrics that graders name, at whatever depth."""
+    for each in expectations:
+        yield from [each.metric] if each.metric else []
+        yield from metrics(each.grader.of) if isinstance(each.grader, Composite) else []
 
 
-def unwrap(grader: Grader) -> Grader:
-    """Return the grader itself, or the one that it lets judge a turn."""
-    return grader.grader if isinstance(grader, TurnGrader) else grader
+def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
+    """Yield the graders that ask a model, at whatever depth."""
+    return (each.grader for each in leaves(expectations) if isinstance(each.grader, ModelGrader))
 
 
-def model_grader(grader: Grader) -> ModelGrader | None:
-    """Return the grader that judges if it asks a model, else None."""
-    inner = unwrap(grader)
-    return inner if isinstance(inner, ModelGrader) else None
+def asks_itself(expectation: Expectation) -> bool:
+    """Return True if judging costs a call of its own."""
+    return isinstance(expectation.grader, ModelGrader)
 
 
-def asks_a_model(expectation: Expectation) -> bool:
-    """Return True if judging costs a call."""
-    return model_grader(expectation.grader) is not None
+def identity(expectation: Expectation) -> list[Any]:
+    """Return what decides what an expectation finds: not its name, nor options such as time-outs."""
+    return [expectation.name, expectation.weight, _identity_of(expectation.grader), *filter(None, [expectation.turn])]
 
 
-def for_fingerprint(grader: Grader) -> Grader:
-    """Return the grader without the options that don't decide what it finds, such as time-outs and its name."""
-    if isinstance(grader, TurnGrader):
-        return TurnGrader(grader.number, for_fingerprint(grader.grader))
-    return replace(grader.for_fingerprint(), name=None, metric=None) if isinstance(grader, GraderOptions) else grader
+def _identity_of(grader: Grader) -> Any:
+    if not isinstance(grader, GraderOptions):
+        return grader
+    if isinstance(grader, Composite):
+        grader = replace(grader, of=tuple(map(identity, grader.of)))
+    return replace(grader.for_fingerprint(), name=None, metric=None)
 
 
 def grader_name(expectation: Expectation) -> str:

@@ -261,7 +261,8 @@ class Expectation:
     """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for.
 
     `place` is where it is written, kept of those graders that need more than an answer. `title` is what reports call
-    it, if it has a name of its own; `metric` the metric that its score is part of.
+    it, if it has a name of its own; `metric` the metric that its score is part of; `turn` the one whose answer it
+    judges, from 1, instead of the whole conversation.
     """
 
     name: str
@@ -271,6 +272,7 @@ class Expectation:
     place: Place | None = None
     title: str | None = None
     metric: str | None = None
+    turn: int | None = None
 
     @property
     def shown_name(self) -> str:

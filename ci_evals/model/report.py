@@ -15,7 +15,7 @@ from ci_evals.format import exact_mean
 from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.response import MAX_TOKENS
-from ci_evals.model.result import Judging, Result, Status
+from ci_evals.model.result import Judging, Result, Status, every_grade
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +105,7 @@ class RunRecord:
     def of(cls, result: Result, offset: int) -> "RunRecord":
         """Return the record of a result whose line starts at `offset` in the journal."""
         usage = result.response.usage if result.response is not None else None
+        grades = list(every_grade(result.grades))
         return cls(
             status=result.status,
             score=result.score,
@@ -116,11 +117,11 @@ class RunRecord:
             unanswered=result.status == "failed" and result.error is not None,
             recorded=result.recorded,
             over_budget=bool(result.budget_violations),
-            orders_judge=any(grade.orders_judge for grade in result.grades),
+            orders_judge=any(grade.orders_judge for grade in grades),
             judging=result.judging,
             grades=tuple((intern(grade.grader), grade.score) for grade in result.grades),
-            metrics=tuple((intern(grade.metric), grade.score) for grade in result.grades if grade.metric),
-            labels=tuple(grade.classified for grade in result.grades if grade.classified is not None),
+            metrics=tuple((intern(grade.metric), grade.score) for grade in grades if grade.metric),
+            labels=tuple(grade.classified for grade in grades if grade.classified is not None),
         )
 
     @property

@@ -1,5 +1,6 @@
 """The result of a run: its grades or its error, and the cost of judging it."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,8 @@ class Grade:
     """The finding of one grader. `score` is in [0, 1]; `reason` says what was expected and what was there.
 
     `grader` is the name of the grader, its own or that of its type, and `metric` the metric that the score is part of.
-    `orders_judge` is whether the answer seems to give orders to the model that judged it.
+    `orders_judge` is whether the answer seems to give orders to the model that judged it. `parts` are the grades of
+    which `any_of` and `all_of` are made.
     """
 
     grader: str
@@ -26,6 +28,14 @@ class Grade:
     classified: Classified | None = None
     orders_judge: bool = False
     metric: str | None = None
+    parts: tuple["Grade", ...] = ()
+
+
+def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:
+    """Yield grades, each before its parts."""
+    for grade in grades:
+        yield grade
+        yield from every_grade(grade.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +81,11 @@ class Judging:
 class Result:
     """The result of one run: one line of the journal.
 
-    `latency_s` is the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
-    `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its answer came from a
-    journal instead of the provider; `judging` what models that judged it took, which is no part of `cost_usd`. A
-    result with an `error` is `failed` when the system under test broke, `errored` when no verdict could be had.
+    `threshold` is what its score had to reach, None where every grader had to pass. `latency_s` is the time of the
+    last attempt, in seconds; `cost_usd` is None when the price is not known. `budget_violations` says which bounds of
+    `budget.per_run` it exceeded; `recorded` that its answer came from a journal instead of the provider; `judging`
+    what models that judged it took, which is no part of `cost_usd`. A result with an `error` is `failed` when the
+    system under test broke, `errored` when no verdict could be had.
 
     `messages` is what was asked: the rendered prompt, or the case's own input where the suite has no prompts; of a
     conversation, what came before its first turn. The middle of long ones is left out.
@@ -87,6 +98,7 @@ class Result:
     run: int
     status: Status
     score: float | None = None
+    threshold: float | None = None
     started_at: float
     latency_s: float
     attempts: int = 1

@@ -8,17 +8,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from ci_evals.errors import ErrorKind
-from ci_evals.format import number_of, one_line, percent, run_numbers
+from ci_evals.format import UNKNOWN, number_of, one_line, percent, run_numbers, score, span
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
-from ci_evals.model.case import Case, Variant
-from ci_evals.model.report import CellReport, SuiteReport
+from ci_evals.model.case import USUAL_WEIGHT, Case, Variant
+from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.response import Message, Passage, Response, ToolCall
-from ci_evals.model.result import Grade, Result, RunError, Status
+from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
 from ci_evals.stats.rates import flip_rate
@@ -187,6 +187,18 @@ def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -
     return f"{text}; {before}" if before else text
 
 
+def brief_tally(tally: Tally) -> str:
+    """`29/30`, for a column."""
+    return f"{tally.passed:,}/{tally.graded:,}" if tally.graded else UNKNOWN
+
+
+def brief_chance(p: float | None) -> str:
+    """`p = 0.012`, or `p < 0.001`, for a column."""
+    if p is None:
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
 _CHANGED = ("new variant", "removed variant", "new", "edited", "renamed", "removed")
 _NOT_COMPARED = ("not compared variant", "not compared")
 
@@ -310,11 +322,23 @@ def reasons_of(result: Result) -> tuple[str, ...]:
     if result.error is not None:
         return (one_line(result.error.message or result.error.kind, _REASON_CHARACTERS),)
     failed = tuple(
-        one_line(f"{grade.grader}: {grade.reason}", _REASON_CHARACTERS) for grade in result.grades if not grade.passed
+        one_line(f"{grade.grader}: {grade.reason}", _REASON_CHARACTERS)
+        for grade in result.grades
+        if not grade.passed and grade.weight
     )
+    if missed := score_sentence(result):
+        return (*failed, missed)
     if failed:
         return failed
     return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
+
+
+def score_sentence(result: Result) -> str | None:
+    """`score 0.50, less than the 0.8 wanted`; None where no score decided."""
+    if result.score is None or result.threshold is None:
+        return None
+    relation = "at least" if result.status == "passed" else "less than"
+    return f"score {score(result.score)}, {relation} the {result.threshold:g} wanted"
 
 
 def without_answer(reason: str) -> str:
@@ -462,9 +486,18 @@ def group_alike(runs: Iterable[T], look: Callable[[T], Hashable]) -> list[list[T
     return list(groups.values())
 
 
+class Scored(Protocol):
+    """A run, as far as it has a score."""
+
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def threshold(self) -> float | None: ...
+
+
 def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
     """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are ignored."""
-    return tuple((each.grader, None if each.passed else each.reason) for each in grades)
+    return tuple((each.grader, None if each.passed else each.reason) for each in every_grade(grades))
 
 
 def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...]:
@@ -472,10 +505,34 @@ def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...
     return tuple((passage.id, passage.text) for passage in context)
 
 
+def scores_text(runs: Iterable[Scored]) -> str:
+    """`score 0.50 of 0.8 wanted`, `score 0.50 to 0.75`; empty where every grader had to pass, and all or none did."""
+    scored = [(each.score, each.threshold) for each in runs if each.score is not None]
+    wanted = scored[0][1] if scored else None
+    if wanted is None and all(value in (0, 1) for value, _ in scored):
+        return ""
+    return (
+        f"score {span((value for value, _ in scored), score)}{f' of {wanted:g} wanted' if wanted is not None else ''}"
+    )
+
+
 def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
     """Return the grades of runs that have the same verdicts, without reasons that not all of them share."""
-    each = zip(*of_each, strict=True)
-    return [same[0] if len({grade.reason for grade in same}) == 1 else replace(same[0], reason="") for same in each]
+
+    def common(same: Sequence[Grade]) -> Grade:
+        parts = tuple(common_grades(grade.parts for grade in same))
+        alike = len({grade.reason for grade in same}) == 1
+        return replace(same[0], parts=parts, reason=same[0].reason if alike else "")
+
+    return [common(same) for same in zip(*of_each, strict=True)]
+
+
+def grade_facts(grade: Grade) -> str:
+    """`score 0.50, weight 2`: of a grade, what its verdict leaves open; empty where that is nothing."""
+    parts = [f"score {score(grade.score)}"] if grade.score not in (0, 1) else []
+    if grade.weight != USUAL_WEIGHT:
+        parts.append(f"weight {grade.weight:g}" if grade.weight else "weight 0: for information")
+    return ", ".join(parts)
 
 
 def runs_text(numbers: Sequence[int], status: Status) -> str:

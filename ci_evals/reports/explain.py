@@ -32,11 +32,13 @@ from ci_evals.reports.cells import (
     common_metadata,
     context_key,
     frames_of,
+    grade_facts,
     grades_key,
     group_alike,
     metadata_lines,
     passage_lines,
     runs_text,
+    scores_text,
 )
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
@@ -62,6 +64,7 @@ class RunEntry:
     confirming: bool
     status: Status
     score: float | None
+    threshold: float | None
     latency_s: float
     cost_usd: float | None
     recorded: bool
@@ -227,6 +230,7 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
             confirming=confirming,
             status=result.status,
             score=result.score,
+            threshold=result.threshold,
             latency_s=result.latency_s,
             cost_usd=result.cost_usd,
             recorded=result.recorded,
@@ -335,6 +339,7 @@ def _runs_line(runs: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
     parts = [
         runs_text([run.run for run in runs], runs[0].status),
+        scores_text(runs),
         span((run.latency_s for run in runs), seconds),
         span((run.cost_usd for run in runs if run.cost_usd is not None), usd),
         ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",
@@ -348,9 +353,15 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
     if runs[0].reason:
         yield runs[0].reason
     yield from frames_of(runs[0].error)
-    for grade in common_grades(run.grades for run in runs):
-        mark = _MARKS["passed" if grade.passed else "failed"]
-        yield f"{mark} {grade.grader}{f': {grade.reason}' if grade.reason else ''}"
+    yield from _grade_lines(common_grades(run.grades for run in runs))
+
+
+def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
+    for grade in grades:
+        mark, facts = _MARKS["passed" if grade.passed else "failed"], grade_facts(grade)
+        shown = f"{grade.grader}{f' ({facts})' if facts else ''}"
+        yield f"{indent}{mark} {shown}{f': {grade.reason}' if grade.reason else ''}"
+        yield from _grade_lines(grade.parts, f"{indent}↳ ")
 
 
 def _told_beside(runs: Sequence[RunEntry]) -> Iterator[str]:

@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import get_args
 
 from ci_evals.errors import StorageError
 from ci_evals.files import write_atomically
-from ci_evals.gate.bars import VerdictStatus
 from ci_evals.reports import html, junit, markdown, report_json
 from ci_evals.reports.summary import Renderer, Summary
 
@@ -21,7 +19,7 @@ FORMATS: Mapping[str, tuple[str, Renderer]] = {
 _BEGINNINGS: Mapping[str, re.Pattern[bytes]] = {
     "report.json": re.compile(rb'\{"schema_version": \d'),
     "junit.xml": re.compile(rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->", re.DOTALL),
-    "summary.md": re.compile(b"## (?:%s)" % "|".join(map(markdown.verdict_title, get_args(VerdictStatus))).encode()),
+    "summary.md": re.compile(b"## (?:%s) " % "|".join(markdown.VERDICT_MARKS.values()).encode()),
     "report.html": re.compile(rb'.*?<meta name="generator" content="ci-evals ', re.DOTALL),
 }
 """What the reports of this package begin with, and files of their name from elsewhere do not."""

@@ -22,6 +22,8 @@ from ci_evals.reports.cells import (
     ErrorGroup,
     JudgedCell,
     MatrixChange,
+    brief_chance,
+    brief_tally,
     changes,
     common_error,
     error_groups,
@@ -35,13 +37,12 @@ from ci_evals.reports.cells import (
     reasons_of,
     without_answer,
 )
-from ci_evals.reports.notes import basis, comparison_notes, notes, outcome
+from ci_evals.reports.notes import basis, comparison_notes, facts, notes, outcome
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.variants import (
     MetricReport,
     Standing,
     TaskReport,
-    Trend,
     VariantChange,
     VariantReport,
     leaderboard,
@@ -78,6 +79,8 @@ GroupKind = Literal[
     "over budget",
 ]
 
+
+_DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "failing")
 
 _UNSURE: Final[tuple[GroupKind, ...]] = ("possible", "failed some", "unrecorded", "changed", "flaky", "over budget")
 
@@ -168,19 +171,36 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A cell that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10` here, `p < 0.001`.
+
+    `base` is empty where it was not compared.
+    """
+
+    kind: GroupKind
+    cell: JudgedCell
+    base: str
+    here: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """Everything that a person is shown of a summary, in the order of reading.
 
     Attributes:
         headline: what happened, by name: `2 cases regressed: refund, cancel`.
-        evidence: the verdict's reason, where the headline does not say it already; else empty.
+        evidence: the verdict's reason, where neither the headline nor `rows` say it; else empty.
+        facts: what the run came to, in a few words each: passed runs, the base's pass rate, repeats, cost, time.
         outcome: `34 of 43 graded runs passed, … in 12.5 s`.
         expected: what similar new cases would come to, where there are cases enough to tell.
         notes: what else is to be known of the run.
-        variants, leaderboard, trends: the figures.
+        variants, leaderboard: the figures.
+        trends: each variant with its pass rates in earlier reports, oldest first.
         variant_changes: each variant beside the baseline; empty without a comparison.
         bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
         cells: every cell, sorted by what is to be said of it.
+        rows: the cells that decided and those that were fixed, in the order of `groups`.
         groups: the cells to look at with what there is to say, the most important first; none is empty.
         basis: what the verdict rests on: the baseline, the size of the plan, the cost.
     """
@@ -188,15 +208,17 @@ class Findings:
     summary: Summary
     headline: Sentence
     evidence: str
+    facts: tuple[str, ...]
     outcome: str
     expected: str | None
     notes: tuple[Note, ...]
     variants: tuple[VariantReport, ...]
     variant_changes: Mapping[Variant, VariantChange]
     leaderboard: tuple[Standing, ...]
-    trends: tuple[tuple[VariantReport, Trend], ...]
+    trends: tuple[tuple[VariantReport, tuple[float, ...]], ...]
     bars: tuple[ScopeVerdict, ...]
     cells: Changes
+    rows: tuple[Row, ...]
     groups: tuple[Group, ...]
     basis: tuple[str, ...]
 
@@ -234,14 +256,15 @@ def findings(summary: Summary) -> Findings:
     trends = [
         (each, trend)
         for each in variants
-        if comparison
-        and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(each.variant), each.pass_rate))
+        if comparison and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(each.variant)))
     ]
-    headline, reason = _headline(summary, cells), summary.verdict.reason
+    headline, rows, reason = _headline(summary, cells), tuple(_rows(cells)), summary.verdict.reason
+    text = "".join(headline)
     return Findings(
         summary=summary,
         headline=headline,
-        evidence="" if reason in "".join(headline) else reason,
+        evidence="" if reason in text or any(row.kind == "regressed" for row in rows) else reason,
+        facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
         notes=(*notes(report), *comparison_notes(summary)),
@@ -251,7 +274,8 @@ def findings(summary: Summary) -> Findings:
         trends=tuple(trends),
         bars=tuple(worst_first(scopes)) if len(scopes) > 1 else (),
         cells=cells,
-        groups=tuple(group for group in _groups(summary, cells) if group.total),
+        rows=rows,
+        groups=_fold(summary, [group for group in _groups(summary, cells) if group.total]),
         basis=tuple(basis(summary)),
     )
 
@@ -269,7 +293,9 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
     if leading in ("critical", "regressions"):
         red = blocking(comparison, verdict.rules)
         regressed = [cell for cell in found.regressed if cell.key in red] or found.regressed
-        text = (f"{number_of(len(regressed), 'case')} regressed: ", *_names(summary, regressed))
+        allowed = summary.gate.max_regressions if summary.gate else 0
+        limit = (f"; the gate allows {allowed}",) if allowed and leading == "regressions" else ()
+        text = (f"{number_of(len(regressed), 'case')} regressed: ", *_names(summary, regressed), *limit)
     elif leading == "variant" and comparison is not None:
         fallen = min(comparison.variants, key=lambda each: each.adjusted_p)
         base, here = percent(fallen.base_rate, fallen.head_rate), percent(fallen.head_rate, fallen.base_rate)
@@ -279,8 +305,8 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
     elif verdict.status == "pass":
         text = (passed,)
         if found.regressed:
-            allowed = f"; the gate allows {number_of(len(found.regressed), 'regressed case')}: "
-            text = (passed, allowed, *_names(summary, found.regressed))
+            but = f"; the gate allows {number_of(len(found.regressed), 'regressed case')}: "
+            text = (passed, but, *_names(summary, found.regressed))
     elif worst is not None and worst.rate is not None and worst.bar is not None and worst.rate < worst.bar:
         failed = (*found.failing, *found.still_failing)
         rate, bar = percent(worst.rate, worst.bar), percent(worst.bar, worst.bar)
@@ -300,7 +326,32 @@ def _names(summary: Summary, cells: Sequence[JudgedCell]) -> Iterator[str]:
         yield f" and {left_out:,} more"
 
 
+# Cells in columns.
+
+
+def _rows(found: Changes) -> Iterator[Row]:
+    chosen: tuple[tuple[GroupKind, Sequence[JudgedCell]], ...] = (
+        ("regressed", found.regressed),
+        ("failing", found.failing),
+        ("fixed", found.fixed),
+    )
+    for kind, cells in chosen:
+        for cell in cells:
+            known = cell.found if cell.found and cell.found.base.graded else None
+            base, here = (known.base, known.head) if known else (None, cell.counts.tally)
+            note = "fixed" if kind == "fixed" else brief_chance(cell.found.p) if known and cell.found else ""
+            if cell.found and cell.found.kind in ("new", "edited"):
+                note = cell.found.kind
+            yield Row(kind, cell, brief_tally(base) if base else "", brief_tally(here), note)
+
+
 # Groups.
+
+
+def _fold(summary: Summary, groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Fold what did not decide where something did, or where the suite passed."""
+    decided = summary.verdict.status == "pass" or any(group.kind in _DECIDING for group in groups)
+    return tuple(replace(group, folded=group.folded or (decided and group.kind not in _DECIDING)) for group in groups)
 
 
 def _groups(summary: Summary, found: Changes) -> Iterator[Group]:

@@ -32,7 +32,7 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.wording import same_reason, scope_label
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Grade, Result, Status
+from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
@@ -55,6 +55,7 @@ from ci_evals.reports.cells import (
     reasons_of,
     results_of,
     runs_text,
+    scores_text,
 )
 from ci_evals.reports.findings import (
     Entry,
@@ -161,7 +162,7 @@ def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_
     summary, column = found.summary, cell.cell % len(found.variants)
 
     def look(result: Result) -> Hashable:
-        scores = tuple(grade.score for grade in result.grades)
+        scores = tuple(grade.score for grade in every_grade(result.grades))
         error = reasons_of(result) if result.error is not None else ()
         context = context_key(passages_of(result))
         return error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
@@ -239,11 +240,13 @@ class RunGroup:
 
     @property
     def facts(self) -> str:
-        """`1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
+        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
         latency = span((result.latency_s for result in self.results), seconds)
         cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
         attempts = span((result.attempts for result in self.results), "{:,}".format)
-        return " · ".join(filter(None, (latency, cost, f"{attempts} attempts" if attempts != "1" else "")))
+        return " · ".join(
+            filter(None, (scores_text(self.results), latency, cost, f"{attempts} attempts" if attempts != "1" else ""))
+        )
 
 
 # The template's environment, which escapes all values.
@@ -304,6 +307,9 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "rate": percent,
         "score": score,
+        "weight": lambda grade: (
+            "for information" if grade.weight == 0 else f"weight {grade.weight:g}" * (grade.weight != 1)
+        ),
         "interval": interval,
         "seconds": seconds,
         "scope_label": scope_label,

@@ -4,10 +4,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import unified_diff
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, Template
 
@@ -25,24 +27,40 @@ from ci_evals.format import (
     rate_with_interval,
     score,
     seconds,
+    short_sha,
     shorten,
     usd,
     visible,
 )
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
+from ci_evals.model.case import Case
 from ci_evals.release import __version__
-from ci_evals.reports.cells import answer_text, asked_text, detail_text, place_of
-from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, findings
+from ci_evals.reports.cells import (
+    JudgedCell,
+    answer_text,
+    asked_text,
+    detail_text,
+    failed_runs,
+    place_of,
+    without_answer,
+)
+from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Row, findings, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 
 MAX_BYTES: Final = 900_000
 """Of summary.md. GitHub drops a step summary of more than 1,048,576 bytes whole."""
 
-_VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
-_MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🎉"}
+VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
+_MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🟢"}
+_IN_TABLE: tuple[GroupKind, ...] = ("regressed", "failing", "fixed")
 _MAX_ROWS = 50
+_MAX_CELLS = 10  # of a kind in the table of cells
+_MAX_EXAMPLES = 3  # of cells that failed alike
+_MAX_NAMES = 100
+_BRIEF_CHARACTERS = 80
+_HEADLINE_NAME = 40
 _MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
@@ -52,6 +70,12 @@ _ASKED_IN_COMMENT_CHARACTERS = 600
 _ANSWER_CHARACTERS = 2000
 _DIFF_LINES = 60
 _DIFF_CHARACTERS = 300
+
+
+class Markdown(str):
+    """Text that is Markdown already and goes into a document as it is."""
+
+    __slots__ = ()
 
 
 def render(summary: Summary) -> Iterator[bytes]:
@@ -65,31 +89,41 @@ def summary_document(summary: Summary) -> "Document":
     return Document(
         _environment().get_template("summary.md.j2"),
         {"found": found},
-        _blocks(found, _ASKED_CHARACTERS),
-        (f"## {_headline(found, 1000)}\n",),
+        _blocks(found, Links(), _ASKED_CHARACTERS),
+        (f"## {_headline(found)}\n",),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of the workflow run and of its artifact, as far as there are any."""
+    """URLs of the workflow run, of its artifact and of the files at its commit, as far as there are any."""
 
     run: str | None = None
     artifact: str | None = None
+    source: str | None = None
+
+    def to_place(self, case: Case) -> Markdown:
+        """Return the place of a case in the suite, linked where that is a file of the repository."""
+        file = PurePosixPath(case.file)
+        if not case.file or self.source is None or file.is_absolute() or ".." in file.parts:
+            return code(place_of(case)) if place_of(case) else Markdown()
+        return link(place_of(case), f"{self.source}/{quote(case.file)}#L{case.line}")
 
 
 def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     """Return one suite's section of the comment on a pull request."""
     found = findings(summary)
     suite = summary.report.suite.name
-    shortest = [
-        f"### {_headline(found, reason, one_line(suite, name))}" for reason in (1000, 300, 100, 30) for name in (80, 30)
+    shortest: list[str] = [
+        fill("### {} · {}", _headline(found, reason), code(one_line(suite, name)))
+        for reason in (1000, 300, 100, 30)
+        for name in (80, 30)
     ]
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
-    values = {"found": found, "links": asdict(links), "version": __version__}
-    return Document(
-        _environment().get_template("comment.md.j2"), values, _blocks(found, _ASKED_IN_COMMENT_CHARACTERS), shortest
-    )
+    pages = {"run": links.run, "artifact": links.artifact}
+    values = {"found": found, "links": pages, "version": __version__}
+    blocks = _blocks(found, links, _ASKED_IN_COMMENT_CHARACTERS)
+    return Document(_environment().get_template("comment.md.j2"), values, blocks, shortest)
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
@@ -101,9 +135,9 @@ def progress_text(suite: str, run_url: str | None) -> str:
 def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###") -> str:
     """Return what stands in the place of a suite's section, or summary, where an error ended the command."""
     placed = [problem for problem in problems if problem.file]
-    reason = f"the suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
-    headline = plain(reason) if placed else with_code(problems[0].message)
-    lines = [fill("{} {}: {}\n", Markdown(level), verdict_title("error"), headline)]
+    text = f"The suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
+    headline = text if placed else with_code(problems[0].message[:1].upper() + problems[0].message[1:])
+    lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
     for file, line, path, message in placed[:_MAX_PROBLEMS]:
         place = code(f"{file}:{line}" if line else file)
         lines.append(fill("- {}{}: {}", place, fill(", {}", code(path)) if path else Markdown(), with_code(message)))
@@ -116,7 +150,7 @@ def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, le
 
 def verdict_title(status: VerdictStatus) -> str:
     """`❌ Fail`."""
-    return f"{_VERDICT_MARKS[status]} {VERDICTS[status]}"
+    return f"{VERDICT_MARKS[status]} {VERDICTS[status]}"
 
 
 # Escaping. A template's values, and those of `fill`, are escaped unless they are `Markdown`.
@@ -131,12 +165,6 @@ _REFERENCE = re.compile(
 _COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 _E_MAIL = re.compile(r"(?<=[\w.+-])@(?=\w)")
 _URL = re.compile(r"https?://[\w.:/?#@!$&%=+,;~-]+", re.ASCII)
-
-
-class Markdown(str):
-    """Text that is Markdown already and goes into a document as it is."""
-
-    __slots__ = ()
 
 
 def finalize(value: Any) -> str:
@@ -239,6 +267,18 @@ class ShownGroup:
         return _MARKS.get(self.group.kind, "")
 
     @property
+    def in_table(self) -> bool:
+        """Return True if its cells are in the table of cells, too."""
+        return self.group.kind in _IN_TABLE
+
+    @property
+    def brief(self) -> str:
+        """`3 flaky cases`, or `1 case new · 2 cases edited`."""
+        if self.group.kind == "changed":
+            return " · ".join(join_sentence(entry.subject) for entry in self.group.entries)
+        return number_of(self.group.count, self.group.noun)
+
+    @property
     def first(self) -> Markdown:
         """The entries in the open: all, or a few where there are many that unfold."""
         return self._join(self.blocks[: self._open])
@@ -334,42 +374,92 @@ def _size(text: str) -> int:
 # Entries.
 
 
-def _blocks(found: Findings, asked_characters: int) -> list[tuple[Group, list[Block]]]:
+def _blocks(found: Findings, links: Links, asked_characters: int) -> list[tuple[Group, list[Block]]]:
+    """Return the entries of every group; what a row of the table of cells tells whole has none."""
+    told = {row.cell.key for row in _rows(found) if row.kind == "fixed"}
     return [
-        (group, [_block(found.summary, entry, asked_characters) for entry in group.entries]) for group in found.groups
+        (group, [_block(found.summary, group, entry, links, asked_characters) for entry in group.entries])
+        for group in found.groups
+        if group.kind != "fixed" or group.count > len(told)
     ]
 
 
-def _block(summary: Summary, entry: Entry, asked_characters: int) -> Block:
-    line = Markdown(entry.line(code, lambda text: _inert(visible(text).replace("\n", " "))))
-    why = fill("<br>{}", entry.reasons[0]) if entry.reasons else Markdown()
-    brief = Markdown(f"- {'**critical** ' if entry.critical else ''}{line}{why}")
+def _rows(found: Findings) -> list[Row]:
+    """Return the rows of the table of cells: the first of each kind."""
+    return [row for kind in _IN_TABLE for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]]
+
+
+def _block(summary: Summary, group: Group, entry: Entry, links: Links, asked_characters: int) -> Block:
+    subject = join_sentence(entry.subject, code, _own)
+    several = len(entry.cells) > 1
+    reason = one_line("⏎".join(entry.reasons[0].split("\n")), _BRIEF_CHARACTERS) if entry.reasons else ""
+    if several:
+        line = fill("<b>{}</b>: {}", Markdown(subject), Markdown(join_sentence(entry.finding, plain, _own)))
+    elif group.kind in _IN_TABLE and reason:  # its figures are in the table of cells
+        line = fill("<b>{}</b>: {}", Markdown(subject), without_answer(reason))
+    else:
+        line = Markdown(entry.line(code, _own) + (fill("<br>{}", reason) if reason else ""))
+    critical = Markdown("<b>critical</b> ") if entry.critical else Markdown()
+    names = Markdown(entry.line(code, _own).removeprefix(subject)) if several and entry.failed is None else Markdown()
+    brief = fill("- {}{}", critical, Markdown(f"{subject}{names}") if names else line)
     if entry.cell is None or entry.failed is None:
         return Block(brief)
-    cell, before = entry.cell, summary.before.get(entry.cell.key)
-    text = (
-        _environment()
-        .get_template("entry.md.j2")
-        .render(
-            entry=entry,
-            line=line,
-            why=why,
-            place=place_of(cell.case),
-            bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
-            asked=abridge(asked_text(cell.case, entry.failed), asked_characters),
-            base=None if before is None else summary.base,
-            answers=difference(before, shorten(answer_text(entry.failed) or "(nothing)", _ANSWER_CHARACTERS)),
-            detail=detail_text(entry.failed),
-        )
-    )
+    examples = [_example(summary, cell, links, asked_characters) for cell in entry.cells[:_MAX_EXAMPLES]]
+    values = {"entry": entry, "critical": critical, "line": line, "examples": examples, "base": summary.base}
+    ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES])) if several else Markdown()
+    text = _environment().get_template("entry.md.j2").render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
     return Block(brief, Markdown(text.strip("\n")))
 
 
-def _headline(found: Findings, reason_characters: int, suite: str | None = None) -> str:
-    """`❌ Fail · suite: its reason`."""
-    verdict = found.summary.verdict
-    of = fill(" · {}", code(suite)) if suite else Markdown()
-    return fill("{}{}: {}", verdict_title(verdict.status), of, units(one_line(verdict.reason, reason_characters)))
+def _own(text: str) -> Markdown:
+    """Return a piece of a sentence of ours, whose blanks at both ends count."""
+    return Markdown(_inert(visible(text).replace("\n", " ")))
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One cell with its first failed run, ready to be shown."""
+
+    case: str
+    place: Markdown
+    bar: str
+    asked: str
+    run: int
+    has_base: bool
+    answers: Markdown
+    detail: str | None
+
+
+def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters: int) -> Example:
+    (failed,) = failed_runs(summary.report, cell.cell, 1)
+    before = summary.before.get(cell.key)
+    return Example(
+        case=cell.case.id,
+        place=links.to_place(cell.case),
+        bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
+        asked=abridge(asked_text(cell.case, failed), asked_characters),
+        run=failed.run,
+        has_base=before is not None,
+        answers=difference(before, shorten(answer_text(failed) or "(nothing)", _ANSWER_CHARACTERS)),
+        detail=detail_text(failed),
+    )
+
+
+def _with_commit(fact: str, found: Findings) -> Markdown:
+    """Return a fact in which the baseline's commit can be copied: elsewhere it would be a link, or be cut up."""
+    newest = found.summary.compared.baseline.reports[0] if found.summary.compared else None
+    before, at, after = fact.partition(f" at {short_sha(newest.revision)}" if newest and newest.revision else "\0")
+    return fill("{} at {}{}", before, code(at.removeprefix(" at ")), Markdown(_own(after))) if at else plain(fact)
+
+
+def _headline(found: Findings, characters: int = 1000) -> Markdown:
+    """`❌ 2 cases regressed: refund, cancel`; texts are cut at so many characters."""
+
+    def show(piece: str) -> Markdown:
+        return _own(piece if len(piece) <= characters else one_line(piece, characters))
+
+    text = join_sentence(found.headline, lambda name: code(one_line(name, min(characters, _HEADLINE_NAME))), show)
+    return Markdown(keep_units(f"{VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}"))
 
 
 @cache
@@ -377,10 +467,14 @@ def _environment() -> Environment:
     environment = templating.environment(finalize)
     environment.globals |= {"max_rows": _MAX_ROWS, "max_labels": MAX_LABELS_SHOWN, "ties": TIES}
     environment.filters |= {
+        "cell_mark": lambda row: _MARKS[row.kind],
         "code": code,
         "fence": fence,
+        "brief_cells": _rows,
         "headline": _headline,
         "interval": _interval,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+        "with_commit": _with_commit,
         "link": link,
         "note": lambda text: fill("<br><sub>{}</sub>", text) if text else Markdown(),
         "number_of": number_of,

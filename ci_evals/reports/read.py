@@ -21,11 +21,11 @@ from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, Histo
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports, unanswered_runs
 from ci_evals.gate.wording import lost_report_sentences
-from ci_evals.graders.scoring import passes, score_of
+from ci_evals.graders.composite import passes, score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, every_grade
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
@@ -296,7 +296,7 @@ def _check(document: ReportDocument) -> None:
     thresholds = {cell.key: cell.threshold for cell in document.cells}
     for result in document.results:
         judging_usd = result.judging.cost_usd if result.judging else None
-        scores = [result.score, *(grade.score for grade in result.grades)]
+        scores = [result.score, *(grade.score for grade in every_grade(result.grades))]
         amounts = (result.latency_s, result.cost_usd, judging_usd, *scores)
         if any(amount is not None and abs(amount) > MOST_OF_A_RUN for amount in amounts):
             raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")

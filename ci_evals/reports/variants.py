@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-from ci_evals.format import UNKNOWN, percent, usd
+from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import figures_of, metrics_of, table_of, tasks_of
 from ci_evals.gate.baseline import TrendPoint
 from ci_evals.gate.wording import rate_change, ratio_change
@@ -20,9 +20,7 @@ TIES: Final = "= tied: the intervals overlap, so these runs cannot tell them apa
 
 _FEWEST_RANKED = 3  # two variants are compared at a glance in the table of figures
 _MOST_GIVEN = 4
-_TREND_REPORTS = 20
-_BARS = "▁▂▃▄▅▆▇█"
-_LEAST_SPAN = 0.1  # of a trend, so that noise does not look like mountains
+_TREND_REPORTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,28 +206,12 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
     return {variant: changes.get(variant, VariantChange()) for variant in summary.report.plan.variants}
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """The pass rate of one variant: bars from the oldest report to this one, and the range of the earlier ones."""
-
-    bars: str
-    lowest: str
-    highest: str
-    reports: int
-
-    @property
-    def span(self) -> str:
-        """`90 %`, or `90 % to 95 %`."""
-        return self.lowest if self.lowest == self.highest else f"{self.lowest} to {self.highest}"
-
-
-def trend_of(points: Sequence[TrendPoint], variant: Variant, here: float | None) -> Trend | None:
-    """Return the trend of one variant; None with fewer than two earlier reports.
+def trend_of(points: Sequence[TrendPoint], variant: Variant) -> tuple[float, ...]:
+    """Return the pass rates of one variant in earlier reports, oldest first; none where there are fewer than two.
 
     Args:
         points: earlier reports, newest first.
         variant: its name in them.
-        here: its pass rate in this report, which is the last bar.
     """
     rates = [
         each.pass_rate
@@ -237,14 +219,7 @@ def trend_of(points: Sequence[TrendPoint], variant: Variant, here: float | None)
         for each in point.variants
         if each.variant == variant and each.pass_rate is not None
     ]
-    if len(rates) < 2:
-        return None
-    shown = rates if here is None else [*rates, here]
-    lowest, highest = min(shown), max(shown)
-    top = min(1.0, max(highest, lowest + _LEAST_SPAN))
-    bottom = min(lowest, top - _LEAST_SPAN)
-    heights = (round((each - bottom) / (top - bottom) * (len(_BARS) - 1)) for each in shown)
-    return Trend("".join(_BARS[height] for height in heights), percent(min(rates)), percent(max(rates)), len(rates))
+    return tuple(rates) if len(rates) > 1 else ()
 
 
 # Beside each other.

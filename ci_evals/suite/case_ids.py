@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ci_evals.model.case import Case
@@ -13,18 +13,17 @@ LONGEST_ID = 200
 _LONGEST_TEXT = 60
 
 
-def name_cases(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """Give each case without an id one that is made of what it asks; further cases that ask the same are numbered."""
-    cases = tuple(cases)
+def name_cases(cases: Sequence[Case], wanted: Sequence[str]) -> tuple[Case, ...]:
+    """Give each case without an id the one that is wanted for it, with a number where that is taken."""
     taken = {case.id for case in cases}
     times: Counter[str] = Counter()
     named = []
-    for number, case in enumerate(cases, 1):
+    for number, (case, base) in enumerate(zip(cases, wanted, strict=True), 1):
         if not case.id:
-            wanted = name = content_id(case) or f"case {number}"
+            base = name = base or f"case {number}"  # noqa: PLW2901
             while name in taken:
-                times[wanted] += 1
-                name = f"{wanted} ({times[wanted] + 1})"
+                times[base] += 1
+                name = f"{base} ({times[base] + 1})"
             taken.add(name)
             case = dataclasses.replace(case, id=name)  # noqa: PLW2901
         named.append(case)

@@ -1,7 +1,7 @@
 """Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b, file_digest
 from itertools import product
@@ -11,7 +11,7 @@ from typing import Any
 
 from ci_evals.errors import Problem
 from ci_evals.graders.limits import GoalReached, Reward
-from ci_evals.graders.scoring import TurnGrader
+from ci_evals.graders.scoring import leaves
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
 from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
@@ -32,17 +32,24 @@ class CaseReader:
     Args:
         folder: where relative paths start.
         defaults: the suite's own `expect`.
+        shared: the suite's own `vars`.
         problems: gets every problem.
         providers: reads those that play users.
     """
 
-    def __init__(self, folder: Path, defaults: Written, problems: list[Problem], providers: ProviderReader) -> None:
+    def __init__(
+        self, folder: Path, defaults: Written, shared: Written, problems: list[Problem], providers: ProviderReader
+    ) -> None:
         self.folder = folder
         self.problems = problems
         self.providers = providers
         self.tags: set[str] = set()
         self.knows_tags = False
         self._files = FileValues(folder)
+        names = shared.value if isinstance(shared.value, Mapping) else ()
+        self._vars = {
+            name: shared.value[name] if shared.in_code else self._files.fill(shared[name], problems) for name in names
+        }
         self._templates = Templates()
         self._expects_nothing = not defaults.value
         self._defaults = self._read_defaults(defaults)
@@ -56,6 +63,7 @@ class CaseReader:
         before = seen = len(self.problems)
         self.knows_tags = True
         cases: list[Case] = []
+        asked: list[str] = []
         for found in find_cases(written, self._files, self.problems):
             if found.case is None:
                 self._check_broken(found.written)
@@ -63,8 +71,10 @@ class CaseReader:
                 unread = len(self.problems) > seen  # a file or row before this one
                 self.knows_tags &= not unread
                 for each in self._expand(found.case, found):
-                    case = self._complete(each, found.written, threshold)
-                    cases += [case] if case else []
+                    whole = replace(each, vars={**self._vars, **each.vars})
+                    if case := self._complete(whole, found, threshold):
+                        cases.append(case)
+                        asked.append(content_id(each))
             seen = len(self.problems)
             if seen >= MAX_PROBLEMS:
                 self.knows_tags = False
@@ -75,17 +85,15 @@ class CaseReader:
             self.problems.append(first.problem(text))
         if not cases and len(self.problems) == before:
             self.problems.append(written.problem("there are no cases"))
-        return name_cases(cases)
+        return name_cases(cases, asked)
 
     def _expand(self, case: Case, found: CaseEntry) -> Iterator[Case]:
         """Yield the case with the content of files among its vars, or one for each combination of its matrix."""
         written = found.written
-
-        def fill(place: Written) -> Any:
-            return place.value if found.is_data else self._files.fill(place, self.problems)
-
-        if any(map(file_named, case.vars.values())):
-            case = replace(case, vars={name: fill(written["vars"][name]) for name in case.vars})
+        if not found.is_data and any(map(file_named, case.vars.values())):
+            case = replace(
+                case, vars={name: self._files.fill(written["vars"][name], self.problems) for name in case.vars}
+            )
         if not case.matrix:
             yield case
             return
@@ -98,19 +106,22 @@ class CaseReader:
             )
             self.problems.append(matrix.problem(text))
             return
-        filled = {name: [fill(value) for value in matrix[name].items()] for name in case.matrix}
+        filled = dict(case.matrix)
+        if not found.is_data:
+            filled = {name: [self._files.fill(each, self.problems) for each in matrix[name].items()] for name in filled}
         base = case.id or content_id(case)
         for indices in product(*(range(len(values)) for values in case.matrix.values())):
             chosen = {name: case.matrix[name][index] for name, index in zip(case.matrix, indices, strict=True)}
             values = {name: filled[name][index] for name, index in zip(case.matrix, indices, strict=True)}
             yield replace(case, id=base and matrix_id(base, chosen), vars={**case.vars, **values}, matrix={})
 
-    def _complete(self, case: Case, written: Written, threshold: float | None) -> Case | None:
+    def _complete(self, case: Case, found: CaseEntry, threshold: float | None) -> Case | None:
         """Return the case with all that is expected of it, and with its recording and simulated user."""
+        written = found.written
         if case.id:
             self._take_id(case.id, written)
         self.tags.update(case.tags)
-        expect = self._expectations(case, written)
+        expect = self._expectations(case, found)
         user = self._read_user(case, written)
         if case.user and user is None:
             return None
@@ -173,30 +184,37 @@ class CaseReader:
 
     # What is expected.
 
-    def _expectations(self, case: Case, written: Written) -> tuple[Expectation, ...]:
+    def _expectations(self, case: Case, found: CaseEntry) -> tuple[Expectation, ...]:
         """Return what the suite expects of the case, then what the case itself does."""
+        written = found.written
         turns: list[Expectation] = []
         for number, turn in enumerate(case.turns, 1):
             entries = written["turns"][number - 1]["expect"] if turn.expect else None
-            expected = read_expect(entries, self.problems, self.folder) if entries else ()
-            turns += [replace(each, grader=TurnGrader(number, each.grader)) for each in expected]
+            expected = self._read_own(entries, case, found) if entries else ()
+            turns += [replace(each, turn=number) for each in expected]
         expects = case.expect or any(turn.expect for turn in case.turns) or case.task or case.user
         if not expects and self._expects_nothing:
             example = "expect=[NotEmpty()]" if written.in_code else "`- not_empty: true`"
             text = f"nothing is expected of the answer, so any would pass: add `expect`, such as {example}"
             self.problems.append(written.problem(text))
+        misfits: list[Problem] = []
         defaults = [
-            each if isinstance(each, Expectation) else self._fill(each, case, written) for each in self._defaults
+            each if isinstance(each, Expectation) else self._fill(each, case, misfits) for each in self._defaults
         ]
-        whole = [*(each for each in defaults if each), *turns, *self._read_own(written["expect"])]
-        if case.task and not any(isinstance(each.grader, Reward) for each in whole):
+        for problem in misfits:
+            self._misfits.setdefault((problem.path, problem.message), []).append(written)
+        whole = [*(each for each in defaults if each), *turns, *self._read_own(written["expect"], case, found)]
+        if case.task and not any(isinstance(each.grader, Reward) for each in leaves(whole)):
             whole.insert(0, Expectation("reward", Reward()))
-        if case.user and not any(isinstance(each.grader, GoalReached) for each in whole):
+        if case.user and not any(isinstance(each.grader, GoalReached) for each in leaves(whole)):
             whole.insert(0, Expectation("goal_reached", GoalReached()))
         return tuple(whole)
 
-    def _read_own(self, written: Written) -> tuple[Expectation, ...]:
+    def _read_own(self, written: Written, case: Case, found: CaseEntry) -> tuple[Expectation, ...]:
         """Return what a case itself expects: the same objects for all cases that expect the same."""
+        if not found.is_data and _has_template(written.value):
+            filled = (self._fill(entry, case, self.problems) for entry in entries_of(written, self.problems))
+            return tuple(expectation for expectation in filled if expectation)
         try:
             key = json.dumps(written.value)
         except TypeError:  # it has Python objects
@@ -204,7 +222,7 @@ class CaseReader:
         if (expected := self._expected.get(key)) is None:
             before = len(self.problems)
             expected = read_expect(written, self.problems, self.folder)
-            if len(self.problems) == before and not any(each.place for each in expected):
+            if len(self.problems) == before and not any(each.place for each in leaves(expected)):
                 self._expected[key] = expected
         return expected
 
@@ -218,17 +236,14 @@ class CaseReader:
                 defaults.append(expectation)
         return defaults
 
-    def _fill(self, template: Written, case: Case, written: Written) -> Expectation | None:
-        problems: list[Problem] = []
-        expectation = None
+    def _fill(self, template: Written, case: Case, problems: list[Problem]) -> Expectation | None:
+        """Return an expectation that has templates, filled in for a case."""
         try:
             value = _fill_texts(template.value, {"input": case.input, **case.vars}, self._templates)
-            expectation = read_expectation(template.having(value), problems, self.folder)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             problems.append(template.problem(str(error)))
-        for problem in problems:
-            self._misfits.setdefault((problem.path, problem.message), []).append(written)
-        return expectation
+            return None
+        return read_expectation(template.having(value), problems, self.folder)
 
 
 def _has_template(value: Any) -> bool:
@@ -241,7 +256,7 @@ def _has_template(value: Any) -> bool:
 
 def _fill_texts(value: Any, values: dict[str, Any], templates: Templates) -> Any:
     if isinstance(value, str):
-        return templates.text(value, values) if _has_template(value) else value
+        return templates.value(value, values) if _has_template(value) else value
     if isinstance(value, dict):
         return {key: _fill_texts(item, values, templates) for key, item in value.items()}
     return [_fill_texts(item, values, templates) for item in value] if isinstance(value, list | tuple) else value

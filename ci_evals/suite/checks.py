@@ -7,7 +7,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.scoring import model_grader, unwrap
+from ci_evals.graders.scoring import leaves, metrics
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
@@ -37,7 +37,7 @@ def gate_problems(
 
 def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
     """Return all labels of each classification whose graders list them."""
-    expected = (unwrap(each.grader) for case in cases for each in case.expect)
+    expected = (each.grader for case in cases for each in leaves(case.expect))
     graders = [grader for grader in expected if isinstance(grader, Classify)]
     open_ended = {grader.task for grader in graders if not grader.labels}
     found: dict[str, dict[str, None]] = {}
@@ -49,9 +49,9 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
 
 def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
     labels = _labels(cases)
-    graders = [each for case in cases for each in case.expect]
-    named = {each.metric for each in graders if each.metric}
-    tasks = {grader.task for each in graders if isinstance(grader := unwrap(each.grader), Classify)}
+    named = {metric for case in cases for metric in metrics(case.expect)}
+    graders = (each.grader for case in cases for each in leaves(case.expect))
+    tasks = {grader.task for grader in graders if isinstance(grader, Classify)}
     for name in bars.value if isinstance(bars.value, Mapping) else ():
         metric = read_metric(name)
         if name in named:
@@ -113,7 +113,7 @@ def needs_problems(
     priced = _counts_usd(budget, cases)  # a price that is not known is a problem already
     found: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        needing = {need: each.name for each in case.expect if (need := getattr(unwrap(each.grader), "needs", None))}
+        needing = {need: each.name for each in leaves(case.expect) if (need := getattr(each.grader, "needs", None))}
         for options in providers if needing and not case.cassette else ():
             asked = apply_case_overrides(options, case.overrides)
             lacks = {
@@ -247,8 +247,8 @@ def model_graders(cases: Iterable[Case]) -> list[tuple[ModelGrader, Place]]:
     """Return a grader for each way of naming a model, with the place of the first one."""
     found: dict[tuple[str | None, bool], tuple[ModelGrader, Place]] = {}
     for case in cases:
-        for expectation in case.expect:
-            if (grader := model_grader(expectation.grader)) is not None:
+        for expectation in leaves(case.expect):
+            if isinstance(grader := expectation.grader, ModelGrader):
                 place = expectation.place or Place(case.file, case.line, "expect")
                 found.setdefault((grader.provider, grader.embeds), (grader, place))
     return list(found.values())

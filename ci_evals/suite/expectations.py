@@ -11,6 +11,7 @@ from ci_evals.format import closest
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
+from ci_evals.graders.composite import Composite
 from ci_evals.model.case import Expectation
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
@@ -73,12 +74,23 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     if options is None or grader is None:
         return None
     problems += map(options.problem, _problems_of(grader, folder))
+    if isinstance(grader, Composite):
+        grader = _read_parts(grader, options["of"] if isinstance(options.value, Mapping) else options, problems, folder)
     negated = name.startswith(NEGATION) and name not in GRADERS
     place = options.place if grader.has_dependency else None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
     judge = grader.for_negation() if negated else grader
     return Expectation(name, judge, negated, grader.weight, place, grader.name, grader.metric)
+
+
+def _read_parts(grader: Composite, written: Written, problems: list[Problem], folder: Path) -> Composite:
+    """Return the grader with the expectations that it is made of."""
+    before = len(problems)
+    of = read_expect(written, problems, folder)
+    if len(problems) == before and not any(each.weight for each in of):
+        problems.append(written.problem("all of these have weight 0, so nothing would decide"))
+    return dataclasses.replace(grader, of=of)
 
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
@@ -198,6 +210,8 @@ def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]
     if options is None:
         return None
     problems += map(written.problem, _problems_of(options, folder))
+    if isinstance(options, Composite):
+        options = _read_parts(options, written["of"], problems, folder)
     name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
     place = Place(*written.place) if options.has_dependency else None
     return Expectation(name, options, weight=options.weight, place=place, title=options.name, metric=options.metric)

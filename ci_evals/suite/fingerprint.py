@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals.graders.scoring import for_fingerprint, model_grader
+from ci_evals.graders.scoring import identity, model_graders
 from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
@@ -98,9 +98,9 @@ def _question(case: Case) -> list[Any]:
 
 
 def _judgement(case: Case, judges: Mapping[str | None, Any]) -> list[Any]:
-    by = [judges.get(grader.provider) for each in case.expect if (grader := model_grader(each.grader)) is not None]
+    by = [judges.get(grader.provider) for grader in model_graders(case.expect)]
     return [
         case.threshold,
-        [(each.name, each.weight, for_fingerprint(each.grader)) for each in case.expect],
+        [identity(each) for each in case.expect],
         *([by] if by else []),
     ]

@@ -243,7 +243,7 @@ class _Loader:
             providers = self.providers.read(written["providers"], overrides.providers, sweeps)
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
-        reader = CaseReader(self.folder, written["expect"], problems, self.providers)
+        reader = CaseReader(self.folder, written["expect"], filled["vars"], problems, self.providers)
         cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
         problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
         problems += checks.task_problems(cases, providers)

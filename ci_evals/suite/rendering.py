@@ -9,7 +9,7 @@ from jinja2 import Template
 
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message
-from ci_evals.templating import TooSlowError, template_sandbox
+from ci_evals.templating import Render, TooSlowError, json_renderer, template_sandbox
 
 
 class Rendered(NamedTuple):
@@ -24,6 +24,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._compiled: dict[str, Template] = {}
+        self._renderers: dict[str, Render] = {}
         self._too_slow: dict[str, TooSlowError] = {}
 
     def render(self, prompt: Prompt | None, case: Case) -> Rendered:
@@ -50,6 +51,14 @@ class Templates:
         except TooSlowError as error:
             self._too_slow[source] = error
             raise
+
+    def value(self, source: str, values: Mapping[str, Any]) -> Any:
+        """Render a template text; one that is nothing but a list or mapping in braces becomes that."""
+        text = self.text(source, values)
+        if (render := self._renderers.get(source)) is None:
+            render = self._renderers[source] = json_renderer(source)
+        made = render(values)
+        return made if isinstance(made, list | tuple | Mapping) else text
 
     def compile(self, source: str) -> Template:
         """Return the template of a source text.

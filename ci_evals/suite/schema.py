@@ -17,6 +17,7 @@ from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite,
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _EXPECT = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Expectation"}}, {"type": "null"}]}
+_PARTS = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Expectation"}}
 _SOURCES = (CaseFiles, TaskFolders, CaseFunction)
 _NAMED = [{"$ref": f"#/$defs/{cls.__name__}"} for cls in _SOURCES]
 _COLUMNS = {"anyOf": [{"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}}, {"type": "null"}]}
@@ -30,6 +31,8 @@ _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "CaseFunction.map": _COLUMNS,
     "Case.expect": _EXPECT,
     "UserTurn.expect": _EXPECT,
+    "AllOf.of": _PARTS,
+    "AnyOf.of": _PARTS,
     "SimulatedUser.provider": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Provider"}]},
 }
 

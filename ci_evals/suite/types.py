@@ -11,7 +11,7 @@ from pydantic import Field, GetPydanticSchema
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
-from ci_evals.graders.scoring import model_grader
+from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
     Bool,
@@ -145,6 +145,9 @@ class Suite(Options):
     ] = ()
     prompts: Annotated[Any, Field(description="Templates to compare; none: a case's input is sent as it is.")] = ()
     cases: Annotated[Any, Field(description="Cases, inline or from files.")]
+    vars: Annotated[Mapping[str, Any], Field(description="Vars of every case; those of the case itself win.")] = field(
+        default_factory=dict
+    )
     expect: Annotated[Any, Field(description="Expected of every case; texts may be templates over its vars.")] = ()
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
@@ -206,8 +209,7 @@ class CheckedSuite(Suite):
     @cached_property
     def grader_models(self) -> tuple[ProviderOptions, ...]:
         """The models that graders ask: the judges, and the providers that graders name."""
-        asking = (model_grader(each.grader) for case in self.cases for each in case.expect)
-        named = {grader.provider for grader in asking if grader is not None}
+        named = {grader.provider for case in self.cases for grader in model_graders(case.expect)}
         return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
 
     @property

@@ -325,7 +325,7 @@ async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_o
     assert f"Graders changed: {said}" in ended.out
     assert f"**Graders changed**: {said}" in (tmp_path / "head" / "summary.md").read_text()
     comment = await ci_evals(tmp_path, "comment", "head", "--dry-run")
-    above, _, _ = comment.out.partition("| variant |")
+    above, _, _ = comment.out.partition("<details>")
     assert f"**Graders changed**: {said}" in above
     compared = await ci_evals(tmp_path, "compare", "base", "head")
     assert said in compared.out

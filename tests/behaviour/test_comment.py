@@ -79,7 +79,7 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
     (comment,) = posted(fake)
     assert first.code == 0, first.err
     assert first.out == f"posted: https://github.com/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}\n"
-    assert "### ❌ Fail · <code>flight agent</code>" in comment.body
+    assert "### ❌ 1 case regressed: <code>refund</code> (critical)" in comment.body
     assert "actions/runs/100" in comment.body
 
     results(tmp_path, comments.passing())
@@ -87,7 +87,7 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
     (again,) = posted(fake)
     assert second.out == first.out
     assert again.id == comment.id
-    assert "### ✅ Pass" in again.body
+    assert "### ✅ 105 of 105 runs passed" in again.body
     assert "❌" not in again.body
 
 
@@ -126,7 +126,7 @@ async def test_a_dry_run_asks_nobody(fake: FakeGitHub, tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "comment", "--dry-run", environ=job(fake, tmp_path, token=""))
     assert ended.code == 0, ended.err
     assert ended.out.startswith("<!-- ci-evals:comment ")
-    assert "### ❌ Fail · <code>flight agent</code>" in ended.out
+    assert "### ❌ 1 case regressed: <code>refund</code> (critical)" in ended.out
     assert fake.calls == []
 
 
@@ -221,7 +221,7 @@ async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> No
     options = ("--from-run", str(run.id), "--artifact", "fl*", "--dry-run")
     ended = await ci_evals(tmp_path, "comment", *options, environ=follower(fake, tmp_path))
     assert ended.code == 0, ended.err
-    assert "### ✅ Pass · <code>flight agent</code>" in ended.out
+    assert "### ✅ 105 of 105 runs passed" in ended.out
     assert posted(fake) == []
 
 

@@ -68,8 +68,8 @@ def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases:
 
 def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: Path) -> None:
     def edit(result: Result) -> Result:
-        quick = grade_of(grader="latency", reason=f"took {result.run} s", weight=0)
-        return replace(result, grades=(quick, grade_of(passed=False, reason="is wrong")))
+        quick = grade_of(grader="latency", reason=f"took {result.run} s")
+        return replace(result, score=0.5, grades=(quick, grade_of(passed=False, reason="is wrong")))
 
     head = saved(tmp_path / "report.json", report_of({"refund": "FF"}, edit=edit))
     text = render_text(explain_cells(head, "refund"))
@@ -174,7 +174,7 @@ def test_a_renamed_case_is_shown_with_its_base_under_the_old_name(tmp_path: Path
 def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
     (cell,) = json.loads(render_json(explain_cells(head, "refund", base=bases)))["cells"]
     assert cell["kind"] == "regressed"
-    assert cell["runs"][1]["grades"][0]["reason"] == "expected 'Paris' in the answer, got 'Lyon'"
+    assert cell["runs"][1]["grades"][0]["reason"] == "does not contain 'Paris': got 'Lyon'"
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, True, True]
     assert "Fisher's exact test for a drop, 2 of 10 against 9 of 12" in cell["test"]
 

@@ -62,7 +62,7 @@ def checked(options: Mapping[str, Any], cls: type[T]) -> T:
 
 def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     """What `contains: Paris` found."""
-    reason = "contains 'Paris'" if passed else "expected 'Paris' in the answer, got 'Lyon'"
+    reason = "contains 'Paris'" if passed else "does not contain 'Paris': got 'Lyon'"
     defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed), "reason": reason}
     return Grade(**(defaults | changes))
 

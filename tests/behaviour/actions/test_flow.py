@@ -274,7 +274,7 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
     posted = await ci_evals(repository.folder, "comment", "--from-run", str(run), environ=environ, constants=SETTLED)
     assert posted.code == 0, posted.err
     (comment,) = comments(fake)
-    assert "No verdict" in comment.body
+    assert "### ⚠️ " in comment.body
 
 
 async def test_a_forks_shard_is_answered_from_what_the_base_branchs_merge_has_uploaded(
@@ -359,6 +359,7 @@ if __name__ == "__main__":
     sys.exit(1)
 """
 NOT_CHECKED = "not checked: this pull request's agent was not run, for lack of secrets"
+HEADLINE = NOT_CHECKED.capitalize()
 COMMAND = {"name": "agent", "type": "command", "command": [sys.executable, "agent.py"]}
 WITH_KEY = {"env": {"AGENT_KEY": "${AGENT_KEY}"}}
 
@@ -395,7 +396,7 @@ async def test_a_changed_agent_in_a_fork_has_no_verdict(repository: Repository, 
     agent_suite(repository, BROKEN_AGENT, COMMAND | WITH_KEY)
     job = await fork_run(repository)
     assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
-    assert shown(job.summary).startswith(f"## ⚠️ No verdict: {NOT_CHECKED}\n")
+    assert shown(job.summary).startswith(f"## ⚠️ {HEADLINE}\n")
     assert "push it to a branch of this repository" in job.summary
     assert f"::error title=Not checked::{NOT_CHECKED}%0ATo check it, a maintainer" in job.ended.out
     assert job.ended.out.splitlines()[-1] == f"NO VERDICT: {NOT_CHECKED}"
@@ -406,7 +407,7 @@ async def test_a_changed_agent_in_a_fork_has_no_verdict(repository: Repository, 
     posted = await ci_evals(repository.folder, "comment", "--from-run", str(run.id), environ=environ, constants=SETTLED)
     assert posted.code == 0, posted.err
     (comment,) = comments(fake)
-    assert f"⚠️ No verdict · <code>geography</code>: {NOT_CHECKED}" in shown(comment.body)
+    assert f"⚠️ {HEADLINE}" in shown(comment.body)
     assert "push it to a branch of this repository" in comment.body
 
 
@@ -430,7 +431,7 @@ async def test_a_suite_may_ask_only_to_be_told_that_nothing_was_checked(
     job = await fork_run(repository, "--comment", "off")
     assert (job.ended.code, job.outputs["verdict"]) == (0, "error")
     assert f"::warning title=Not checked::{NOT_CHECKED}" in job.ended.out
-    assert NOT_CHECKED in shown(job.summary)
+    assert HEADLINE in shown(job.summary)
 
     agent_suite(repository, BROKEN_AGENT, COMMAND, gate=gate)
     checked = await fork_run(repository, "--comment", "off")
@@ -446,7 +447,7 @@ async def test_an_agent_that_needs_no_key_is_run_and_judged_in_a_fork(
     await repository.push(BASE)
     agent_suite(repository, agent, COMMAND)
     job = await fork_run(repository, "--comment", "off")
-    code, verdict, headline = (0, "pass", "## ✅ Pass") if agent == RIGHT_AGENT else (1, "fail", "## ❌ Fail")
+    code, verdict, headline = (0, "pass", "## ✅ ") if agent == RIGHT_AGENT else (1, "fail", "## ❌ ")
     assert (job.ended.code, job.outputs["verdict"]) == (code, verdict)
     assert job.summary.startswith(headline)
     assert job.report["totals"]["recorded"] == 0
@@ -462,7 +463,7 @@ async def test_a_recording_of_a_model_proves_that_prompts_and_cases_are_unchange
     job = await fork_run(repository, "--comment", "off")
     assert (job.ended.code, job.outputs["verdict"], len(model.seen)) == (0, "pass", asked)
     assert (
-        "✅ Pass: prompts and cases are unchanged, and no model was called; their recorded answers:"
+        "✅ Prompts and cases are unchanged, and no model was called; their recorded answers:"
         " 10 of 10 runs passed" in shown(job.summary)
     )
 
@@ -481,7 +482,7 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     agent_suite(repository, BROKEN_AGENT, *providers)
     job = await fork_run(repository, "--comment", "off")
     assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
-    assert NOT_CHECKED.replace("agent was", "agent (agent) was") in shown(job.summary)
+    assert HEADLINE.replace("agent was", "agent (agent) was") in shown(job.summary)
 
 
 async def test_a_recording_that_a_workflow_names_itself_answers_for_own_code_too(repository: Repository) -> None:
@@ -527,7 +528,7 @@ async def test_the_merge_of_a_forks_shards_has_no_verdict_either(
         repository, "merge", *(str(job.results) for job in shards), *arguments, CI_EVALS_COMMENT="off"
     )
     assert (merged.ended.code, merged.outputs["verdict"]) == (3, "error")
-    assert NOT_CHECKED in shown(merged.summary)
+    assert HEADLINE in shown(merged.summary)
 
 
 # Suites that are broken.
@@ -557,11 +558,11 @@ async def test_a_suite_that_breaks_replaces_what_the_comment_said_and_is_replace
     red = await repository.pull_request(RED)
     assert (red.ended.code, red.outputs["verdict"]) == (2, "error")
     headline, problem = (
-        "⚠️ No verdict: the suite is broken (1 problem), and nothing was run",
+        "⚠️ The suite is broken (1 problem), and nothing was run",
         "unknown grader 'contians'",
     )
     (comment,) = comments(fake)
-    assert comment.body.count("✅") == 1, "the section of the other job"
+    assert comment.body.count("### ✅") == 1, "the section of the other job"
     for text in (comment.body, red.summary):
         assert headline in text
         assert "- <code>evals.yaml:4</code>" in text
@@ -585,7 +586,7 @@ async def test_the_comment_lists_ten_problems_and_counts_the_others(repository: 
     job = await repository.pull_request(RED)
     (comment,) = comments(fake)
     for text in (comment.body, job.summary):
-        assert "the suite is broken (14 problems)" in text
+        assert "The suite is broken (14 problems)" in text
         assert re.findall(r"^- <code>evals.yaml:(\d+)</code>", text, re.MULTILINE) == [str(n) for n in range(4, 14)]
         assert "- … and 4 more problems, see the log" in text
     errors = re.findall(r"^::error.*", job.ended.err, re.MULTILINE)
@@ -615,12 +616,12 @@ async def test_a_shard_with_a_broken_suite_leaves_the_comment_to_the_merge(
     broken_suite(repository)
     shard = await repository.pull_request(RED, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
     assert shard.ended.code == 2
-    assert "the suite is broken" in shard.summary
+    assert "The suite is broken" in shard.summary
     assert comments(fake) == []
     merge = await repository.pull_request(RED, "merge")
     assert merge.ended.code == 2
     (comment,) = comments(fake)
-    assert "the suite is broken" in comment.body
+    assert "The suite is broken" in comment.body
 
 
 async def test_a_merge_without_shards_says_so_in_the_comment(repository: Repository, fake: FakeGitHub) -> None:
@@ -629,8 +630,8 @@ async def test_a_merge_without_shards_says_so_in_the_comment(repository: Reposit
     merge = await repository.pull_request(RED, "merge")
     assert (merge.ended.code, merge.outputs["verdict"]) == (2, "error")
     (comment,) = comments(fake)
-    assert "⚠️ No verdict: there is nothing to merge" in comment.body
-    assert "there is nothing to merge" in merge.summary
+    assert "⚠️ There is nothing to merge" in comment.body
+    assert "There is nothing to merge" in merge.summary
 
 
 async def test_a_token_that_may_not_comment_on_a_broken_suite_is_a_warning(
@@ -639,7 +640,7 @@ async def test_a_token_that_may_not_comment_on_a_broken_suite_is_a_warning(
     broken_suite(repository)
     job = await fork_run(repository)
     assert job.ended.code == 2
-    assert "the suite is broken" in job.summary
+    assert "The suite is broken" in job.summary
     assert "::warning title=ci-evals::no comment was posted: the token may not comment" in job.ended.err
 
 
@@ -717,7 +718,7 @@ async def test_code_under_test_sees_neither_the_jobs_tokens_nor_the_files_that_s
         assert all(environ["GITHUB_REPOSITORY"] for environ in environments)
     # ci-evals itself has them all the same.
     assert (job.outputs["verdict"], len(comments(fake))) == ("pass", 1)
-    assert "Pass" in job.summary
+    assert "## ✅ " in job.summary
 
 
 async def test_a_suite_that_names_the_token_gets_it(repository: Repository, fake: FakeGitHub) -> None:

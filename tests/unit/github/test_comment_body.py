@@ -109,7 +109,11 @@ def test_the_longest_are_reduced_to_their_headline() -> None:
     ]
     body = parse(compose("", "ab12", sections))
     assert body is not None
-    assert [section.text for section in body.sections] == ["short of long", "short of middle\n" + "m" * 10_000, "small"]
+    assert [section.text for section in body.sections] == [
+        "short of long · <code>long</code>",
+        "short of middle\n" + "m" * 10_000,
+        "small",
+    ]
 
 
 def test_line_ends_of_somebody_who_edited_in_a_browser_are_read() -> None:

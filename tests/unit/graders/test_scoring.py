@@ -16,8 +16,9 @@ from ci_evals.format import visible
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import PythonGrader
+from ci_evals.graders.composite import Composite, passes, score_of
 from ci_evals.graders.json import JsonPath, JsonSchema
-from ci_evals.graders.scoring import LONG_ANSWER, grade, passes, score_of
+from ci_evals.graders.scoring import LONG_ANSWER, grade
 from ci_evals.graders.text import Regex, Similar
 from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import Step, ToolCall
@@ -59,10 +60,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "judge": {"rubric": "polite"},
     "embedding_similar": {"value": "abc"},
     "python": {"target": "builtins:bool"},
+    "any_of": {"of": [{"contains": "a"}]},
+    "all_of": {"of": [{"contains": "a"}]},
     "reward": {"value": 0.5},
     "goal_reached": {},
 }
-ASKING = {name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader)}
+NEEDING_MORE = {name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader | Composite | PythonGrader)}
 
 KEYWORDS = [
     "$schema",
@@ -190,7 +193,7 @@ def test_no_answer_makes_a_grader_crash(
     output: str, calls: list[ToolCall], steps: tuple[Step, ...], cost_usd: float | None, answer_of: AnswerOf
 ) -> None:
     answer = answer_of(output, tool_calls=tuple(calls), steps=steps, cost_usd=cost_usd)
-    for name in OPTIONS.keys() - {"python"} - ASKING:
+    for name in OPTIONS.keys() - NEEDING_MORE:
         finding = checked(OPTIONS[name], GRADERS[name]).grade(answer)
         assert isinstance(finding, Finding), name
         assert 0 <= finding.score <= 1, name

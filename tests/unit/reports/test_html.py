@@ -5,7 +5,6 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
-from html import escape as html_escaped
 from html import unescape as html_unescaped
 from html.parser import HTMLParser
 
@@ -83,15 +82,14 @@ def test_what_to_try_shows_code_as_code() -> None:
     assert hint in text_of(summarize(report_of({"capital": "PF"}), None))
 
 
-def test_what_got_worse_is_said_in_the_words_of_the_comment() -> None:
+def test_what_got_worse_is_said_in_its_list_and_above_what_was_answered() -> None:
     summary = comments.regression()
     page = "".join(Page(text_of(summary)).words)
     assert isinstance(summary.comparison, Comparison)
     assert summary.verdict.reason in page
     for cell in summary.comparison.of("regressed", "suspect", "fixed"):
         finding = cell_finding(summary.comparison, cell)
-        assert html_escaped(finding) in comments.text_of(summary)
-        assert page.count(finding) >= 2, "in its list, and above what was answered"
+        assert page.count(finding) >= 2
 
 
 def test_what_came_and_went_is_said_in_the_words_of_the_comment(changed: Summary) -> None:
@@ -299,7 +297,7 @@ def test_errors_come_before_figures_that_lack_their_runs() -> None:
 def test_a_folded_cell_has_the_reason_beside_what_became_of_it(flights: Summary) -> None:
     summaries = re.findall(r'<summary><span class="mark"[^>]*>(.)</span>(.*?)</summary>', text_of(flights), re.DOTALL)
     reasons = [(mark, re.findall(r'<span class="why">(.*?)</span>', rest)) for mark, rest in summaries]
-    assert ("✗", ["contains: expected &#39;Paris&#39; in the answer, got &#39;Lyon&#39;"]) in reasons
+    assert ("✗", ["contains: does not contain &#39;Paris&#39;: got &#39;Lyon&#39;"]) in reasons
     assert ("!", ["429: slow down"]) in reasons
     assert ("✓", []) in reasons
     assert all(bool(reason) == (mark != "✓") for mark, reason in reasons), "nothing is said of what passed"

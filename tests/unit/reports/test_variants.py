@@ -96,29 +96,12 @@ def points(rates: Sequence[float | None]) -> list[TrendPoint]:
     ]
 
 
-def test_bars_go_from_the_oldest_report_to_this_one() -> None:
-    trend = trend_of(points([1.0, 0.5, 0.0]), Variant("agent"), 0.25)
-    assert trend is not None
-    assert trend.bars == "▁▅█▃"
-    assert (trend.lowest, trend.highest, trend.reports) == ("0 %", "100 %", 3)
-
-
-def test_a_change_of_a_point_is_no_mountain() -> None:
-    trend = trend_of(points([0.91, 0.9, 0.91, 0.9]), Variant("agent"), 0.9)
-    assert trend is not None
-    assert set(trend.bars) <= set("▁▂")
-
-
-def test_a_rate_of_all_is_a_full_bar() -> None:
-    trend = trend_of(points([1.0, 1.0]), Variant("agent"), 1.0)
-    assert trend is not None
-    assert trend.bars == "███"
+def test_a_trend_goes_from_the_oldest_report_to_the_newest() -> None:
+    assert trend_of(points([1.0, 0.5, 0.0]), Variant("agent")) == (0.0, 0.5, 1.0)
 
 
 def test_only_the_last_reports_are_shown_and_one_is_no_trend() -> None:
-    trend = trend_of(points([0.5] * 50), Variant("agent"), None)
-    assert trend is not None
-    assert (len(trend.bars), trend.reports) == (20, 20)
-    assert trend_of(points([0.5]), Variant("agent"), 0.5) is None
-    assert trend_of(points([0.5, None]), Variant("agent"), 0.5) is None
-    assert trend_of(points([0.5] * 5), Variant("other"), 0.5) is None
+    assert trend_of(points([0.5] * 50), Variant("agent")) == (0.5,) * 10
+    assert trend_of(points([0.5]), Variant("agent")) == ()
+    assert trend_of(points([0.5, None]), Variant("agent")) == ()
+    assert trend_of(points([0.5] * 5), Variant("other")) == ()

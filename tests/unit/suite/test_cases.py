@@ -5,7 +5,7 @@ import pytest
 from projects import CASE, Project
 
 from ci_evals.graders.json import JsonSchema
-from ci_evals.graders.text import Contains, ContainsAll, Equals
+from ci_evals.graders.text import Contains, ContainsAll, ContainsAny, Equals
 from ci_evals.model.case import Case, CaseOverrides
 
 EXPECT = [{"contains": "x"}]
@@ -97,9 +97,45 @@ def test_the_suites_expectations_may_be_templates_over_a_cases_vars(project: Pro
     assert case.expect[1].grader == ContainsAll(("Paris", "plain Q"))
 
 
-def test_a_cases_own_expectations_are_no_templates(project: Project) -> None:
-    project.suite(cases=[{"id": "a", "input": "q", "expect": [{"contains": "{{ input }}"}]}])
-    assert project.load().cases[0].expect[0].grader == Contains(value="{{ input }}")
+def test_a_cases_own_expectations_may_be_templates_too(project: Project) -> None:
+    expect = [{"contains": "{{ input }} {{ n }}"}, {"contains_any": "{{ all }}"}, {"equals": "{{ n }}"}]
+    turns = [{"user": "hi", "expect": [{"contains": "{{ n }}"}]}]
+    case = {"id": "a", "vars": {"n": 5, "all": ["x", "y"]}, "expect": expect}
+    project.suite(cases=[{**case, "input": "q"}, {**case, "id": "b", "turns": turns}])
+    first, second = project.load().cases
+    assert [each.grader for each in first.expect] == [Contains("q 5"), ContainsAny(("x", "y")), Equals("5")]
+    assert second.expect[0].grader == Contains("5")
+
+
+def test_a_template_that_does_not_fit_its_own_case_is_told_at_its_place(project: Project) -> None:
+    project.suite(cases=[{"id": "a", "input": "q", "expect": [{"not_empty": True}, {"contains": "{{ anwser }}"}]}])
+    assert project.problems() == ["evals.yaml:1: cases[0].expect[1]: 'anwser' is undefined"]
+
+
+def test_the_suites_vars_are_every_cases_unless_it_has_its_own(project: Project) -> None:
+    project.write("policy.md", "30 days")
+    project.suite(
+        vars={"policy": {"file": "policy.md"}, "tone": "${TONE:-kind}", "lang": "en"},
+        prompts=["{{ policy }} {{ tone }} {{ lang }}"],
+        expect=[{"contains": "{{ tone }}"}],
+        cases=[{"id": "a"}, {"vars": {"tone": "rude"}}, {"id": "c", "matrix": {"lang": ["de"]}}],
+    )
+    first, second, third = project.load().cases
+    assert first.vars == {"policy": "30 days", "tone": "kind", "lang": "en"}
+    assert (second.id, second.vars["tone"], second.expect[0].grader) == ("rude", "rude", Contains("rude"))
+    assert (third.id, third.vars["lang"], third.vars["policy"]) == ("c lang=de", "de", "30 days")
+    before = project.load().case_fingerprint(0)
+    project.write("policy.md", "14 days")
+    assert project.load().case_fingerprint(0) != before
+
+
+def test_a_wrong_var_of_the_suite_is_told_once(project: Project) -> None:
+    project.suite(vars={"policy": {"file": "polcy.md"}}, cases=[CASE, {**CASE, "id": "other"}])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: vars.policy.file: polcy.md: no such file (looked in ")
+    project.suite(vars=["policy"])
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: vars: expected a mapping, got a list")
 
 
 def test_a_template_that_does_not_fit_one_case_is_told_at_that_case(project: Project) -> None:

@@ -40,6 +40,8 @@ SHORT: dict[str, Any] = {
     "judge": "polite",
     "embedding_similar": "Paris",
     "python": "json:loads",
+    "any_of": [{"contains": "a"}, {"not_contains": "b"}],
+    "all_of": [{"contains": "a"}, {"any_of": [{"contains": "b"}, {"tool_call": "book"}]}],
     "reward": 0.5,
     "goal_reached": True,
 }
@@ -191,6 +193,12 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[contains: {value: x, name: ''}]", "expect[0].contains.name: expected text of length >= 1, got ''"),
         ("[contains: {value: x, metrik: a}]", "expect[0].contains: unknown key 'metrik', did you mean 'metric'?"),
         ("[tool_call: {name: book}]", "expect[0].tool_call: `name` is what reports call it: write `tool: book`"),
+        ("[any_of: []]", "expect[0].any_of: expected at least 1 entry, got 0"),
+        ("[any_of: contains]", "expect[0].any_of: expected a list"),
+        ("[any_of: {threshold: 0.5}]", "expect[0].any_of: the key 'of' is missing"),
+        ("[all_of: [contains: x, contians: y]]", "expect[0].all_of[1]: unknown grader 'contians', did you mean"),
+        ("[all_of: {of: [any_of: [latency: 0]]}]", "expect[0].all_of.of[0].any_of[0].latency: expected a number > 0"),
+        ("[any_of: [contains: {value: x, weight: 0}]]", "expect[0].any_of: all of these have weight 0, so nothing"),
         ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `tool`"),
         ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
     ],
@@ -203,7 +211,7 @@ def test_a_wrong_expectation_says_where_what_and_what_to_try(text: str, problem:
 
 def test_an_unknown_grader_far_from_any_brings_the_list_without_negations() -> None:
     _, (problem,) = decode("[zzzzzz: 1]")
-    assert "known: classify, contains, contains_all, contains_any, cost," in problem
+    assert "known: all_of, any_of, classify, contains, contains_all," in problem
     assert "not_contains" not in problem
 
 

@@ -1,0 +1,99 @@
+"""Several graders as one: `any_of` and `all_of`; and what the grades of a run come to together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field
+
+from ci_evals.format import exact_mean, number_of
+from ci_evals.graders.base import GraderOptions, failed, passed, reaches
+from ci_evals.model.case import Answer, Finding
+from ci_evals.model.fields import OneOrMore, Share
+from ci_evals.model.result import Grade
+
+
+@dataclass(frozen=True, slots=True)
+class Composite(GraderOptions):
+    """Graders that judge as one. Once checked, `of` has `Expectation`s, whose grades `combine` gets."""
+
+    short: ClassVar[str] = "of"
+
+    of: Annotated[OneOrMore[Any], Field(description="Graders in any spelling, these two included.")]
+    threshold: Annotated[Share | None, Field(description="The lowest score that passes.")] = None
+
+    def for_negation(self) -> Self:
+        return replace(self, of=tuple(replace(each, grader=_for_negation(each.grader)) for each in self.of))
+
+    def grade(self, answer: Answer) -> Finding:
+        raise TypeError(f"`graders.scoring.grade` grades the parts of {type(self).__name__}")
+
+    def combine(self, grades: Sequence[Grade]) -> Finding:
+        """Judge by the grades of `of`, in its order."""
+        raise NotImplementedError
+
+
+def _for_negation(grader: Any) -> Any:
+    return grader.for_negation() if isinstance(grader, GraderOptions) else grader
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Composite):
+    """Each grader passes, but for those of weight 0; or the mean of their scores by weight reaches a threshold.
+
+    Args:
+        of: the graders.
+        threshold: the lowest mean score that passes; left out, every grader must pass.
+    """
+
+    def combine(self, grades: Sequence[Grade]) -> Finding:
+        score = score_of(grades)
+        wrong = [grade for grade in grades if not grade.passed and grade.weight]
+        if self.threshold is not None:
+            met = reaches(score, self.threshold)
+            text = f"score {score:.2f}, {'at least' if met else 'less than'} the {self.threshold:g} wanted"
+            return Finding(met, score, text if met or not wrong else f"{text}: {_reasons(wrong)}")
+        if not wrong:
+            return passed(f"all of {len(grades)} passed", score)
+        return failed(f"{len(wrong)} of {number_of(len(grades), 'grader')} did not pass: {_reasons(wrong)}", score)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(Composite):
+    """One grader passes, those of weight 0 aside; or the best of their scores reaches a threshold.
+
+    Args:
+        of: the graders.
+        threshold: the lowest score that passes; left out, one grader must pass.
+    """
+
+    def combine(self, grades: Sequence[Grade]) -> Finding:
+        weighty = [grade for grade in grades if grade.weight]
+        score = max(grade.score for grade in weighty)
+        if self.threshold is not None:
+            met = reaches(score, self.threshold)
+            text = f"best score {score:.2f}, {'at least' if met else 'less than'} the {self.threshold:g} wanted"
+            return Finding(met, score, text if met else f"{text}: {_reasons(weighty)}")
+        right = next((grade for grade in weighty if grade.passed), None)
+        if right is not None:
+            return passed(f"{right.grader}: {right.reason}", score)
+        return failed(f"none of {len(weighty)} passed: {_reasons(weighty)}", score)
+
+
+def _reasons(grades: Sequence[Grade]) -> str:
+    return "; ".join(f"{grade.grader}: {grade.reason}" for grade in grades)
+
+
+def score_of(grades: Sequence[Grade]) -> float:
+    """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
+    if not grades:
+        return 1.0
+    weights = [grade.weight for grade in grades]
+    return exact_mean([grade.score for grade in grades], weights if any(weights) else None)
+
+
+def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
+    """Return True if all graders that have a weight passed, or the score reaches the threshold if there is one."""
+    if threshold is None:
+        return all(grade.passed or grade.weight == 0 for grade in grades)
+    return reaches(score_of(grades), threshold)
