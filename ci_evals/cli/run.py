@@ -349,9 +349,9 @@ def run_command(
     SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in .github/. Several
     run one after the other, each with a folder of its name in the results folder.
 
-    Writes report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into the results
-    folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables, those over
-    the file.
+    Writes report.html, report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into
+    the results folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables,
+    those over the file.
 
     \b
     Examples:

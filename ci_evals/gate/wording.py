@@ -277,6 +277,14 @@ def increase_sentence(
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 
+def too_few_latencies_clause(comparison: Comparison, reports: int) -> str:
+    """`not gated: 1 report of main does not tell how much latency varies there`."""
+    does = "does" if reports == 1 else "do"
+    return (
+        f"not gated: {number_of(reports, 'report')} of {comparison.baseline.called} {does} not tell how it varies there"
+    )
+
+
 def unknown_increase_sentence(
     comparison: Comparison,
     variant: VariantComparison,

@@ -1,11 +1,11 @@
-"""Graders of what an answer took and came to: `latency`, `cost`, `reward`, `goal_reached`."""
+"""Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
 
 from ci_evals.format import quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.model.case import Answer, Finding
-from ci_evals.model.fields import NonNegative, Seconds, Share
+from ci_evals.model.fields import NonEmpty, NonNegative, OneOrMore, Seconds, Share
 from ci_evals.model.response import GOAL_REACHED
 
 
@@ -43,6 +43,42 @@ class Cost(GraderOptions):
         if cost_usd <= self.value:
             return passed(f"cost ${cost_usd:.4g}, within the ${self.value:.4g} allowed")
         return failed(f"cost ${cost_usd:.4g}, more than the ${self.value:.4g} allowed")
+
+
+_REASONS = {  # as providers call them, in the words of the OpenAI API
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishReason(GraderOptions):
+    """The model ended for this reason, or for one of several: `stop`, `length`, `tool_calls`, `content_filter`.
+
+    The names that other APIs have for these are understood, and any other reason is compared as it is told.
+    """
+
+    value: NonEmpty | OneOrMore[NonEmpty]
+
+    def grade(self, answer: Answer) -> Finding:
+        wanted = (self.value,) if isinstance(self.value, str) else self.value
+        reason = answer.response.finish_reason
+        if reason is None:
+            return failed("the provider did not tell why the answer ended")
+        ended, among = f"ended with {quote(reason, 80)}", " or ".join(quote(each, 80) for each in wanted)
+        if _usual(reason) in map(_usual, wanted):
+            return passed(ended)
+        return failed(f"{ended}, expected {among}")
+
+
+def _usual(reason: str) -> str:
+    name = reason.strip().casefold()
+    return _REASONS.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from ci_evals.reports.cells import (
     reasons_of,
     without_answer,
 )
-from ci_evals.reports.notes import basis, comparison_notes, facts, notes, outcome
+from ci_evals.reports.notes import basis, bounds_fact, comparison_notes, facts, notes, outcome
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.variants import (
     MetricReport,
@@ -202,7 +202,7 @@ class Findings:
         cells: every cell, sorted by what is to be said of it.
         rows: the cells that decided and those that were fixed, in the order of `groups`.
         groups: the cells to look at with what there is to say, the most important first; none is empty.
-        basis: what the verdict rests on: the baseline, the size of the plan, the cost.
+        basis: what the verdict rests on: the baseline, the size of the plan, what bounds mean, the cost.
     """
 
     summary: Summary
@@ -267,7 +267,7 @@ def findings(summary: Summary) -> Findings:
         facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
-        notes=(*notes(report), *comparison_notes(summary)),
+        notes=(*notes(report), *comparison_notes(summary), Note("Bounds", bounds_fact(summary.gate))),
         variants=variants,
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),

@@ -9,6 +9,7 @@ from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
+from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Note, Summary
 
 _MOST_CASES = 5
@@ -102,6 +103,11 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
 
 
+def bounds_fact(gate: Gate | None) -> str:
+    """`one-sided, each 95 % sure`."""
+    return f"one-sided, each {percent((gate or Gate()).confidence)} sure"
+
+
 def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> str:
     """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
     keys = [confirmation.plan.key(cell.cell) for cell in confirmation.cells]
@@ -132,7 +138,7 @@ def facts(summary: Summary) -> Iterator[str]:
 
 
 def basis(summary: Summary) -> Iterator[str]:
-    """Yield the basis of the verdict: the baseline and the size of the plan."""
+    """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
     report, comparison = summary.report, summary.comparison
     plan = [number_of(len(report.plan.cases), "case")]
     plan += [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
@@ -143,6 +149,7 @@ def basis(summary: Summary) -> Iterator[str]:
     else:
         yield comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing"
         yield size
+    yield f"bounds are {bounds_fact(summary.gate)}"
 
 
 def _total(report: SuiteReport) -> str:

@@ -50,7 +50,7 @@ class ReportOptions(Options):
     """The files that are written, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = "ci-evals-results"
-    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown")
+    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown", "html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
