@@ -1,6 +1,7 @@
 """Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ci_evals.format import quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
@@ -13,6 +14,7 @@ from ci_evals.model.response import GOAL_REACHED
 class Latency(GraderOptions):
     """The answer came within `value` seconds, waiting and refused attempts not counted."""
 
+    reads_text: ClassVar[bool] = False
     value: Seconds
 
     def grade(self, answer: Answer) -> Finding:
@@ -26,6 +28,7 @@ class Latency(GraderOptions):
 class Cost(GraderOptions):
     """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
 
+    reads_text: ClassVar[bool] = False
     needs = "cost"
 
     value: NonNegative
@@ -63,6 +66,7 @@ class FinishReason(GraderOptions):
     The names that other APIs have for these are understood, and any other reason is compared as it is told.
     """
 
+    reads_text: ClassVar[bool] = False
     value: NonEmpty | OneOrMore[NonEmpty]
 
     def grade(self, answer: Answer) -> Finding:
@@ -85,6 +89,7 @@ def _usual(reason: str) -> str:
 class Reward(GraderOptions):
     """The task's verifier gave at least `value`; the score is its reward."""
 
+    reads_text: ClassVar[bool] = False
     value: Share = 1.0
 
     def grade(self, answer: Answer) -> Finding:
@@ -100,6 +105,7 @@ class Reward(GraderOptions):
 class GoalReached(AlwaysTrue):
     """The simulated user said that its goal is reached. `value` is always true."""
 
+    reads_text: ClassVar[bool] = False
     instead = "write `not_goal_reached: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:

@@ -5,9 +5,9 @@ from itertools import islice
 from math import isclose
 
 from ci_evals.format import name_of, number_of, percent, seconds, usd
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
+from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Note, Summary
@@ -39,6 +39,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+    if report.suite.selection:
+        yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
@@ -101,6 +103,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    if beyond := beyond_naming(comparison):
+        yield Note("Not named", few_runs_sentence(comparison, beyond))
 
 
 def bounds_fact(gate: Gate | None) -> str:

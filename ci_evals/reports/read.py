@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ci_evals.errors import StorageError, first_problem
+from ci_evals.errors import StorageError, UsageError, first_problem
 from ci_evals.format import number_of, one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
 from ci_evals.gate.compare import Comparison, NoComparison
@@ -165,6 +165,25 @@ def read_summary(path: Path) -> Summary:
         StorageError: see `read_report`.
     """
     return read_report(path).summary
+
+
+def failed_cases(path: Path, suite: str) -> frozenset[str]:
+    """Return the ids of the cases of a suite that did not pass: not all of their planned runs did.
+
+    Args:
+        path: a report.json, its folder, or a folder with those of several suites.
+        suite: the name of the suite.
+
+    Raises:
+        StorageError: see `read_report`.
+        UsageError: there is none of this suite.
+    """
+    reports = [read_report(each) for each in report_folders(path) or (path,)]
+    of_suite = next((report for report in reports if report.suite.name == suite), None)
+    if of_suite is None:
+        raise UsageError(f"{reports[0].name} is of another suite, {reports[0].suite.name!r}")
+    cells = of_suite.summary.report.cells
+    return frozenset(cell.case.id for cell in cells if cell.counts.passed < cell.counts.planned)
 
 
 def read_baseline(

@@ -24,7 +24,7 @@ class Note(NamedTuple):
         return self.label in _BRIEF
 
 
-_BRIEF = ("Interrupted", "Resumed", "Recorded", "Not verified", "Rules", "Missing", "Graders changed")
+_BRIEF = ("Interrupted", "Selected", "Resumed", "Recorded", "Not verified", "Rules", "Missing", "Graders changed")
 
 
 class Summary(NamedTuple):
@@ -76,7 +76,13 @@ def summarize(
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
         alpha = (gate or Gate()).alpha
-        comparison = compare(head_cells(report, gate), baseline, confirm_runs=confirm_runs, alpha=alpha)
+        comparison = compare(
+            head_cells(report, gate),
+            baseline,
+            confirm_runs=confirm_runs,
+            alpha=alpha,
+            is_selection=report.suite.selection is not None,
+        )
     else:
         comparison = baseline
     return Summary(report, decide(report, gate, comparison), gate, comparison)

@@ -355,6 +355,18 @@ def _pretend_other_runs(document: dict[str, Any]) -> None:
         comparison |= {"head": comparison["base"], "kind": "unchanged", "p": 1.0, "adjusted_p": 1.0}
 
 
+def _pretend_a_name(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        if comparison["kind"] == "suspect":
+            comparison["kind"] = "regressed"
+
+
+def _pretend_no_name(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        if comparison["kind"] == "regressed":
+            comparison |= {"kind": "suspect", "head": [0, 3], "p": 0.00018, "adjusted_p": 0.007}
+
+
 def _pretend_figures(document: dict[str, Any]) -> None:
     document["totals"] |= {"pass_rate": 1.0, "match_rate": 1.0}
     for variant in (*document["variants"], document["trend"][0]["variants"][0]):
@@ -371,7 +383,15 @@ def _pretend_words(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "pretend",
-    [_pretend_to_be_unchanged, _pretend_chance, _pretend_other_runs, _pretend_figures, _pretend_words],
+    [
+        _pretend_to_be_unchanged,
+        _pretend_chance,
+        _pretend_other_runs,
+        _pretend_a_name,
+        _pretend_no_name,
+        _pretend_figures,
+        _pretend_words,
+    ],
 )
 async def test_what_follows_from_its_results_is_derived_and_never_taken_over(
     pretend: Callable[[dict[str, Any]], None], tmp_path: Path
