@@ -48,7 +48,7 @@ class GraderOptions(Options):
     ] = field(default=None, kw_only=True)
 
     @property
-    def needs(self) -> Literal["cost", "steps", "context"] | None:
+    def needs(self) -> Literal["cost", "steps", "context", "first_token"] | None:
         """Something that not every provider tells with its answers, and without which the grader cannot judge."""
         return None
 

@@ -109,7 +109,7 @@ def _counts_usd(budget: Written, cases: Iterable[Case]) -> bool:
 def needs_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], places: Mapping[str, Place]
 ) -> Iterator[Problem]:
-    """Find graders that need what a provider never tells of its answers: their cost, steps or context."""
+    """Find graders that need what a provider never tells of its answers: cost, steps, context or first token."""
     priced = _counts_usd(budget, cases)  # a price that is not known is a problem already
     found: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -122,6 +122,9 @@ def needs_problems(
                 if asked.tells_steps
                 else f"needs the steps towards an answer, which {options.name} does not tell",
                 "context": None if asked.tells_context else _lack_of_context(asked),
+                "first_token": None
+                if asked.tells_first_token
+                else f"needs the time to the first token, and {options.name} does not stream: give it `stream`",
             }
             for need, name in needing.items():
                 if lack := lacks[need]:
