@@ -48,7 +48,13 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     report, gate = saved.summary.report, saved.summary.gate
     found: Comparison | NoComparison | Baseline = read_baseline(base, saved.suite.name, but=saved)
     if isinstance(found, Baseline):
-        found = compare(saved.head, found, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
+        found = compare(
+            saved.head,
+            found,
+            confirm_runs=saved.confirm_runs,
+            alpha=(gate or Gate()).alpha,
+            is_selection=saved.suite.selection is not None,
+        )
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
 
 

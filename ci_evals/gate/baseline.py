@@ -3,7 +3,7 @@
 Earlier runs of a cell are pooled, newest report first, but for what is older than a fall of the base branch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
@@ -253,6 +253,10 @@ class Baseline:
     def variants(self) -> tuple[Variant, ...]:
         """Its variants, in the order of the cells."""
         return tuple(dict.fromkeys(Variant(provider, prompt) for _, provider, prompt in self.cells))
+
+    def of(self, cases: Container[str]) -> "Baseline":
+        """Return the same of some cases."""
+        return replace(self, cells={key: cell for key, cell in self.cells.items() if key[0] in cases})
 
 
 def cut_at_falls(base: Baseline) -> Baseline:

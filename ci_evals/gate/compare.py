@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import comb
+from math import comb, isclose
 from statistics import fmean
 from typing import Literal, NamedTuple, get_args
 
@@ -191,7 +191,14 @@ class NoComparison:
     reason: str
 
 
-def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRuns, alpha: float = 0.05) -> Comparison:
+def compare(
+    head: Sequence[HeadCell],
+    base: Baseline,
+    *,
+    confirm_runs: ConfirmRuns,
+    alpha: float = 0.05,
+    is_selection: bool = False,
+) -> Comparison:
     """Compare a report with a baseline.
 
     Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and each variant as a
@@ -203,8 +210,11 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRu
         confirm_runs: how often suspects were to be run again; they are not named before they were. With 0 the planned
             runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
+        is_selection: the report is of a part of its suite, so that what only the base has was not removed.
     """
     base = cut_at_falls(base)
+    if is_selection:
+        base = base.of({cell.key[0] for cell in head})
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     matched = _without_failed_confirmation(matched)
@@ -254,6 +264,14 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
     """
     enough = range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1)
     return next((more for more in enough if comb(base + planned + more, base) * alpha >= cells), None)
+
+
+def beyond_naming(comparison: Comparison) -> Sequence[CellComparison]:
+    """Return the suspects that `confirm_runs: auto` cannot name: the base has too few runs of them."""
+    if comparison.confirm_runs != "auto":
+        return ()
+    runs, cells, alpha = comparison.usual_runs, comparison.compared, comparison.alpha
+    return [each for each in comparison.of("suspect") if runs_to_confirm(runs, each.base.graded, cells, alpha) is None]
 
 
 def commonest(numbers: Iterable[int]) -> int:
@@ -467,6 +485,32 @@ def _compare_cells(matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, al
             )
         )
     return compared
+
+
+def follows(found: CellComparison, cell: HeadCell, confirm_runs: ConfirmRuns, alpha: float) -> bool:
+    """Return True if `compare` may find this of the runs of a cell and its base, whatever the other cells are like."""
+    head, base, planned = found.head, found.base, cell.planned
+    if found.p is None or found.adjusted_p is None:
+        return found.kind in ("new", "edited", "not compared") and head == planned
+    if not (planned.graded and base.graded):
+        return False
+    suspicious = planned.rate < base.rate and fisher_lower(*planned, *base) <= SUSPICION
+    whole = sum_of((planned, cell.confirming))
+    if head != planned and not (suspicious and head == whole):
+        return False
+    calm: CellKind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
+    if not suspicious and head.rate > base.rate and found.adjusted_p <= alpha:
+        p, kinds = fisher_upper(*head, *base), {"fixed", calm}
+    else:
+        p, kinds = fisher_lower(*head, *base), {calm}
+        confirmed = confirm_runs == 0 or (cell.confirmed and head == whole)
+        if not (suspicious and confirmed) and found.adjusted_p < 1:
+            return False
+        if suspicious and head.rate < base.rate and p <= SUSPICION:
+            kinds = {"suspect", "regressed"} if confirmed and found.adjusted_p <= alpha else {"suspect"}
+    return (
+        found.kind in kinds and isclose(found.p, p, rel_tol=1e-3, abs_tol=1e-6) and found.adjusted_p >= p * (1 - 1e-6)
+    )
 
 
 def _compare_variants(

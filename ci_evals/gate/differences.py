@@ -15,7 +15,7 @@ _LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference or a ratio with its two-sided interval; without one where there is too little to tell."""
+    """A difference or a ratio with its one-sided bounds; without them where there is too little to tell."""
 
     value: float
     lower: float | None = None
@@ -41,13 +41,13 @@ class Differences:
 def differences(
     tables: Sequence[Table], head: Sequence[PerRun], base: Sequence[PerRun], confidence: float
 ) -> Differences:
-    """Compare matched cells. Intervals are two-sided.
+    """Compare matched cells.
 
     Args:
         tables: the runs of each cell on both sides.
         head: what a run of each cell comes to; of one cell at least.
         base: the same of the cells that these are compared with.
-        confidence: of each interval, in (0, 1).
+        confidence: of each bound by itself, in (0, 1).
     """
 
     def ratio(name: Literal["cost_usd", "tokens", "latency_median_s"]) -> Estimate | None:

@@ -6,6 +6,7 @@ Missing evidence is never a pass: a rule whose figure is not known says so.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import fmean, stdev
 from typing import Literal
 
 from ci_evals.format import name_of, percent
@@ -19,10 +20,12 @@ from ci_evals.gate.wording import (
     increase_sentence,
     not_compared_sentence,
     regressions_sentence,
+    too_few_latencies_clause,
     ungraded_critical_sentence,
     unknown_increase_sentence,
     variant_sentence,
 )
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate
@@ -33,6 +36,12 @@ STABLE_REPORTS = 3
 
 LEAST_COMPARED = Fraction(4, 5)
 """Where a smaller share of the base's cells is compared, that is said."""
+
+LATENCY_HISTORY = 10
+"""The spread of latencies is that of as many of the base's last reports."""
+LATENCY_REPORTS, LATENCY_SPREAD = 3, 2
+"""A machine's slow hour moves every cell at once: latency is red only where it lies this many standard deviations above
+the medians of the base's last reports, of which there are at least so many."""
 
 _LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
@@ -178,4 +187,22 @@ def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: V
                 )
                 yield RuleVerdict(rule, lack, text)
             elif ratio.lower > limit:
-                yield RuleVerdict(rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit))
+                text = increase_sentence(comparison, variant, rule, ratio, limit)
+                status: VerdictStatus = "fail"
+                if rule == "latency":
+                    medians = _latencies_of_base(comparison, variant.variant)
+                    if len(medians) < LATENCY_REPORTS:
+                        text, status = f"{text}; {too_few_latencies_clause(comparison, len(medians))}", "borderline"
+                    elif (figures.latency_p50_s or 0) <= fmean(medians) + LATENCY_SPREAD * stdev(medians):
+                        continue
+                yield RuleVerdict(rule, status, text)
+
+
+def _latencies_of_base(comparison: Comparison, variant: Variant) -> list[float]:
+    """Return the median latencies of the base's last reports of the same cases, newest first, but for outages."""
+    base, name = comparison.baseline, comparison.base_variant(variant)
+    lost = {id_ for key, cell in base.cells.items() if Variant(*key[1:]) == name for id_ in cell.history.lost}
+    points = [point for point in base.trend if point.report.id not in lost]
+    same_cases = [point for point in points if point.cases == points[0].cases][:LATENCY_HISTORY]
+    found = (each for point in same_cases for each in point.variants if each.variant == name)
+    return [each.latency_p50_s for each in found if each.latency_p50_s is not None]

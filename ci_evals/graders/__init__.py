@@ -5,9 +5,9 @@ from ci_evals.graders.classify import Classify
 from ci_evals.graders.code import Not, PythonGrader, grader
 from ci_evals.graders.composite import AllOf, AnyOf
 from ci_evals.graders.embeddings import EmbeddingSimilar
-from ci_evals.graders.json import IsJson, JsonPath, JsonSchema
+from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
 from ci_evals.graders.judge import LlmJudge
-from ci_evals.graders.limits import Cost, GoalReached, Latency, Reward
+from ci_evals.graders.limits import Cost, FinishReason, GoalReached, Latency, Reward
 from ci_evals.graders.text import (
     Contains,
     ContainsAll,
@@ -20,6 +20,7 @@ from ci_evals.graders.text import (
     Regex,
     Similar,
     StartsWith,
+    WordCount,
 )
 from ci_evals.graders.tools import ToolArguments, ToolCallMatch
 from ci_evals.graders.trajectory import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors, Trajectory
@@ -32,10 +33,12 @@ __all__ = [
     "Contains",
     "ContainsAll",
     "ContainsAny",
+    "ContainsJson",
     "Cost",
     "EmbeddingSimilar",
     "EndsWith",
     "Equals",
+    "FinishReason",
     "GoalReached",
     "GraderOptions",
     "IContains",
@@ -59,6 +62,7 @@ __all__ = [
     "ToolArguments",
     "ToolCallMatch",
     "Trajectory",
+    "WordCount",
     "grader",
 ]
 
@@ -72,13 +76,16 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "ends_with": EndsWith,
     "regex": Regex,
     "is_json": IsJson,
+    "contains_json": ContainsJson,
     "json_schema": JsonSchema,
     "json_path": JsonPath,
     "similar": Similar,
     "max_length": MaxLength,
+    "word_count": WordCount,
     "not_empty": NotEmpty,
     "latency": Latency,
     "cost": Cost,
+    "finish_reason": FinishReason,
     "tool_call": ToolCallMatch,
     "tool_arguments": ToolArguments,
     "trajectory": Trajectory,

@@ -133,7 +133,7 @@ class FunctionGrader:
         return await retry(self._call, answer)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:
-        output = answer.response.output
+        output = answer.output
         return (output, answer) if has_second_parameter(self.function, "answer", variadic=True) else (output,)
 
     async def _call(self, answer: Answer) -> Finding:

@@ -1,10 +1,12 @@
-"""Graders of an answer that is JSON: `is_json`, `json_schema` and `json_path`; and how JSON data is compared."""
+"""Graders of JSON: `is_json`, `contains_json`, `json_schema` and `json_path`; and how JSON data is compared."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from json import JSONDecoder
 from typing import Any, ClassVar, Final
 
 import jsonpath
@@ -28,17 +30,74 @@ ABSENT: Final = object()
 """Stands in a `Mismatch` for a value that is not there."""
 
 _FENCE = "```"
+_MAX_STARTS = 1_000  # of what may be an object or a list in a text
+_MAX_VALUES = 100
 _MAX_ERRORS = 100  # among which the most telling one is looked for: a million wrong items need not all be seen
 
 
 @dataclass(frozen=True, slots=True)
 class IsJson(AlwaysTrue):
-    """The whole answer is JSON, bare or in one code fence. `value` is always true."""
+    """The whole answer is JSON, bare or in one code fence. `value` is always true.
+
+    Args:
+        schema: JSON Schema that it must fit.
+    """
 
     instead = "write `not_is_json: true`, or leave it out"
+    from_file: ClassVar[tuple[str, ...]] = ("schema",)
+    may_take_long: ClassVar[bool] = True
+
+    schema: Mapping[str, Any] | None = None
+
+    def problems(self) -> list[str]:
+        return [*AlwaysTrue.problems(self), *(schema_problems(self.schema) if self.schema is not None else [])]
 
     def grade(self, answer: Answer) -> Finding:
-        return judge_json(answer.response.output, lambda _: passed("is JSON"))
+        return judge_json(answer.response.output, self._judge)
+
+    def _judge(self, data: Any) -> Finding:
+        mistake = None if self.schema is None else schema_mistake(self.schema, data)
+        return passed("is JSON") if mistake is None else failed(f"is JSON that does not fit the schema {mistake}")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsJson(AlwaysTrue):
+    """A JSON object or list stands somewhere in the answer. `value` is always true.
+
+    Of several, one must be as asked.
+
+    Args:
+        schema: JSON Schema that it must fit.
+        subset: data that it must have; its objects may have more keys.
+    """
+
+    instead = "write `not_contains_json: true`, or leave it out"
+    from_file: ClassVar[tuple[str, ...]] = ("schema", "subset")
+    may_take_long: ClassVar[bool] = True
+
+    schema: Mapping[str, Any] | None = None
+    subset: Any = UNSET
+
+    def problems(self) -> list[str]:
+        return [*AlwaysTrue.problems(self), *(schema_problems(self.schema) if self.schema is not None else [])]
+
+    def grade(self, answer: Answer) -> Finding:
+        output = answer.response.output
+        values = list(islice(json_values(output), _MAX_VALUES))
+        if not values:
+            return failed(f"has no JSON object or list in it: got {quote(output)}")
+        mistakes = [self._mistake(value) for value in values]
+        if None in mistakes:
+            return passed(f"has JSON in it: {quote(values[mistakes.index(None)])}")
+        more = f" (and {len(values) - 1} more are not, either)" if len(values) > 1 else ""
+        return failed(f"the JSON in it {mistakes[0]}{more}: got {quote(values[0])}")
+
+    def _mistake(self, value: Any) -> str | None:
+        if self.schema is not None and (mistake := schema_mistake(self.schema, value)):
+            return f"does not fit the schema {mistake}"
+        if self.subset is not UNSET and (difference := first_difference(self.subset, value, subset=True)):
+            return f"is not as expected at {difference}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +175,25 @@ def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
         return failed(f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}")
 
 
+def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
+    """Find the JSON objects and lists in a text that are inside no other one."""
+    decoder, starting = JSONDecoder(parse_constant=_refuse), re.compile(f"[{re.escape(starts)}]")
+    at = 0
+    for _ in range(_MAX_STARTS):
+        if (found := starting.search(text, at)) is None:
+            return
+        try:
+            value, at = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            at = found.end()
+        else:
+            yield value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def strip_fence(text: str) -> str:
     """Strip white space, and the code fence if it encloses all of the text."""
     text = text.strip()
@@ -187,25 +265,29 @@ class Mismatch:
         return f"{self.path}: expected {quote(self.expected)}, got {quote(self.actual)}"
 
 
-def first_difference(expected: Any, actual: Any, path: str = "$") -> Mismatch | None:
-    """Find the first place where `actual` is not `expected`, as JSON sees it: 1 is 1.0, and neither is true."""
+def first_difference(expected: Any, actual: Any, path: str = "$", *, subset: bool = False) -> Mismatch | None:
+    """Find the first place where `actual` is not `expected`, as JSON sees it: 1 is 1.0, and neither is true.
+
+    If `subset`, objects of `actual` may have more keys.
+    """
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        return _first(
+        places = (
             (f"{path}.{one_line(str(key), 60)}", expected.get(key, ABSENT), actual.get(key, ABSENT))
-            for key in dict.fromkeys((*expected, *actual))
+            for key in dict.fromkeys(expected if subset else (*expected, *actual))
         )
+        return _first(places, subset=subset)
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         if len(expected) != len(actual):
             return Mismatch(f"{path} (of {len(expected)} items)", expected, actual)
         pairs = zip(expected, actual, strict=True)
-        return _first((f"{path}[{index}]", *pair) for index, pair in enumerate(pairs))
+        return _first(((f"{path}[{index}]", *pair) for index, pair in enumerate(pairs)), subset=subset)
     has_bool = isinstance(expected, bool) or isinstance(actual, bool)
     same = expected is actual if has_bool else expected == actual
     return None if same else Mismatch(path, expected, actual)
 
 
-def _first(places: Iterable[tuple[str, Any, Any]]) -> Mismatch | None:
-    found = (first_difference(expected, actual, path) for path, expected, actual in places)
+def _first(places: Iterable[tuple[str, Any, Any]], *, subset: bool) -> Mismatch | None:
+    found = (first_difference(expected, actual, path, subset=subset) for path, expected, actual in places)
     return next((difference for difference in found if difference), None)
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from json import JSONDecoder
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MinLen
@@ -16,7 +15,7 @@ from pydantic import Strict
 from ci_evals.errors import GradingError
 from ci_evals.format import closest, one_line, quote
 from ci_evals.graders.base import ModelGrader, reaches
-from ci_evals.graders.json import strip_fence
+from ci_evals.graders.json import json_values, strip_fence
 from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import NonEmpty, Share
 from ci_evals.model.response import Message
@@ -26,7 +25,6 @@ PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 _TRIES = 2  # how often a judge is asked for a verdict that can be read
 _REASON_CHARACTERS = 600
 _MAX_REPLY_CHARACTERS = 100_000
-_MAX_OBJECTS = 1_000
 _MAX_SEARCHED_CHARACTERS = 200_000
 
 _SYSTEM = """You judge an answer by a rubric.
@@ -254,19 +252,7 @@ def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Find the JSON objects in a text that are inside no other one."""
-    body, decoder = strip_fence(text[:_MAX_REPLY_CHARACTERS]), JSONDecoder()
-    at = body.find("{")
-    for _ in range(_MAX_OBJECTS):
-        if at < 0:
-            return
-        try:
-            value, end = decoder.raw_decode(body, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            if isinstance(value, dict):
-                yield value
-        at = body.find("{", end)
+    return json_values(strip_fence(text[:_MAX_REPLY_CHARACTERS]), "{")
 
 
 _JUDGE = r"(?:judge|grader|evaluator|examiner|assessor|rater)s?\b"

@@ -1,11 +1,12 @@
-"""Graders of what an answer took and came to: `latency`, `cost`, `reward`, `goal_reached`."""
+"""Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ci_evals.format import quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.model.case import Answer, Finding
-from ci_evals.model.fields import NonNegative, Seconds, Share
+from ci_evals.model.fields import NonEmpty, NonNegative, OneOrMore, Seconds, Share
 from ci_evals.model.response import GOAL_REACHED
 
 
@@ -13,6 +14,7 @@ from ci_evals.model.response import GOAL_REACHED
 class Latency(GraderOptions):
     """The answer came within `value` seconds, waiting and refused attempts not counted."""
 
+    reads_text: ClassVar[bool] = False
     value: Seconds
 
     def grade(self, answer: Answer) -> Finding:
@@ -26,6 +28,7 @@ class Latency(GraderOptions):
 class Cost(GraderOptions):
     """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
 
+    reads_text: ClassVar[bool] = False
     needs = "cost"
 
     value: NonNegative
@@ -45,10 +48,48 @@ class Cost(GraderOptions):
         return failed(f"cost ${cost_usd:.4g}, more than the ${self.value:.4g} allowed")
 
 
+_REASONS = {  # as providers call them, in the words of the OpenAI API
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishReason(GraderOptions):
+    """The model ended for this reason, or for one of several: `stop`, `length`, `tool_calls`, `content_filter`.
+
+    The names that other APIs have for these are understood, and any other reason is compared as it is told.
+    """
+
+    reads_text: ClassVar[bool] = False
+    value: NonEmpty | OneOrMore[NonEmpty]
+
+    def grade(self, answer: Answer) -> Finding:
+        wanted = (self.value,) if isinstance(self.value, str) else self.value
+        reason = answer.response.finish_reason
+        if reason is None:
+            return failed("the provider did not tell why the answer ended")
+        ended, among = f"ended with {quote(reason, 80)}", " or ".join(quote(each, 80) for each in wanted)
+        if _usual(reason) in map(_usual, wanted):
+            return passed(ended)
+        return failed(f"{ended}, expected {among}")
+
+
+def _usual(reason: str) -> str:
+    name = reason.strip().casefold()
+    return _REASONS.get(name, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Reward(GraderOptions):
     """The task's verifier gave at least `value`; the score is its reward."""
 
+    reads_text: ClassVar[bool] = False
     value: Share = 1.0
 
     def grade(self, answer: Answer) -> Finding:
@@ -64,6 +105,7 @@ class Reward(GraderOptions):
 class GoalReached(AlwaysTrue):
     """The simulated user said that its goal is reached. `value` is always true."""
 
+    reads_text: ClassVar[bool] = False
     instead = "write `not_goal_reached: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:

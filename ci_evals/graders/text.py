@@ -10,7 +10,7 @@ from pydantic import StringConstraints
 from rapidfuzz.distance import Indel
 
 from ci_evals.errors import GradingError
-from ci_evals.format import one_line, quote
+from ci_evals.format import number_of, one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed, reaches
 from ci_evals.graders.json import first_difference, judge_json
 from ci_evals.model.case import Answer, Finding
@@ -285,6 +285,34 @@ class MaxLength(GraderOptions):
         if len(output) <= self.value:
             return passed(f"has {len(output):,} characters, at most {self.value:,} allowed")
         return failed(f"is longer than {self.value:,} characters: got {len(output):,}, {quote(output)}")
+
+
+@dataclass(frozen=True, slots=True)
+class WordCount(GraderOptions):
+    """The answer has at most `max` words, and at least `min`."""
+
+    short: ClassVar[str] = "max"
+
+    max: Count | None = None
+    min: Count | None = None
+
+    def problems(self) -> list[str]:
+        if self.max is None and self.min is None:
+            return ["give `max`, `min` or both"]
+        if self.max is not None and self.min is not None and self.min > self.max:
+            return [f"no answer has at least {self.min} and at most {self.max} words"]
+        return []
+
+    def grade(self, answer: Answer) -> Finding:
+        output = answer.response.output
+        words = len(output.split())
+        has = f"has {number_of(words, 'word')}"
+        if self.max is not None and words > self.max:
+            return failed(f"{has}, more than the {self.max:,} allowed: got {quote(output)}")
+        if self.min is not None and words < self.min:
+            return failed(f"{has}, fewer than the {self.min:,} wanted: got {quote(output)}")
+        wanted = [f"at most {self.max:,}" if self.max is not None else "", f"at least {self.min:,}" if self.min else ""]
+        return passed(f"{has}, {' and '.join(filter(None, wanted)) or 'any number of which will do'}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ _MAX_SHOWN = 3  # differing arguments that a reason lists
 class ToolCallMatch(GraderOptions):
     """The answer calls a tool, or several.
 
-    Under `not_`, more arguments or more calls than expected are no excuse: the call must not be there at all.
+    The score is the share of calls that are as expected, where several are. Under `not_`, more arguments or more calls
+    than expected are no excuse: the call must not be there at all.
 
     Args:
         tool: the tool, if one call is expected.
@@ -31,6 +32,7 @@ class ToolCallMatch(GraderOptions):
         match_order: the calls must come in the order of `calls`.
     """
 
+    reads_text: ClassVar[bool] = False
     short: ClassVar[str] = "tool"
 
     tool: str | None = None
@@ -66,17 +68,19 @@ class ToolCallMatch(GraderOptions):
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
         pairs = pair_in_order(fitting) if self.match_order else pair_in_any_order(fitting)
         missing = [want for index, want in enumerate(expected) if index not in pairs]
+        most = len(expected) if self.ignore_extra_calls else max(len(expected), len(actual))
+        share = len(pairs) / most if len(expected) > 1 else 0.0
         used = frozenset(pairs.values())
         extra = [call for index, call in enumerate(actual) if index not in used]
         if missing and self.match_order and len(pair_in_any_order(fitting)) == len(expected):
-            return failed(f"called in another order: expected {names_of(expected)}, got {names_of(actual)}")
+            return failed(f"called in another order: expected {names_of(expected)}, got {names_of(actual)}", share)
         if missing:
-            return failed(self._explain_missing(missing[0], actual, extra, answer.response.output))
+            return failed(self._explain_missing(missing[0], actual, extra, answer.response.output), share)
         if extra and not self.ignore_extra_calls:
             if not expected:
                 return failed(f"called {describe_call(extra[0])}, but no tool was to be called")
             hint = "`ignore_extra_calls: true` would accept it"
-            return failed(f"also called {describe_call(extra[0])}, which was not expected; {hint}")
+            return failed(f"also called {describe_call(extra[0])}, which was not expected; {hint}", share)
         return passed(f"called {names_of(expected)}" if expected else "called no tool")
 
     def _explain_missing(
@@ -174,6 +178,7 @@ class ToolArguments(GraderOptions):
         calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
     """
 
+    reads_text: ClassVar[bool] = False
     short: ClassVar[str] = "tool"
 
     tool: str

@@ -25,6 +25,7 @@ class SuiteInfo:
     `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
     continuations; `label` is the user's, to group reports by. `own_code` are the providers that run code of the team's
     own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered.
+    `selection` says how much of the suite was selected to run, if not all of it: `3 of 40 cases`.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SuiteInfo:
     run_id: str | None = None
     own_code: tuple[str, ...] = ()
     without_secrets: bool = False
+    selection: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,11 @@ class Gate(Options):
         Field(description="Red if the cost of a run is surely more than this many times the baseline's."),
     ] = None
     max_latency_increase: Annotated[
-        AtLeast1 | None, Field(description="Red if the latency is surely more than this many times the baseline's.")
+        AtLeast1 | None,
+        Field(
+            description="Red if the latency is surely more than this many times the baseline's, and beyond the spread"
+            " of the base branch's last reports."
+        ),
     ] = None
 
     @property

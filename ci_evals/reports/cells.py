@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
+from urllib.parse import quote
 
 from ci_evals.errors import ErrorKind
 from ci_evals.format import UNKNOWN, number_of, one_line, percent, run_numbers, score, span
@@ -371,6 +372,16 @@ def reason_lines(results: Sequence[Result], limit: int) -> list[str]:
 def place_of(case: Case) -> str:
     """Return the place where the user wrote a case: `evals.yaml:12`."""
     return f"{case.file}:{case.line}" if case.line else case.file
+
+
+def address_of(case: str, variant: Variant | None = None, run: int | None = None) -> str:
+    """Return the fragment of report.html that leads to a case, to its cell on a variant, or to a run of that.
+
+    The variant is only named where there are several.
+    """
+    parts = {"case": case, "on": variant, "run": run}
+    named = ((name, quote(str(value), safe="!~*'()", errors="replace")) for name, value in parts.items() if value)
+    return "&".join(f"{name}={value}" for name, value in named)  # as encodeURIComponent in report.js
 
 
 def input_text(case: Case) -> str:

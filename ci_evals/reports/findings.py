@@ -13,7 +13,7 @@ from ci_evals.format import interval, name_of, number_of, one_line, percent, sec
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason, scope_subject
+from ci_evals.gate.wording import same_reason, scope_subject, selection_clause
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -37,7 +37,7 @@ from ci_evals.reports.cells import (
     reasons_of,
     without_answer,
 )
-from ci_evals.reports.notes import Note, basis, comparison_notes, facts, notes, outcome
+from ci_evals.reports.notes import Note, basis, bounds_fact, comparison_notes, facts, notes, outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     MetricReport,
@@ -202,7 +202,7 @@ class Findings:
         cells: every cell, sorted by what is to be said of it.
         rows: the cells that decided and those that were fixed, in the order of `groups`.
         groups: the cells to look at with what there is to say, the most important first; none is empty.
-        basis: what the verdict rests on: the baseline, the size of the plan, the cost.
+        basis: what the verdict rests on: the baseline, the size of the plan, what bounds mean, the cost.
     """
 
     summary: Summary
@@ -267,7 +267,7 @@ def findings(summary: Summary) -> Findings:
         facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=_expected_on_new_cases(bounds) if bounds else None,
-        notes=(*notes(report), *comparison_notes(summary)),
+        notes=(*notes(report), *comparison_notes(summary), Note("Bounds", bounds_fact(summary.gate))),
         variants=variants,
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
@@ -318,7 +318,8 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
         elif worst.bar >= 1 and failed:
             text = (f"{number_of(len(failed), 'case')} failed: ", *_names(summary, failed))
-    return text
+    clause = selection_clause(report)
+    return text if not clause or verdict.reason in text else (clause, *text)
 
 
 def _names(summary: Summary, cells: Sequence[JudgedCell]) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""report.html: one file to open in a browser, without scripts and without anything from elsewhere."""
+"""report.html: one file to open in a browser, in which nothing from elsewhere is loaded or run."""
 
 from base64 import b64encode
-from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -14,7 +13,6 @@ from markupsafe import Markup, escape
 
 from ci_evals import templating
 from ci_evals.format import (
-    abridge,
     code_spans,
     interval,
     keep_units,
@@ -24,78 +22,46 @@ from ci_evals.format import (
     rate_with_interval,
     score,
     seconds,
-    shorten,
-    span,
     usd,
     visible,
 )
-from ci_evals.gate.bars import VERDICTS
-from ci_evals.gate.wording import same_reason, scope_label
-from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Grade, Result, Status, every_grade
-from ci_evals.reports.cells import (
-    CellOutcome,
-    JudgedCell,
-    answer_text,
-    asked_text,
-    common_grades,
-    common_metadata,
-    context_key,
-    detail_text,
-    failed_runs,
-    finding_of,
-    grades_key,
-    group_alike,
-    input_text,
-    judged_cells,
-    metadata_lines,
-    passage_lines,
-    passages_of,
-    place_of,
-    reasons_of,
-    results_of,
-    runs_text,
-    scores_text,
-)
-from ci_evals.reports.findings import (
-    Entry,
-    Findings,
-    ForeignText,
-    Group,
-    GroupKind,
-    Tone,
-    findings,
-)
+from ci_evals.gate.bars import VERDICTS, VerdictStatus
+from ci_evals.gate.wording import scope_label
+from ci_evals.model.result import Status
+from ci_evals.reports.cells import CellOutcome, address_of
+from ci_evals.reports.charts import rate_chart, scatters, trend_chart
+from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
+from ci_evals.reports.page import Page, Row, ShownGroup
 from ci_evals.reports.summary import Summary
 
-MAX_BYTES: Final = 12_000_000
+MAX_BYTES: Final = 25_000_000
 """Of the page: what a browser still opens at once."""
 
-_CELLS_BYTES = 10_000_000  # the rest is for tables and lists of at most `_MAX_ROWS` rows
+_ROWS_BYTES = 9_000_000  # the lines of the cases
+_DETAILS_BYTES = 15_000_000  # what unfolds below them; the rest is for tables of at most `_MAX_ROWS` rows
 _MAX_ROWS = 100
-_MAX_LISTED = 10  # entries of a group that is unfolded from the start, unless they regressed
-_MAX_OPEN = 20  # cells that are unfolded from the start
-_MAX_FILTERED = 12  # variants that have a filter of their own
-_MAX_RUNS = 3
-_MAX_GRADES = 50
-_ANSWER_CHARACTERS = 8000
-_INPUT_CHARACTERS = 4000
-_ASKED_CHARACTERS = 8000
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
-_MARKS: dict[CellOutcome, str] = {"passed": "✓", "flaky": "~", "failed": "✗", "errored": "!", "not run": "–"}
-_TONES: dict[Tone, str] = {"bad": "fail", "unsure": "borderline", "good": "pass"}
-_LISTED_WITH_CELLS: tuple[GroupKind, ...] = ("failing", "still failing", "failed some", "flaky")
-_WORST_FIRST: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
+_MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
+    "passed": "✓",
+    "flaky": "~",
+    "failed": "✗",
+    "errored": "!",
+    "not run": "–",
+    "pass": "✓",
+    "borderline": "~",
+    "fail": "✗",
+    "error": "!",
+}
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """Yield report.html, at most `MAX_BYTES` long: cells that do not fit are counted instead of shown."""
-    report = summary.report
-    found = findings(summary)
-    style = _style(len(found.variants))
-    outcomes = Counter(cell.outcome for cell in judged_cells(summary))
-    cells, left_out = _cells(found)
+    """Yield report.html, at most `MAX_BYTES` long: what does not fit is counted instead of shown."""
+    report, found = summary.report, findings(summary)
+    page = Page(found)
+    groups, without_details, left_out = _rendered(page, summary.base, several_variants=found.several_variants)
+    suite = summary.verdict.scopes[0] if summary.verdict.scopes else None
+    style, script = _style(len(found.variants)), _script()
     parts = (
         _environment()
         .get_template("report.html.j2")
@@ -105,12 +71,18 @@ def render(summary: Summary) -> Iterator[bytes]:
             verdict=summary.verdict,
             base=summary.base,
             style=style,
-            style_hash=b64encode(sha256(style.encode()).digest()).decode(),
+            script=script,
+            style_hash=_hash(style),
+            script_hash=_hash(script),
             started=datetime.fromtimestamp(report.started_at, UTC),
-            groups=[group for group in found.groups if group.kind not in _LISTED_WITH_CELLS],
-            filtered=report.plan.variants[:_MAX_FILTERED] if found.several_variants else (),
-            outcomes=[(outcome, outcomes[outcome]) for outcome in _WORST_FIRST if outcomes[outcome]],
-            cells=cells,
+            suite=suite,
+            trend=trend_chart(report, summary.compared, found.variants, suite.bar if suite else None),
+            figures=report.figures(),
+            scatters=tuple(scatters(found.variants)),
+            groups=groups,
+            choices=page.choices(),
+            graders=page.graders,
+            without_details=without_details,
             left_out=left_out,
             max_rows=_MAX_ROWS,
         )
@@ -118,148 +90,76 @@ def render(summary: Summary) -> Iterator[bytes]:
     return (part.encode("utf-8", "replace") for part in parts)
 
 
-# Cells and their runs.
+@dataclass(frozen=True, slots=True)
+class RenderedPart:
+    """Rows that stand together, as HTML."""
 
-
-def _cells(found: Findings) -> tuple[list[Markup], int]:
-    """Return the cells that have room, the worst first, and the number of those left out."""
-    summary, changed = found.summary, found.cells
-    cells = (
-        *(*changed.regressed, *changed.possible, *changed.failing, *changed.still_failing),
-        *(*changed.errored, *changed.failed_some, *changed.flaky, *changed.others),
-    )
-    unfolded_reasons: set[Hashable] = set()  # errors, of which each is unfolded once
-    blocks: list[Markup] = []
-    room = _CELLS_BYTES
-    for number, cell in enumerate(cells):
-        results, count = _runs_to_show(summary.report, cell)
-        unfolded = number < _MAX_OPEN and (cell in changed.regressed or cell.outcome in ("failed", "errored"))
-        if unfolded:
-            reasons = {result.error and same_reason(result.error) for result in results}
-            if len(reasons) == 1 and (reason := reasons.pop()) is not None:
-                unfolded = reason not in unfolded_reasons
-                unfolded_reasons.add(reason)
-        block = _cell(found, cell, results, left_out=count - len(results), unfolded=unfolded)
-        room -= len(block.encode("utf-8", "replace"))
-        if room < 0:
-            break
-        blocks.append(block)
-    return blocks, len(cells) - len(blocks)
-
-
-def _runs_to_show(report: SuiteReport, cell: JudgedCell) -> tuple[tuple[Result, ...], int]:
-    """Return the first runs that show why a cell ended as it did, and the number of such runs."""
-    if cell.outcome in ("failed", "flaky"):
-        more = report.confirmation.by_cell[cell.cell].failed if report.confirmation else 0
-        return failed_runs(report, cell.cell, _MAX_RUNS), cell.counts.failed + more
-    if cell.outcome == "errored":
-        return results_of(report, cell.cell, "errored", _MAX_RUNS), cell.counts.errored
-    shown = results_of(report, cell.cell, "passed", 1)
-    return shown, len(shown)
-
-
-def _cell(found: Findings, cell: JudgedCell, results: Sequence[Result], *, left_out: int, unfolded: bool) -> Markup:
-    summary, column = found.summary, cell.cell % len(found.variants)
-
-    def look(result: Result) -> Hashable:
-        scores = tuple(grade.score for grade in every_grade(result.grades))
-        error = reasons_of(result) if result.error is not None else ()
-        context = context_key(passages_of(result))
-        return error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
-
-    return Markup(  # noqa: S704  the template escapes
-        _environment()
-        .get_template("report_cell.html.j2")
-        .render(
-            cell=cell,
-            unfolded=unfolded,
-            variant_class=f"v{column}" if column < _MAX_FILTERED else "v-other",
-            several_variants=found.several_variants,
-            finding=finding_of(cell, summary.comparison),
-            reason=reasons_of(results[0])[0] if results and results[0].status != "passed" else None,
-            place=place_of(cell.case),
-            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
-            prompt=cell.variant.prompt,
-            input=shorten(input_text(cell.case), _INPUT_CHARACTERS),
-            before=summary.before.get(cell.key),
-            base=summary.base,
-            runs=[RunGroup(tuple(group)) for group in group_alike(results, look)],
-            left_out=left_out,
-        )
-    )
+    heading: Entry | None
+    count: int
+    rows: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunGroup:
-    """Runs with the same answer, grades and errors, shown as one."""
+class RenderedGroup:
+    """A group with those of its rows that have room."""
 
-    results: tuple[Result, ...]
+    group: ShownGroup
+    parts: tuple[RenderedPart, ...]
 
-    @property
-    def status(self) -> Status:
-        return self.results[0].status
 
-    @property
-    def answer(self) -> str | None:
-        answer = answer_text(self.results[0])
-        return None if answer is None else shorten(answer, _ANSWER_CHARACTERS)
+def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[list[RenderedGroup], int, int]:
+    """Return the groups with as many rows as fit, how many of these are without details, and how many rows do not fit.
 
-    @property
-    def context(self) -> list[str]:
-        """The texts that were retrieved for the answer."""
-        return passage_lines(passages_of(self.results[0]), _REASON_CHARACTERS)
+    Details are given to the first rows, which are the most important ones.
+    """
+    template = _environment().get_template("report_case.html.j2")
+    room, room_for_details = _ROWS_BYTES, _DETAILS_BYTES
+    without_details = left_out = 0
+    tags: dict[str, int] = {tag: number for number, (tag, _) in enumerate(page.choices()["tag"])}
 
-    @property
-    def metadata(self) -> list[str]:
-        """What else all of them tell alike."""
-        told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
-        return metadata_lines(told)
+    def block(row: Row) -> Markup | None:
+        nonlocal room, room_for_details, without_details, left_out
+        if room < 0:
+            left_out += 1
+            return None
+        details = page.details(row) if room_for_details > 0 else []
+        shared = {"row": row, "several_variants": several_variants, "tags": tags, "base": base}
+        text = template.render(shared, details=details, failed_graders={each.shown.column: each for each in details})
+        size = len(text.encode("utf-8", "replace"))
+        if size > room_for_details:
+            room_for_details, without_details = 0, without_details + 1
+            text = template.render(shared, details=[], failed_graders={})
+            size = len(text.encode("utf-8", "replace"))
+            room -= size
+        else:
+            room_for_details -= size
+        return Markup(text)  # noqa: S704  the template escapes
 
-    @property
-    def detail(self) -> str | None:
-        return detail_text(self.results[0])
-
-    @property
-    def error(self) -> str | None:
-        """The reason why there was nothing to grade."""
-        return reasons_of(self.results[0])[0] if self.results[0].error is not None else None
-
-    @property
-    def grades(self) -> Sequence[Grade]:
-        """The grades of all, without a reason that is not that of all."""
-        return common_grades(result.grades[:_MAX_GRADES] for result in self.results)
-
-    @property
-    def more_grades(self) -> int:
-        return len(self.results[0].grades) - len(self.grades)
-
-    @property
-    def title(self) -> str:
-        """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
-        return runs_text([result.run for result in self.results], self.status).capitalize()
-
-    @property
-    def facts(self) -> str:
-        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
-        latency = span((result.latency_s for result in self.results), seconds)
-        cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
-        attempts = span((result.attempts for result in self.results), "{:,}".format)
-        return " · ".join(
-            filter(None, (scores_text(self.results), latency, cost, f"{attempts} attempts" if attempts != "1" else ""))
-        )
+    groups = []
+    for group in page.groups():
+        parts = [
+            RenderedPart(part.heading, len(part.rows), tuple(filter(None, map(block, part.rows))))
+            for part in group.parts
+        ]
+        groups.append(RenderedGroup(group, tuple(parts)))
+    return groups, without_details, left_out
 
 
 # The template's environment, which escapes all values.
 
 
 def _style(variants: int) -> str:
-    """Return the style sheet, with a rule for the filter of each variant."""
+    """Return the style sheet, which knows the number of columns."""
     text = (templating.folder() / "report.css").read_text(encoding="utf-8")
-    rules = (
-        f"body:has(#only-v{column}:checked) .cell:not(.v{column}) {{ display: none; }}"
-        for column in range(min(variants, _MAX_FILTERED))
-    )
-    return f"\n{text}{chr(10).join(rules)}\n"
+    return f"\n{text}:root {{ --columns: {variants}; }}\n"
+
+
+def _script() -> str:
+    return f"\n{(templating.folder() / 'report.js').read_text(encoding='utf-8')}"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 def _with_code(text: str) -> Markup:
@@ -268,23 +168,20 @@ def _with_code(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans)
 
 
-def _line(entry: Entry) -> Markup:
-    """Render the sentence of an entry; no name in it can reorder the text beside it."""
-    found = [_name(piece) if isinstance(piece, ForeignText) else escape(_sentence(piece)) for piece in entry.text]
-    return Markup("").join(found)
+def _marked(sentence: Sentence) -> Markup:
+    """Render a sentence of findings; no name in it can reorder the text beside it."""
+    return Markup(  # noqa: S704  both escape
+        join_sentence(
+            sentence,
+            name=lambda text: Markup("<bdi>{}</bdi>").format(one_line(text, _NAME_CHARACTERS)),
+            text=lambda text: escape(keep_units(visible(text))),
+        )
+    )
 
 
-def _name(text: str) -> Markup:
-    return Markup("<bdi>{}</bdi>").format(one_line(text, _NAME_CHARACTERS))
-
-
-def _sentence(text: str) -> str:
-    return keep_units(visible(text))
-
-
-def _unfolded(group: Group) -> bool:
-    """Return True if a reader should see the group at once: it matters, and is no long list."""
-    return group.kind == "regressed" or (not group.folded and group.total <= _MAX_LISTED)
+def _heading(entry: Entry) -> Markup:
+    """Render the reason that several cells share."""
+    return _marked((*entry.subject, ": ", *entry.finding))
 
 
 def _visible(value: Any) -> Any:
@@ -294,12 +191,12 @@ def _visible(value: Any) -> Any:
 @cache
 def _environment() -> Environment:
     environment = templating.environment(_visible, autoescape=True)
+    environment.globals |= {"address": address_of, "rate_chart": rate_chart}
     environment.filters |= {
         "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
-        "tone": _TONES.__getitem__,
-        "unfolded": _unfolded,
-        "line": _line,
+        "marked": _marked,
+        "heading": _heading,
         "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
         "sentence": lambda text: keep_units(one_line(str(text), _REASON_CHARACTERS)),
         "reason": lambda text: one_line(str(text), _REASON_CHARACTERS),
@@ -307,11 +204,9 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "rate": percent,
         "score": score,
-        "weight": lambda grade: (
-            "for information" if grade.weight == 0 else f"weight {grade.weight:g}" * (grade.weight != 1)
-        ),
         "interval": interval,
         "seconds": seconds,
+        "usd": usd,
         "scope_label": scope_label,
         "with_interval": rate_with_interval,
         "number_of": number_of,

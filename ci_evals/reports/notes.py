@@ -6,10 +6,11 @@ from math import isclose
 from typing import NamedTuple
 
 from ci_evals.format import name_of, number_of, percent, seconds, usd
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
+from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
+from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary
 
 _MOST_CASES = 5
@@ -24,7 +25,7 @@ class Note(NamedTuple):
     @property
     def brief(self) -> bool:
         """Return True if it belongs even where there is little room."""
-        return self.label in ("Interrupted", "Resumed", "Recorded")
+        return self.label in ("Interrupted", "Selected", "Resumed", "Recorded")
 
 
 def outcome(report: SuiteReport) -> str:
@@ -51,6 +52,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+    if report.suite.selection:
+        yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
@@ -103,6 +106,13 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    if beyond := beyond_naming(comparison):
+        yield Note("Not named", few_runs_sentence(comparison, beyond))
+
+
+def bounds_fact(gate: Gate | None) -> str:
+    """`one-sided, each 95 % sure`."""
+    return f"one-sided, each {percent((gate or Gate()).confidence)} sure"
 
 
 def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> str:
@@ -135,7 +145,7 @@ def facts(summary: Summary) -> Iterator[str]:
 
 
 def basis(summary: Summary) -> Iterator[str]:
-    """Yield the basis of the verdict: the baseline and the size of the plan."""
+    """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
     report, comparison = summary.report, summary.comparison
     plan = [number_of(len(report.plan.cases), "case")]
     plan += [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
@@ -146,6 +156,7 @@ def basis(summary: Summary) -> Iterator[str]:
     else:
         yield comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing"
         yield size
+    yield f"bounds are {bounds_fact(summary.gate)}"
 
 
 def _total(report: SuiteReport) -> str:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ci_evals.errors import StorageError, first_problem
+from ci_evals.errors import StorageError, UsageError, first_problem
 from ci_evals.format import one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
-from ci_evals.gate.compare import SUSPICION, CellComparison, Comparison, NoComparison, commonest
+from ci_evals.gate.compare import CellComparison, Comparison, NoComparison, commonest, follows
 from ci_evals.gate.outages import find_lost_reports, unanswered_runs
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import lost_report_sentences
@@ -34,7 +34,6 @@ from ci_evals.reports.report_json import (
     MOST_RUNS,
     REPORT,
     SCHEMA_VERSION,
-    CellComparisonEntry,
     ComparisonEntry,
     ReportDocument,
     SavedCellEntry,
@@ -42,7 +41,6 @@ from ci_evals.reports.report_json import (
     encode,
 )
 from ci_evals.reports.summary import Summary
-from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 100
@@ -167,6 +165,25 @@ def read_summary(path: Path) -> Summary:
         StorageError: see `read_report`.
     """
     return read_report(path).summary
+
+
+def failed_cases(path: Path, suite: str) -> frozenset[str]:
+    """Return the ids of the cases of a suite that did not pass: not all of their planned runs did.
+
+    Args:
+        path: a report.json, its folder, or a folder with those of several suites.
+        suite: the name of the suite.
+
+    Raises:
+        StorageError: see `read_report`.
+        UsageError: there is none of this suite.
+    """
+    reports = [read_report(each) for each in report_folders(path) or (path,)]
+    of_suite = next((report for report in reports if report.suite.name == suite), None)
+    if of_suite is None:
+        raise UsageError(f"{reports[0].name} is of another suite, {reports[0].suite.name!r}")
+    cells = of_suite.summary.report.cells
+    return frozenset(cell.case.id for cell in cells if cell.counts.passed < cell.counts.planned)
 
 
 def read_baseline(
@@ -336,26 +353,12 @@ def _check_figures(document: ReportDocument) -> None:
             a is b or (a is not None and b is not None and isclose(a, b, rel_tol=_ROUNDING)) for a, b in amounts
         ):
             raise ValueError(f"the costs, scores or latencies of the case {cell.case!r} contradict its results")
-        if cell.comparison is not None and not _follows(cell.comparison, head):
+        if (found := cell.comparison) is None:
+            continue
+        if document.compared is None or not follows(
+            found, head, document.compared.confirm_runs, document.compared.alpha
+        ):
             raise ValueError(f"the comparison of the case {cell.case!r} contradicts its runs")
-
-
-def _follows(found: CellComparisonEntry, head: HeadCell) -> bool:
-    """Return True if a comparison is of the runs of a cell, and its test and its class are what these come to."""
-    planned, more = head.planned, head.confirming
-    if found.head not in (planned, Tally(planned.passed + more.passed, planned.graded + more.graded)):
-        return False
-    if found.p is None or found.adjusted_p is None:
-        return found.kind in ("new", "edited", "not compared")
-    higher = found.head.rate > found.base.rate  # then it may be the chance of a rise
-    tests = (fisher_lower, fisher_upper) if higher else (fisher_lower,)
-    fell = found.head.rate < found.base.rate and found.p <= SUSPICION
-    return (
-        any(isclose(found.p, test(*found.head, *found.base), rel_tol=1e-3, abs_tol=_ROUNDING) for test in tests)
-        and found.adjusted_p >= found.p * (1 - _ROUNDING)
-        and (fell or found.kind not in ("regressed", "suspect"))
-        and (not fell or found.kind in ("regressed", "suspect"))
-    )
 
 
 def _check_references(document: ReportDocument) -> None:

@@ -59,7 +59,13 @@ def summarize(
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
         alpha = (gate or Gate()).alpha
-        comparison = compare(head_cells(report, gate), baseline, confirm_runs=confirm_runs, alpha=alpha)
+        comparison = compare(
+            head_cells(report, gate),
+            baseline,
+            confirm_runs=confirm_runs,
+            alpha=alpha,
+            is_selection=report.suite.selection is not None,
+        )
     else:
         comparison = baseline
     return Summary(report, decide(report, gate, comparison), gate, comparison)

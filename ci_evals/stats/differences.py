@@ -1,4 +1,7 @@
-"""Differences of head and base over the cells that both have, each with its interval."""
+"""Differences of head and base over the cells that both have, each with one-sided bounds.
+
+The truth is above the lower bound at the confidence asked, and below the upper one at the same.
+"""
 
 from collections.abc import Iterable, Sequence
 from math import fsum, hypot, sqrt
@@ -44,7 +47,7 @@ def ratio_of_totals(head: Sequence[float], base: Sequence[float], confidence: fl
         return Estimate(ratio, None)
     squares = [(residual := mine - ratio * theirs) * residual for mine, theirs in zip(head, base, strict=True)]
     error = sqrt(sum(squares) * size / (size - 1)) / base_total
-    half = t_quantile((1 + confidence) / 2, size - 1) * error
+    half = t_quantile(confidence, size - 1) * error
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
 
 
@@ -60,8 +63,7 @@ def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimat
     head, base = pass_rate((k, n) for k, n, _, _ in matched), pass_rate((k, n) for _, _, k, n in matched)
     if head is None or base is None:
         return None
-    one_sided = (1 + confidence) / 2
-    h, b = head.bounds(one_sided), base.bounds(one_sided)
+    h, b = head.bounds(confidence), base.bounds(confidence)
     h_rate, b_rate, difference = float(head.rate), float(base.rate), float(head.rate - base.rate)
     lower = difference - hypot(h_rate - h.lower, b.upper - b_rate)
     upper = difference + hypot(h.upper - h_rate, b_rate - b.lower)
@@ -91,7 +93,7 @@ def score_difference(cells: Iterable[tuple[ScoreSums, ScoreSums]], confidence: f
         degrees, error = size - 1, stdev(differences) / sqrt(size)
     else:
         return Estimate(difference, None)
-    half = t_quantile((1 + confidence) / 2, degrees) * error
+    half = t_quantile(confidence, degrees) * error
     return Estimate(difference, Interval(max(-1.0, difference - half), min(1.0, difference + half)))
 
 

@@ -11,7 +11,7 @@ from ci_evals.stats.distributions import beta_quantile
 
 
 class Interval(NamedTuple):
-    """Two-sided: the truth is between the two at the confidence asked."""
+    """A lower and an upper bound; who makes it says whether each holds at the confidence asked, or both together."""
 
     lower: float
     upper: float
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
-    """A share with its score interval, to be shown, not to decide by. None without runs.
+    """A share with its two-sided score interval, to be shown, not to decide by. None without runs.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
     """

@@ -7,7 +7,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.scoring import leaves, metrics
+from ci_evals.graders.scoring import leaves, nested
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
@@ -49,7 +49,7 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
 
 def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
     labels = _labels(cases)
-    named = {metric for case in cases for metric in metrics(case.expect)}
+    named = {each.metric for case in cases for each in nested(case.expect) if each.metric}
     graders = (each.grader for case in cases for each in leaves(case.expect))
     tasks = {grader.task for grader in graders if isinstance(grader, Classify)}
     for name in bars.value if isinstance(bars.value, Mapping) else ():

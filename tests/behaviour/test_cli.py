@@ -99,7 +99,7 @@ async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
     assert ended.code == 0
     assert "6 of 6 runs passed" in ended.out
     assert {path.name for path in (tmp_path / "ci-evals-results").iterdir()} == {
-        *("report.json", "results.jsonl", "junit.xml", "summary.md")
+        *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
     }
 
 
@@ -300,7 +300,7 @@ async def test_quiet_does_not_hide_errors(tmp_path: Path) -> None:
 
 async def test_what_was_written_is_said(tmp_path: Path) -> None:
     write_suite(tmp_path)
-    names = ["report.json", "junit.xml", "summary.md", "results.jsonl"]
+    names = ["report.json", "junit.xml", "summary.md", "report.html", "results.jsonl"]
     says = ", ".join(f"ci-evals-results/{name}" for name in names)
     assert (await ci_evals(tmp_path, "run")).err == f"written: {says}\n"
 

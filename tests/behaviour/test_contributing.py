@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SUITE = {
     "providers": [{"type": "shout", "times": 2}],
-    "cases": [{"id": "greeting", "input": "hi", "expect": [{"word_count": 2}, {"equals": "HI HI"}]}],
+    "cases": [{"id": "greeting", "input": "hi", "expect": [{"line_count": 1}, {"equals": "HI HI"}]}],
     "report": {"formats": ["json", "csv"]},
 }
 
@@ -83,7 +83,7 @@ def test_a_grader_a_provider_and_a_format_are_added_as_the_page_says(checkout: P
         "case,provider,passed,graded",
         "greeting,shout,1,1",
     ]
-    assert "has 2 words, at most 2 allowed" in (checkout / "out" / "results.jsonl").read_text("utf-8")
+    assert "has 1 lines, at most 1 allowed" in (checkout / "out" / "results.jsonl").read_text("utf-8")
 
 
 def test_a_command_is_added_as_the_page_says(checkout: Path) -> None:

@@ -99,7 +99,7 @@ async def test_an_async_on_result_is_refused_rather_than_never_awaited(tmp_path:
 async def test_out_has_the_journal_and_the_reports(tmp_path: Path) -> None:
     report = await evaluate(write_suite(tmp_path), out=tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("report.json", "results.jsonl", "junit.xml", "summary.md")
+        *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
     }
     written = json.loads((tmp_path / "out" / "report.json").read_bytes())["results"]
     assert msgspec.convert(written, list[Result]) == list(report.runs)

@@ -1,13 +1,19 @@
-"""Chromium, as far as tests and pictures need it: what it makes of a page, without anybody looking."""
+"""Chromium, as far as tests and pictures need it: pages are opened, used by keyboard, and asked what they show."""
 
+import asyncio
+import base64
+import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import aiohttp
 
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS: Final = (
@@ -36,7 +42,8 @@ def open_page(html: str, arguments: Iterable[str]) -> str:
 def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
     """How much wider than a window of each width a page is, and so would have to be scrolled sideways.
 
-    Parts of it that scroll by themselves count as the page does: what is out of sight in them is out of sight.
+    Parts of it that scroll by themselves count as the page does: what is out of sight in them is out of sight. But a
+    `region` may scroll: it has a name, and the keyboard leads there.
     """
     frames = "".join(
         f'<iframe style="width:{width}px;height:600px" srcdoc="{escape(html)}"></iframe>' for width in widths_px
@@ -44,8 +51,9 @@ def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
     script = """
         addEventListener("load", () => {
             const excess = (each) => each.scrollWidth - each.clientWidth;
+            const scrolls = (each) => ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
             const widest = (page) => Math.max(excess(page.documentElement),
-                ...[...page.querySelectorAll("body, body *")].filter((each) => each.clientWidth).map(excess));
+                ...[...page.querySelectorAll("body *:not([role=region])")].filter(scrolls).map(excess));
             const found = [...document.querySelectorAll("iframe")].map((frame) => widest(frame.contentDocument));
             document.title = found.join(" ");
         });
@@ -53,3 +61,117 @@ def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
     page = f"<!doctype html><title>-</title><style>iframe {{ border: 0 }}</style>{frames}<script>{script}</script>"
     dumped = open_page(page, ("--dump-dom", "--virtual-time-budget=10000"))
     return [int(found) for found in dumped.partition("<title>")[2].partition("</title>")[0].split()]
+
+
+class Tab:
+    """One tab, driven through the DevTools protocol. Messages that the page logs, and dialogs, are kept."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.logged: list[str] = []
+        self._socket = socket
+        self._number = 0
+
+    async def call(self, method: str, **parameters: Any) -> Any:
+        """Call a method of the protocol and return its result."""
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        while True:
+            message = json.loads(await self._socket.receive_str())
+            if message.get("id") == self._number:
+                assert "error" not in message, message["error"]
+                return message["result"]
+            self._note(message)
+
+    def _note(self, message: Any) -> None:
+        match message.get("method"):
+            case (
+                "Runtime.consoleAPICalled"
+                | "Runtime.exceptionThrown"
+                | "Log.entryAdded"
+                | "Page.javascriptDialogOpening"
+            ):
+                self.logged.append(json.dumps(message["params"]))
+            case _:
+                pass
+
+    async def open(self, url: str) -> None:
+        """Go to a page and wait until it is loaded."""
+        await self.call("Page.navigate", url=url)
+        await self.until("document.readyState === 'complete'")
+
+    async def evaluate(self, expression: str) -> Any:
+        """Evaluate JavaScript in the page, as its console would, and return the value as JSON."""
+        found = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    async def until(self, condition: str) -> None:
+        """Wait until an expression is true, frame by frame."""
+        wait = f"""new Promise((resolve) => {{
+            const look = () => (({condition}) ? resolve(true) : requestAnimationFrame(look)); look(); }})"""
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await self.evaluate(wait)
+                except AssertionError:  # the page that was asked is gone: another one is being loaded
+                    continue
+                return
+
+    async def type(self, text: str) -> None:
+        """Type text where the focus is."""
+        for character in text:
+            await self.press(character)
+
+    async def press(self, key: str) -> None:
+        """Press and release a key: `j`, `Enter`, `Tab`."""
+        text = "\r" if key == "Enter" else key if len(key) == 1 else ""
+        code = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32}.get(key, ord(key.upper()[0]))
+        values = {"key": key, "text": text, "windowsVirtualKeyCode": code}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", **values)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **values)
+
+    async def resize(self, width: int, height: int, scale: float = 1) -> None:
+        """Set the size of the window in CSS pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    async def prefer(self, scheme: str = "light", media: str = "") -> None:
+        """Show the page in `light` or `dark`, on the screen or as for `print`."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await self.call("Emulation.setEmulatedMedia", media=media, features=features)
+
+    async def picture(self) -> bytes:
+        """Take a picture of what is in the window, as PNG."""
+        found = await self.call("Page.captureScreenshot", format="png")
+        return base64.b64decode(found["data"])
+
+
+@asynccontextmanager
+async def browsing(*, scripts: bool = True) -> AsyncIterator[Tab]:
+    """Start a browser with one empty tab, in which pages' scripts run or not."""
+    path = browser()
+    assert path is not None
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        flags = (*_FLAGS, f"--user-data-dir={scratch}", "--remote-debugging-port=0", "about:blank")
+        process = await asyncio.create_subprocess_exec(path, *flags, stderr=asyncio.subprocess.PIPE)
+        try:
+            assert process.stderr is not None
+            async with asyncio.timeout(60):
+                while b"DevTools listening" not in (line := await process.stderr.readline()):
+                    assert line, "the browser ended"
+            port = line.decode().split(":")[2].partition("/")[0]
+            drain = asyncio.create_task(process.stderr.read())
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
+                    pages = [each for each in await response.json() if each["type"] == "page"]
+                url = pages[0]["webSocketDebuggerUrl"]
+                async with session.ws_connect(url, max_msg_size=0) as socket:
+                    tab = Tab(socket)
+                    for domain in ("Page", "Runtime", "Log"):
+                        await tab.call(f"{domain}.enable")
+                    await tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+                    yield tab
+        finally:
+            process.kill()
+            await process.wait()
+            await drain

@@ -1,6 +1,6 @@
 """The rules of the gate on a comparison."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +8,12 @@ import pytest
 from factories import STARTED_AT, Outcome, baseline_of, many, report_of
 from sides import base_of, compared, head_of
 
-from ci_evals.gate.baseline import UNMEASURED, PerRun, TrendVariant, head_cells
+from ci_evals.gate.baseline import UNMEASURED, Baseline, PerRun, ReportRef, TrendPoint, TrendVariant, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts
 from ci_evals.gate.verdict import decide, exit_code
 from ci_evals.model.case import Variant
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.reports.summary import summarize
 
@@ -26,8 +27,10 @@ def regressed(*cases: str, **changes: Any) -> Comparison:
     return compared([*head_of(fine), *fell], base_of(dict.fromkeys([*fine, *cases], (30, 30))))
 
 
-def found(comparison: Comparison | NoComparison | None, **gate: Any) -> list[tuple[str, str]]:
-    return [(each.rule, each.status) for each in rule_verdicts(REPORT, Gate(**gate), comparison)]
+def found(
+    comparison: Comparison | NoComparison | None, report: SuiteReport = REPORT, **gate: Any
+) -> list[tuple[str, str]]:
+    return [(each.rule, each.status) for each in rule_verdicts(report, Gate(**gate), comparison)]
 
 
 @pytest.mark.parametrize(
@@ -89,17 +92,29 @@ def test_a_tag_may_be_critical_without_a_bar() -> None:
     assert dict(gate.tag_bars) == {"billing": 0.9, "other": 0.5}
 
 
-def slower(*ratios: float) -> Comparison:
-    """A case for each ratio of its median latency to that of the base, which is a second."""
+def slower(*ratios: float, medians_s: Sequence[float] = (1.0, 1.01, 0.99)) -> Comparison:
+    """A case for each ratio of its median latency to that of the base, which is a second; the reports on the base."""
     cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
     head = [
         each._replace(per_run=UNMEASURED._replace(latency_median_s=ratio))
         for each, ratio in zip(head_of(cases), ratios, strict=True)
     ]
-    base = base_of(cases)
-    second = {base.reports[0].id: UNMEASURED._replace(latency_median_s=1.0)}
-    known = {key: replace(cell, per_runs=second) for key, cell in base.cells.items()}
-    return compared(head, replace(base, cells=known))
+    return compared(head, timed(base_of(cases), 1.0, medians_s))
+
+
+def timed(base: Baseline, median_s: float, medians_s: Sequence[float]) -> Baseline:
+    """A baseline with the median latency of every cell, and those of whole reports."""
+    per_runs = {base.reports[0].id: UNMEASURED._replace(latency_median_s=median_s)}
+    trend = tuple(
+        TrendPoint(ReportRef(str(number), -number), "same", (TrendVariant("agent", None, 1.0, 9.0, None, each, each),))
+        for number, each in enumerate(medians_s)
+    )
+    cells = {key: replace(cell, per_runs=per_runs) for key, cell in base.cells.items()}
+    return replace(base, cells=cells, trend=trend)
+
+
+def took(median_s: float, cases: int = 3) -> SuiteReport:
+    return report_of(many((cases, "PPP")), edit=lambda result: replace(result, latency_s=median_s))
 
 
 @pytest.mark.parametrize(
@@ -119,14 +134,37 @@ def slower(*ratios: float) -> Comparison:
 def test_more_latency_is_red_only_if_asked_and_sure(
     ratios: tuple[float, ...], gate: dict[str, Any], rules: list[tuple[str, str]]
 ) -> None:
-    assert found(slower(*ratios), **gate) == rules
+    assert found(slower(*ratios), took(2.0), **gate) == rules
 
 
 def test_more_latency_is_told_with_its_bound_and_the_limit() -> None:
-    [rule] = rule_verdicts(REPORT, Gate(max_latency_increase=1.5), slower(2.0, 2.0, 2.0))
+    [rule] = rule_verdicts(took(2.0), Gate(max_latency_increase=1.5), slower(2.0, 2.0, 2.0))
     assert rule.sentence == (
         "latency is 2.00 times that of main (at least 2.00 times, 95 % sure), and the gate allows 1.5 times"
     )
+
+
+@pytest.mark.parametrize(
+    ("medians_s", "rules"),
+    [
+        pytest.param((1.0, 1.5, 1.2), [("latency", "fail")], id="outside"),
+        pytest.param((1.0, 1.9, 1.2), [], id="inside: slow hours are usual"),
+        pytest.param((1.0, 1.1), [("latency", "borderline")], id="too few reports"),
+    ],
+)
+def test_more_latency_is_red_only_outside_the_spread_of_the_bases_last_reports(
+    medians_s: tuple[float, ...], rules: list[tuple[str, str]]
+) -> None:
+    comparison = slower(2.0, 2.0, 2.0, medians_s=medians_s)
+    assert found(comparison, took(2.0), max_latency_increase=1.5, require_baseline=True) == rules
+
+
+def test_with_few_reports_more_latency_is_shown_and_does_not_block() -> None:
+    gate = Gate(max_latency_increase=1.5, on_borderline="fail")
+    comparison = slower(2.0, 2.0, 2.0, medians_s=[1.0])
+    verdict = decide(took(2.0), gate, comparison)
+    assert verdict.reason.endswith("not gated: 1 report of main does not tell how it varies there")
+    assert (verdict.status, exit_code(verdict, gate)) == ("borderline", 0)
 
 
 @pytest.mark.parametrize(("was_s", "rules"), [(0.0001, []), (0.001, [("latency", "fail")])])
@@ -135,10 +173,7 @@ def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
 ) -> None:
     cells = {f"case {number}": (3, 3) for number in range(5)}
     head = [cell._replace(per_run=PerRun(latency_median_s=4 * was_s)) for cell in head_of(cells)]
-    base = base_of(cells)
-    per_runs = {base.reports[0].id: PerRun(latency_median_s=was_s)}
-    before = {key: replace(cell, per_runs=per_runs) for key, cell in base.cells.items()}
-    comparison = compared(head, replace(base, cells=before))
+    comparison = compared(head, timed(base_of(cells), was_s, [was_s] * 3))
     report = report_of(many((3, "PPP")), edit=lambda result: replace(result, latency_s=4 * was_s))
     gate = Gate(max_latency_increase=1.5)
     assert [(each.rule, each.status) for each in rule_verdicts(report, gate, comparison)] == rules

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import checked
 
-from ci_evals.graders.json import IsJson, JsonPath, JsonSchema, strip_fence
+from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema, strip_fence
 from ci_evals.model.case import Answer
 
 AnswerOf = Callable[..., Answer]
@@ -156,3 +157,42 @@ def test_a_bad_schema_is_seen_before_any_call(schema: dict[str, Any], problem: s
 )
 def test_a_good_schema_has_no_problems(schema: dict[str, Any]) -> None:
     assert JsonSchema(schema=schema).problems() == []
+
+
+@pytest.mark.parametrize(
+    ("output", "mistake"),
+    [
+        ('{"a": 1}', None),
+        ('```json\n{"a": 1}\n```', None),
+        ('{"a": "1"}', "is JSON that does not fit the schema at $.a: '1' is not of type 'integer'"),
+        ("no JSON", "is not JSON: "),
+    ],
+)
+def test_json_may_be_held_to_a_schema(output: str, mistake: str | None, answer_of: AnswerOf) -> None:
+    finding = IsJson(schema={"properties": {"a": {"type": "integer"}}}).grade(answer_of(output))
+    assert finding.passed is (mistake is None)
+    assert finding.reason.startswith(mistake or "is JSON")
+
+
+@pytest.mark.parametrize(
+    ("options", "output", "reason"),
+    [
+        ({}, 'Sure: {"a": [1]}. Anything else?', "has JSON in it: {"),
+        ({}, "Here is a list [1, 2]", "has JSON in it: [1, 2]"),
+        ({}, "no { JSON } here, 5, and NaN [NaN]", "has no JSON object or list in it: got "),
+        ({"subset": {"a": 1}}, 'As in [1]: {"a": 1, "b": 2}', "has JSON in it: {"),
+        ({"subset": {"a": {"b": 1}}}, '{"a": {"b": 1, "c": 2}}', "has JSON in it: {"),
+        ({"subset": {"a": 1}}, '{"a": 2}', "the JSON in it is not as expected at $.a: expected 1, got 2: got {"),
+        ({"subset": {"a": [1]}}, '{"a": [1, 2]}', "the JSON in it is not as expected at $.a (of 1 items)"),
+        ({"schema": {"required": ["a"]}}, '{"b": 1} {"c": 2}', "the JSON in it does not fit the schema at $: 'a' is a"),
+        ({"schema": {"required": ["a"]}}, '{"b": 1} {"a": 2}', 'has JSON in it: {"a": 2}'),
+        ({}, "[" * 100_000, "has no JSON object or list in it"),
+        ({}, '{"a":' * 50_000, "has no JSON object or list in it"),
+    ],
+)
+def test_json_may_stand_anywhere_in_a_text(
+    options: dict[str, Any], output: str, reason: str, answer_of: AnswerOf
+) -> None:
+    finding = checked(options, ContainsJson).grade(answer_of(output))
+    assert finding.reason.startswith(reason), finding.reason
+    assert finding.passed is reason.startswith("has JSON")

@@ -1,10 +1,10 @@
-"""`latency` and `cost`."""
+"""`latency`, `cost` and `finish_reason`."""
 
 from collections.abc import Callable
 
 import pytest
 
-from ci_evals.graders.limits import Cost, Latency
+from ci_evals.graders.limits import Cost, FinishReason, Latency
 from ci_evals.model.case import Answer
 from ci_evals.model.response import Usage
 
@@ -48,3 +48,23 @@ def test_a_provider_without_usage_does_not_pass_and_says_why(answer_of: AnswerOf
     finding = Cost(value=0.01).grade(answer_of(cost_usd=None))
     assert not finding.passed
     assert "reported no `usage`" in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told", "passed"),
+    [
+        ("stop", "stop", True),
+        ("stop", "end_turn", True),
+        ("end_turn", "STOP", True),
+        ("length", "MAX_TOKENS", True),
+        ("tool_calls", "tool_use", True),
+        (["stop", "length"], "max_tokens", True),
+        ("stop", "length", False),
+        ("paused", "Paused", True),
+        ("stop", None, False),
+    ],
+)
+def test_reasons_are_the_same_whatever_an_api_calls_them(
+    wanted: str | list[str], told: str | None, passed: bool, answer_of: AnswerOf
+) -> None:
+    assert FinishReason(wanted).grade(answer_of(finish_reason=told)).passed is passed

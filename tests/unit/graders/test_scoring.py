@@ -17,7 +17,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import PythonGrader
 from ci_evals.graders.composite import Composite, passes, score_of
-from ci_evals.graders.json import JsonPath, JsonSchema
+from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
 from ci_evals.graders.scoring import LONG_ANSWER, grade
 from ci_evals.graders.text import Regex, Similar
 from ci_evals.model.case import Answer, Expectation, Finding
@@ -37,12 +37,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "regex": {"pattern": "a.b"},
     "is_json": {},
     "json_schema": {"schema": {"type": "object", "properties": {"a": {"multipleOf": 0.5}}}},
+    "contains_json": {"schema": {"type": "object"}, "subset": {"a": [1]}},
     "json_path": {"path": "$..a[?@ > 1]", "value": 1},
     "similar": {"value": "abc"},
     "max_length": {"value": 5},
+    "word_count": {"min": 1, "max": 5},
     "not_empty": {},
     "latency": {"value": 1},
     "cost": {"value": 1},
+    "finish_reason": {"value": ["stop", "length"]},
     "tool_call": {"tool": "a", "arguments": {"a": 1}},
     "tool_arguments": {
         "tool": "a",
@@ -146,7 +149,9 @@ async def test_calls_go_on_while_a_grader_computes(grader: Slow, output: str, an
 
 
 def test_what_may_take_long_with_a_short_answer_says_so() -> None:
-    assert {Regex, Similar, JsonSchema, JsonPath} == {cls for cls in GRADERS.values() if cls.may_take_long}
+    assert {Regex, Similar, IsJson, ContainsJson, JsonSchema, JsonPath} == {
+        cls for cls in GRADERS.values() if cls.may_take_long
+    }
 
 
 @pytest.mark.parametrize(

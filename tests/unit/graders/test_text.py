@@ -174,3 +174,19 @@ def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, An
 def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
     with pytest.raises(GradingError, match=r"was still matching after 0\.05 s; give it one way to match"):
         search("(a|aa)+$", f"{'a' * 100}!", timeout_s=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "output", "reason"),
+    [
+        ({"max": 3}, "one two  three\n", "has 3 words, at most 3"),
+        ({"max": 2}, "one two three", "has 3 words, more than the 2 allowed: got 'one two three'"),
+        ({"min": 2}, "one", "has 1 word, fewer than the 2 wanted: got 'one'"),
+        ({"min": 1, "max": 2}, "one", "has 1 word, at most 2 and at least 1"),
+        ({"max": 0}, "", "has 0 words, at most 0"),
+        ({"min": 0}, "", "has 0 words, any number of which will do"),
+    ],
+)
+def test_words_are_counted(options: dict[str, int], output: str, reason: str, answer_of: AnswerOf) -> None:
+    finding = found("word_count", options, answer_of(output))
+    assert (finding.reason, finding.passed) == (reason, "than" not in reason)

@@ -225,3 +225,20 @@ def test_a_tool_that_was_not_called_does_not_pass(answer_of: AnswerOf) -> None:
 def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> None:
     (told,) = checked({"tool": "book", **options}, ToolArguments).problems()
     assert told.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "score"),
+    [
+        ({"calls": [{"name": "search"}, {"name": "book"}]}, [SEARCH], 0.5),
+        ({"calls": [{"name": "search"}, {"name": "book"}]}, [SEARCH, PARIS, LONDON, LONDON], 0.5),
+        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [PARIS, SEARCH], 0.5),
+        ({"calls": [{"name": "search"}, {"name": "pay"}], "ignore_extra_calls": True}, [SEARCH, PARIS, LONDON], 0.5),
+        ({"calls": [{"name": "search"}, {"name": "book"}]}, [SEARCH, PARIS], 1.0),
+        ({"tool": "book"}, [SEARCH, PARIS], 0.0),
+    ],
+)
+def test_the_score_of_several_calls_is_the_share_that_is_right(
+    options: dict[str, Any], calls: list[ToolCall], score: float, answer_of: AnswerOf
+) -> None:
+    assert found(options, answer_of(tool_calls=tuple(calls))).score == score

@@ -355,6 +355,18 @@ def _pretend_other_runs(document: dict[str, Any]) -> None:
         comparison |= {"head": comparison["base"], "kind": "unchanged", "p": 1.0, "adjusted_p": 1.0}
 
 
+def _pretend_a_name(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        if comparison["kind"] == "suspect":
+            comparison["kind"] = "regressed"
+
+
+def _pretend_no_name(document: dict[str, Any]) -> None:
+    for comparison in _tested(document):
+        if comparison["kind"] == "regressed":
+            comparison |= {"kind": "suspect", "head": [0, 3], "p": 0.00018, "adjusted_p": 0.007}
+
+
 def _pretend_totals(document: dict[str, Any]) -> None:
     document["totals"] |= {"passed": document["totals"]["planned"], "failed": 0}
 
@@ -372,6 +384,8 @@ def _pretend_costs(document: dict[str, Any]) -> None:
         (_pretend_to_be_unchanged, "the comparison of the case '.*' contradicts its runs"),
         (_pretend_chance, "the comparison of the case '.*' contradicts its runs"),
         (_pretend_other_runs, "the comparison of the case '.*' contradicts its runs"),
+        (_pretend_a_name, "the comparison of the case '.*' contradicts its runs"),
+        (_pretend_no_name, "the comparison of the case '.*' contradicts its runs"),
         (_pretend_totals, "its totals contradict its results"),
         (_pretend_costs, "the costs, scores or latencies of the case '.*' contradict its results"),
     ],

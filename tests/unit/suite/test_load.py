@@ -14,7 +14,7 @@ def test_defaults_are_filled_in(project: Project) -> None:
     suite = project.load()
     assert (suite.name, suite.folder, suite.file) == (project.folder.name, project.folder, str(project.config))
     assert (suite.runs, suite.max_concurrency, suite.timeout_s, suite.retries, suite.seed) == (1, 16, 60.0, 4, 0)
-    assert (suite.out, suite.formats) == (Path("ci-evals-results"), ("json", "junit", "markdown"))
+    assert (suite.out, suite.formats) == (Path("ci-evals-results"), ("json", "junit", "markdown", "html"))
     assert suite.gate is None
     assert [str(variant) for variant in suite.columns] == ["echo"]
 

@@ -1,0 +1,555 @@
+"""What report.html shows beside the findings: each case with its cells and runs, and what they can be filtered by."""
+
+import json
+import shlex
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+from ci_evals.format import abridge, number_of, seconds, shorten, span, usd, visible
+from ci_evals.gate.compare import CellKind
+from ci_evals.model.case import Case
+from ci_evals.model.report import Tally
+from ci_evals.model.response import Response, Step, Turn
+from ci_evals.model.result import Grade, Result, Status, every_grade
+from ci_evals.reports.cells import (
+    CellOutcome,
+    JudgedCell,
+    address_of,
+    answer_text,
+    asked_text,
+    common_grades,
+    common_metadata,
+    context_key,
+    detail_text,
+    finding_of,
+    frames_of,
+    grades_key,
+    group_alike,
+    input_text,
+    metadata_lines,
+    passage_lines,
+    passages_of,
+    place_of,
+    reasons_of,
+    results_of,
+    runs_text,
+    scores_text,
+)
+from ci_evals.reports.charts import Spark, spark
+from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Tone
+from ci_evals.reports.word_diff import Piece, word_diff
+
+MAX_OPTIONS: Final = 200
+"""Tags, graders or variants to filter by; more are no choice any more."""
+
+_MAX_ENTRIES = 100  # of a group that lists no cases
+_MAX_UNFOLDED = 10  # regressed or failing cases, from the start
+_MAX_ROWS_UNFOLDED = 40  # of a group, from the start
+_MAX_RUN_GROUPS = 12  # of a cell
+_MAX_GRADES = 50
+_MAX_STEPS = 200
+_MAX_TURNS = 100
+_ANSWER_CHARACTERS = 8000
+_DIFF_CHARACTERS = 2000
+_STEP_CHARACTERS = 1500
+_INPUT_CHARACTERS = 4000
+_ASKED_CHARACTERS = 8000
+
+CHANGES: Final[Mapping[CellKind, str]] = {
+    "regressed": "regressed",
+    "suspect": "possibly worse",
+    "fixed": "fixed",
+    "flaky": "varies",
+    "unchanged": "unchanged",
+    "new": "new",
+    "edited": "edited",
+    "not compared": "not compared",
+}
+"""What a comparison may find of a cell that is here, in the words of the filter."""
+
+
+# What is shown of one run, or of several that ended alike.
+
+
+@dataclass(frozen=True, slots=True)
+class ShownStep:
+    """One step of an agent; `start` and `width` are its place in the run's time, in percent, where that is known."""
+
+    step: Step
+    arguments: str
+    result: str
+    facts: str
+    start: float | None = None
+    width: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """One turn of a conversation."""
+
+    user: str
+    answer: str
+    facts: str
+    steps: Sequence[ShownStep]
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Runs with the same answer, grades and errors, shown as one."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def first(self) -> Result:
+        return self.results[0]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [result.run for result in self.results]
+
+    @property
+    def status(self) -> Status:
+        return self.first.status
+
+    @property
+    def answer(self) -> str | None:
+        """The answer, unless turns show it."""
+        answer = answer_text(self.first)
+        return None if answer is None or self.turns else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def pretty(self) -> str | None:
+        """The answer laid out, if it is JSON with something in it."""
+        return _pretty_json(self.first.response.output) if self.first.response and not self.turns else None
+
+    @property
+    def turns(self) -> list[ShownTurn]:
+        response = self.first.response
+        return [_shown_turn(turn) for turn in response.turns[:_MAX_TURNS]] if response else []
+
+    @property
+    def steps(self) -> list[ShownStep]:
+        """The steps of an answer that is no conversation."""
+        response = self.first.response
+        return _shown_steps(response) if response and not response.turns else []
+
+    @property
+    def context(self) -> list[str]:
+        """The texts that were retrieved for the answer."""
+        return passage_lines(passages_of(self.first), _STEP_CHARACTERS)
+
+    @property
+    def metadata(self) -> list[str]:
+        """What else all of them tell alike."""
+        told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
+        return metadata_lines(told)
+
+    @property
+    def detail(self) -> str | None:
+        return detail_text(self.first)
+
+    @property
+    def frames(self) -> list[str]:
+        return frames_of(self.first.error)
+
+    @property
+    def error(self) -> str | None:
+        """The reason why there was nothing to grade."""
+        return reasons_of(self.first)[0] if self.first.error is not None else None
+
+    @property
+    def grades(self) -> Sequence[Grade]:
+        """The grades of all, without a reason that is not that of all."""
+        return common_grades(result.grades[:_MAX_GRADES] for result in self.results)
+
+    @property
+    def more_grades(self) -> int:
+        return len(self.first.grades) - len(self.grades)
+
+    @property
+    def title(self) -> str:
+        """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
+        return runs_text(self.numbers, self.status).capitalize()
+
+    @property
+    def facts(self) -> str:
+        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
+        latency = span((result.latency_s for result in self.results), seconds)
+        cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
+        tokens = span((used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format)
+        attempts = span((result.attempts for result in self.results), "{:,}".format)
+        parts = (
+            scores_text(self.results),
+            latency,
+            cost,
+            f"{tokens} tokens" if tokens else "",
+            f"{attempts} attempts" if attempts != "1" else "",
+        )
+        recorded = "recorded" if self.first.recorded else ""
+        return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
+
+
+def _usage(result: Result) -> Any:
+    return result.response.tokens if result.response else None
+
+
+def _look(result: Result) -> Hashable:
+    """What tells runs apart."""
+    scores = tuple(grade.score for grade in every_grade(result.grades))
+    error = reasons_of(result) if result.error is not None else ()
+    context = context_key(passages_of(result))
+    return result.status, error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
+
+
+def _shown_turn(turn: Turn) -> ShownTurn:
+    response = turn.response
+    return ShownTurn(
+        user=shorten(turn.user, _STEP_CHARACTERS),
+        answer=shorten(response.output, _ANSWER_CHARACTERS),
+        facts=" · ".join(filter(None, (seconds(turn.latency_s), usd(turn.cost_usd, "")))),
+        steps=_shown_steps(response),
+    )
+
+
+def _shown_steps(response: Response) -> list[ShownStep]:
+    steps = response.steps or ()
+    total = sum(step.duration_s or 0.0 for step in steps)
+    timed = total > 0 and sum(step.duration_s is not None for step in steps) > 1
+    shown, start = [], 0.0
+    for step in steps[:_MAX_STEPS]:
+        taken = step.duration_s or 0.0
+        facts = [seconds(step.duration_s)] if step.duration_s is not None else []
+        facts += [f"{step.usage.total_tokens:,} tokens"] if step.usage else []
+        shown.append(
+            ShownStep(
+                step=step,
+                arguments=shorten(_json_text(step.arguments), _STEP_CHARACTERS) if step.arguments else "",
+                result=shorten(step.result or "", _STEP_CHARACTERS),
+                facts=" · ".join(facts),
+                start=round(100 * start / total, 1) if timed else None,
+                width=round(max(0.5, 100 * taken / total), 1) if timed else None,
+            )
+        )
+        start += taken
+    return shown
+
+
+def _json_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _pretty_json(text: str) -> str | None:
+    """Lay out an answer that is a JSON object or array on several lines; None if it is none, or is laid out already."""
+    if not text.lstrip().startswith(("{", "[")) or len(text) > _ANSWER_CHARACTERS:
+        return None
+    try:
+        pretty = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return None
+    return pretty if pretty.count("\n") > 2 and pretty != text.strip() else None
+
+
+# What is shown of a cell.
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCell:
+    """One case on one variant, as far as a row shows it: what is needed to filter, to sort and to draw it."""
+
+    cell: JudgedCell
+    runs: Tally
+    column: int
+    address: str
+    spark: Spark | None
+    cost: float | None
+    latency: float | None
+
+    @property
+    def tenths(self) -> int | None:
+        """The pass rate in tenths, of which only 0 is 0 and only 1 is 10."""
+        passed, graded = self.runs
+        if passed in (0, graded):
+            return (10 if passed else 0) if graded else None
+        return min(9, max(1, round(10 * passed / graded)))
+
+    @property
+    def tally(self) -> str:
+        """`3/12`, or what became of it instead."""
+        return f"{self.runs.passed:,}/{self.runs.graded:,}" if self.runs.graded else self.cell.outcome
+
+    @property
+    def change(self) -> str | None:
+        return CHANGES.get(self.cell.found.kind) if self.cell.found else None
+
+
+@dataclass(frozen=True, slots=True)
+class CellDetail:
+    """What unfolds of a cell.
+
+    Attributes:
+        asked: what was sent, the prompt rendered.
+        finding: its sentence.
+        diff: the words that changed since the base's answer; None where there is nothing to compare, or too little in
+            common: `before` is then shown whole.
+        compared_run: the run whose answer is compared.
+        runs: all runs, those that ended alike as one.
+        left_out: how many groups of runs are not shown.
+        failed_graders: the numbers of the graders that a run failed, as `Page.graders` has them.
+        commands: what can be run to know more, each with what it does.
+    """
+
+    shown: ShownCell
+    asked: str
+    finding: str
+    before: str | None
+    diff: tuple[Piece, ...] | None
+    compared_run: int | None
+    strip: tuple[Status, ...]
+    runs: tuple[RunGroup, ...]
+    left_out: int
+    failed_graders: tuple[int, ...]
+    commands: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case with its cells on all variants.
+
+    Attributes:
+        worst: the cell that decided where it stands.
+        finding: what became of that since the base, where it is better or worse.
+        reason: why a run of it did not pass.
+    """
+
+    case: Case
+    cells: tuple[ShownCell, ...]
+    worst: JudgedCell
+    unfolded: bool
+    finding: str | None
+    reason: str | None
+
+    @property
+    def address(self) -> str:
+        return address_of(self.case.id)
+
+    @property
+    def place(self) -> str:
+        return place_of(self.case)
+
+    @property
+    def input(self) -> str:
+        return shorten(input_text(self.case), _INPUT_CHARACTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that stand together, under the reason that they share or under none."""
+
+    heading: Entry | None
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGroup:
+    """A group of the findings with the rows of its cases; the last one has those that need no word."""
+
+    title: str
+    count: int
+    tone: Tone
+    remark: str
+    unfolded: bool
+    entries: tuple[Entry, ...]
+    more_entries: str
+    parts: tuple[Part, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(len(part.rows) for part in self.parts)
+
+
+class Page:
+    """The rows of a report in the order of its findings."""
+
+    def __init__(self, found: Findings) -> None:
+        self._found = found
+        self._report = found.summary.report
+        self._by_case: dict[str, list[JudgedCell]] = {}
+        changed = found.cells
+        self._cells_of: Mapping[GroupKind, Sequence[JudgedCell]] = {
+            "regressed": changed.regressed,
+            "errored": changed.errored,
+            "failing": changed.failing,
+            "possible": changed.possible,
+            "fixed": changed.fixed,
+            "still failing": changed.still_failing,
+            "failed some": changed.failed_some,
+            "flaky": changed.flaky,
+        }
+        every = chain(*self._cells_of.values(), changed.others)
+        for cell in {cell.cell: cell for cell in every}.values():
+            self._by_case.setdefault(cell.case.id, []).append(cell)
+        self._columns = {variant: number for number, variant in enumerate(self._report.plan.variants)}
+        self._unfolded = 0
+        self.graders: dict[str, int] = {}
+        """The graders that a run failed, as far as details were made, with the number that stands for each."""
+
+    def groups(self) -> Iterator[ShownGroup]:
+        """Yield the groups in order; each case is in the first group that one of its cells belongs to."""
+        placed: set[str] = set()
+        seen = False  # whether any group is unfolded
+        for group in self._found.groups:
+            parts = tuple(self._parts(group, placed))
+            lists_cells = group.kind in self._cells_of and group.kind != "errored"
+            entries = () if lists_cells else group.entries[:_MAX_ENTRIES]
+            left_out = 0 if lists_cells else group.total - len(entries)
+            if not (entries or parts):
+                continue
+            rows = sum(len(part.rows) for part in parts if part.heading is None)
+            unfolded = group.kind == "regressed" or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
+            seen = seen or (unfolded and bool(parts))
+            yield ShownGroup(
+                title=group.title,
+                count=group.count,
+                tone=group.tone,
+                remark=group.remark,
+                unfolded=unfolded,
+                entries=entries,
+                more_entries=number_of(left_out, f"more {group.noun}") if left_out else "",
+                parts=parts,
+            )
+        rest = self._rows(self._found.cells.others, placed, unfold=False)
+        if rest:
+            alone = not placed and len(rest) <= _MAX_ROWS_UNFOLDED
+            yield ShownGroup("Passed", len(rest), "good", "", alone, (), "", (Part(None, rest),))
+
+    def _parts(self, group: Group, placed: set[str]) -> Iterator[Part]:
+        """Yield the cases with a reason of their own, then those that share one with others, under it."""
+        unfold = group.tone == "bad" and group.kind != "still failing"
+        shared = [entry for entry in group.entries if len(entry.cells) > 1]
+        together = {cell.key for entry in shared for cell in entry.cells}
+        single = [cell for cell in self._cells_of.get(group.kind, ()) if cell.key not in together]
+        parts = [Part(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))]
+        parts += [Part(entry, self._rows(entry.cells, placed, unfold=False)) for entry in shared]
+        yield from (part for part in parts if part.rows)
+
+    def _rows(self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool) -> tuple[Row, ...]:
+        rows = []
+        for cell in cells:
+            if cell.case.id in placed:
+                continue
+            placed.add(cell.case.id)
+            unfolded = unfold and self._unfolded < _MAX_UNFOLDED
+            self._unfolded += unfolded
+            rows.append(self._row(cell, unfolded=unfolded))
+        return tuple(rows)
+
+    def _row(self, worst: JudgedCell, *, unfolded: bool) -> Row:
+        cells = sorted(self._by_case[worst.case.id], key=lambda cell: self._columns[cell.variant])
+        changed = worst.found is not None and worst.found.kind in ("regressed", "suspect", "fixed")
+        return Row(
+            case=worst.case,
+            cells=tuple(map(self._shown, cells)),
+            worst=worst,
+            unfolded=unfolded,
+            finding=finding_of(worst, self._found.summary.comparison) if changed else None,
+            reason=self._reason(worst),
+        )
+
+    def _reason(self, cell: JudgedCell) -> str | None:
+        """Return the first reason that a run of a cell did not pass."""
+        if cell.outcome in ("passed", "not run"):
+            return None
+        status: Status = "errored" if cell.outcome == "errored" else "failed"
+        first = results_of(self._report, cell.cell, status, 1)
+        if not first and self._report.confirmation:
+            first = results_of(self._report.confirmation, cell.cell, status, 1)
+        return reasons_of(first[0])[0] if first else None
+
+    def _shown(self, cell: JudgedCell) -> ShownCell:
+        records = self._report.records_of((cell.cell,))
+        costs = [record.cost_usd for record in records if record.cost_usd is not None]
+        latencies = sorted(record.latency_s for record in records)
+        runs = cell.counts.tally
+        if self._report.confirmation:
+            further = self._report.confirmation.counts((cell.cell,))
+            runs = Tally(runs.passed + further.passed, runs.graded + further.graded)
+        return ShownCell(
+            cell=cell,
+            runs=runs,
+            column=self._columns[cell.variant],
+            address=address_of(cell.case.id, cell.variant if self._found.several_variants else None),
+            spark=spark(self._found.summary.compared, cell.key, runs),
+            cost=sum(costs) if costs else None,
+            latency=latencies[len(latencies) // 2] if latencies else None,
+        )
+
+    def details(self, row: Row) -> list[CellDetail]:
+        """Return what unfolds of a case, the cell that decided where it stands first."""
+        ordered = sorted(row.cells, key=lambda shown: (shown.cell is not row.worst, shown.column))
+        return [self._detail(shown) for shown in ordered]
+
+    def _detail(self, shown: ShownCell) -> CellDetail:
+        cell, summary = shown.cell, self._found.summary
+        results = self._results(cell)
+        groups = [RunGroup(tuple(group)) for group in group_alike(results, _look)]
+        groups.sort(key=lambda group: ("failed", "errored", "passed").index(group.status))
+        failed = (grade.grader for group in groups for grade in group.first.grades if not grade.passed)
+        before = summary.before.get(cell.key)
+        compared = next((group.first for group in groups if group.status == "failed"), None)
+        after = answer_text(compared) if compared else None
+        diff = None
+        if before is not None and after is not None:
+            diff = word_diff(before, shorten(after, _DIFF_CHARACTERS))
+        return CellDetail(
+            shown=shown,
+            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
+            finding=finding_of(cell, summary.comparison),
+            before=before,
+            diff=diff,
+            compared_run=compared.run if compared else None,
+            strip=tuple(result.status for result in results),
+            runs=tuple(groups[:_MAX_RUN_GROUPS]),
+            left_out=len(groups) - _MAX_RUN_GROUPS,
+            failed_graders=tuple(self.graders.setdefault(name, len(self.graders)) for name in dict.fromkeys(failed)),
+            commands=tuple(self._commands(cell)),
+        )
+
+    def _results(self, cell: JudgedCell) -> list[Result]:
+        """Return every run of a cell, the confirm runs last."""
+        results = list(self._report.results(self._report.plan.indices(cell.cell)))
+        if more := self._report.confirmation:
+            results += more.results(more.plan.indices(cell.cell))
+        return results
+
+    def _commands(self, cell: JudgedCell) -> Iterator[tuple[str, str]]:
+        """Yield commands that tell more of a cell, with what they do."""
+        words = ["ci-evals", "explain", cell.case.id]
+        if self._found.several_variants:
+            words += ["--provider", cell.variant.provider]
+            words += ["--prompt", cell.variant.prompt] if cell.variant.prompt else []
+        yield "Explain", shlex.join(words)
+
+    # What can be chosen.
+
+    def choices(self) -> dict[str, list[tuple[str, int]]]:
+        """Return the options of each filter with the number of cells that they leave, in their usual order."""
+        outcomes: dict[str, int] = dict.fromkeys(_OUTCOMES, 0)
+        changes: dict[str, int] = dict.fromkeys(CHANGES.values(), 0)
+        tags: dict[str, int] = {}
+        for cells in self._by_case.values():
+            for tag in dict.fromkeys(cells[0].case.tags):
+                tags[tag] = tags.get(tag, 0) + len(cells)
+            for cell in cells:
+                outcomes[cell.outcome] += 1
+                if cell.found and cell.found.kind in CHANGES:
+                    changes[CHANGES[cell.found.kind]] += 1
+        found = {"outcome": outcomes, "change": changes, "tag": tags}
+        return {
+            name: [(option, number) for option, number in each.items() if number][:MAX_OPTIONS]
+            for name, each in found.items()
+        }
+
+
+_OUTCOMES: Final[tuple[CellOutcome, ...]] = ("failed", "errored", "flaky", "not run", "passed")
