@@ -66,6 +66,7 @@ class RunEntry:
     score: float | None
     threshold: float | None
     latency_s: float
+    first_token_s: float | None
     cost_usd: float | None
     recorded: bool
     grades: tuple[Grade, ...]
@@ -232,6 +233,7 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
             score=result.score,
             threshold=result.threshold,
             latency_s=result.latency_s,
+            first_token_s=result.response.slowest_first_token_s if result.response else None,
             cost_usd=result.cost_usd,
             recorded=result.recorded,
             grades=result.grades,
@@ -337,10 +339,12 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
 
 def _runs_line(runs: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
+    first_token = span((run.first_token_s for run in runs if run.first_token_s is not None), seconds)
     parts = [
         runs_text([run.run for run in runs], runs[0].status),
         scores_text(runs),
         span((run.latency_s for run in runs), seconds),
+        f"first token {first_token}" if first_token else "",
         span((run.cost_usd for run in runs if run.cost_usd is not None), usd),
         ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",
         "recorded, so no new evidence" if runs[0].recorded else "",

@@ -37,8 +37,8 @@ from ci_evals.reports.cells import (
     reasons_of,
     without_answer,
 )
-from ci_evals.reports.notes import Note, basis, bounds_fact, comparison_notes, facts, notes, outcome
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.notes import basis, bounds_fact, comparison_notes, facts, notes, outcome
+from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.variants import (
     MetricReport,
     Standing,

@@ -241,7 +241,10 @@ def _columns(found: Findings) -> Iterator[Column]:
     for title, rank, latencies in (
         ("p50", 4, [each.figures.latency_p50_s for each in variants]),
         ("p95", 7, [each.figures.latency_p95_s for each in variants]),
+        ("first token", 12, [each.figures.first_token_p50_s for each in variants]),
     ):
+        if title == "first token" and not any(latencies):
+            continue
         yield Column(title, _marked(list(map(seconds, latencies)), latencies), rank)
     if base and any(change.latency for change in changes):
         yield Column("p50's change", _marked([change.latency for change in changes]), 11)

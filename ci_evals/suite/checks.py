@@ -109,7 +109,7 @@ def _counts_usd(budget: Written, cases: Iterable[Case]) -> bool:
 def needs_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], places: Mapping[str, Place]
 ) -> Iterator[Problem]:
-    """Find graders that need what a provider never tells: the cost of its answers, or the steps towards them."""
+    """Find graders that need what a provider never tells: the cost, the steps or the first token of its answers."""
     priced = _counts_usd(budget, cases)  # a price that is not known is a problem already
     found: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -121,6 +121,9 @@ def needs_problems(
                 "steps": None
                 if asked.tells_steps
                 else f"needs the steps towards an answer, which {options.name} does not tell",
+                "first_token": None
+                if asked.tells_first_token
+                else f"needs the time to the first token, and {options.name} does not stream: give it `stream`",
             }
             for need, name in needing.items():
                 if lack := lacks[need]:

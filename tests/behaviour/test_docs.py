@@ -145,6 +145,8 @@ def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
     service = suite_schema()["$defs"]["provider.Serve"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Services"))) == sorted(service)
+    stream = suite_schema()["$defs"]["provider.Stream"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Streamed answers"))) == sorted(stream)
     token = suite_schema()["$defs"]["provider.TokenCommand"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Tokens"))) == sorted(token)
 

@@ -20,8 +20,8 @@ from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import matrix_changes
 from ci_evals.reports.findings import Findings, findings, join_sentence
-from ci_evals.reports.notes import Note, outcome
-from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.notes import outcome
+from ci_evals.reports.summary import Note, Summary, summarize
 
 TITLE = re.compile(r"^(?:### |<summary>)(?:\W )?(\w[^<>]*?) \(\d+\)", re.MULTILINE)
 
