@@ -30,6 +30,8 @@ class GraderOptions(Options):
     """True if it may compute for long even with a short answer: it does so in a thread."""
     reads_text: ClassVar[bool] = True
     """False if it looks at something else than the text of an answer, so that there is nothing to transform."""
+    own_templates: ClassVar[tuple[str, ...]] = ()
+    """Fields that are templates of the grader's own, into which no vars of a case are filled."""
     from_file: ClassVar[tuple[str, ...]] = ()
     """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
@@ -46,7 +48,7 @@ class GraderOptions(Options):
     ] = field(default=None, kw_only=True)
 
     @property
-    def needs(self) -> Literal["cost", "steps", "first_token"] | None:
+    def needs(self) -> Literal["cost", "steps", "context", "first_token"] | None:
         """Something that not every provider tells with its answers, and without which the grader cannot judge."""
         return None
 

@@ -60,6 +60,7 @@ async def grade(
         finding.orders_judge,
         expectation.metric,
         parts,
+        finding.statements,
     )
 
 

@@ -129,6 +129,10 @@ class Http(ProviderOptions):
         return self.steps is not None
 
     @property
+    def tells_context(self) -> bool:
+        return self.context is not None
+
+    @property
     def default_name(self) -> str:
         return f"http:{self.url.partition('://')[2].partition('?')[0] or self.url}"
 

@@ -80,6 +80,10 @@ class ModelOptions(ProviderOptions):
         return False
 
     @property
+    def tells_context(self) -> bool:
+        return False
+
+    @property
     def tells_first_token(self) -> bool:
         return self.stream
 

@@ -39,6 +39,7 @@ from ci_evals.reports.cells import (
     passage_lines,
     runs_text,
     scores_text,
+    statement_lines,
 )
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
@@ -365,6 +366,9 @@ def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
         mark, facts = _MARKS["passed" if grade.passed else "failed"], grade_facts(grade)
         shown = f"{grade.grader}{f' ({facts})' if facts else ''}"
         yield f"{indent}{mark} {shown}{f': {grade.reason}' if grade.reason else ''}"
+        yield from (
+            f"{indent}↳ {_MARKS['passed' if holds else 'failed']} {text}" for holds, text in statement_lines(grade)
+        )
         yield from _grade_lines(grade.parts, f"{indent}↳ ")
 
 
