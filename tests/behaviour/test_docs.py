@@ -43,6 +43,7 @@ SECTIONS = {
     "Turns": "UserTurn",
     "Simulated users": "SimulatedUser",
     "Messages": "Message",
+    "Parts": "Part",
     "Case files": "CaseFiles",
     "Case functions": "CaseFunction",
     "Task folders": "TaskFolders",
@@ -265,6 +266,7 @@ def project(tmp_path: Path) -> Path:
     for name, text in {
         "agent.py": "def answer(question: str) -> str:\n    return 'Paris'\n",
         "prompts/long.txt": "Think hard: {{ question }}",
+        "contracts/acme.pdf": "%PDF-1.7",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',
     }.items():
         path = tmp_path / name
