@@ -154,7 +154,7 @@ class BaseCell:
     """One cell of a baseline.
 
     Args:
-        fingerprint: identifies the question and its grading.
+        fingerprint: identifies the question and its grading, as `asked.judged`.
         history: its runs, report by report.
         per_runs: the averages of its runs by the id of the report, newest first, as far as they are known.
     """
@@ -167,6 +167,11 @@ class BaseCell:
     def per_run(self) -> PerRun:
         """The averages of the newest report that counts."""
         return next((found for id_, found in self.per_runs.items() if id_ not in self.history.lost), UNMEASURED)
+
+
+def judged_half(fingerprint: str) -> str:
+    """Return what identifies the grading of a cell, of the two halves of its fingerprint."""
+    return fingerprint.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)

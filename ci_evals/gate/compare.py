@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import comb, isclose
+from math import comb
 from statistics import fmean
 from typing import Literal, NamedTuple, get_args
 
@@ -17,6 +17,7 @@ from ci_evals.gate.baseline import (
     HeadCell,
     History,
     cut_at_falls,
+    judged_half,
 )
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
@@ -57,7 +58,8 @@ class CellComparison:
 
     `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
     (of a rise, where it is `fixed`) this large if nothing had changed; `adjusted_p` allows for the number of cells
-    that were compared. Both are None where nothing was tested.
+    that were compared. Both are None where nothing was tested. An `edited` cell is `regraded` if its answers are judged
+    otherwise than on the base.
     """
 
     case: str
@@ -71,6 +73,7 @@ class CellComparison:
     adjusted_p: Share | None = None
     renamed_from: str | None = None
     critical: bool = False
+    regraded: bool = False
 
     @property
     def key(self) -> CellKey:
@@ -382,7 +385,8 @@ def _match_cells(
             rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
             newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
-            rest.append(_untested_cell("edited", cell.key, cell, newest))
+            regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
+            rest.append(replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded))
         elif cell.planned.graded and found.history.tally.graded:
             matched.append(MatchedCell(cell, found, old_name))
         else:
@@ -485,32 +489,6 @@ def _compare_cells(matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, al
             )
         )
     return compared
-
-
-def follows(found: CellComparison, cell: HeadCell, confirm_runs: ConfirmRuns, alpha: float) -> bool:
-    """Return True if `compare` may find this of the runs of a cell and its base, whatever the other cells are like."""
-    head, base, planned = found.head, found.base, cell.planned
-    if found.p is None or found.adjusted_p is None:
-        return found.kind in ("new", "edited", "not compared") and head == planned
-    if not (planned.graded and base.graded):
-        return False
-    suspicious = planned.rate < base.rate and fisher_lower(*planned, *base) <= SUSPICION
-    whole = sum_of((planned, cell.confirming))
-    if head != planned and not (suspicious and head == whole):
-        return False
-    calm: CellKind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
-    if not suspicious and head.rate > base.rate and found.adjusted_p <= alpha:
-        p, kinds = fisher_upper(*head, *base), {"fixed", calm}
-    else:
-        p, kinds = fisher_lower(*head, *base), {calm}
-        confirmed = confirm_runs == 0 or (cell.confirmed and head == whole)
-        if not (suspicious and confirmed) and found.adjusted_p < 1:
-            return False
-        if suspicious and head.rate < base.rate and p <= SUSPICION:
-            kinds = {"suspect", "regressed"} if confirmed and found.adjusted_p <= alpha else {"suspect"}
-    return (
-        found.kind in kinds and isclose(found.p, p, rel_tol=1e-3, abs_tol=1e-6) and found.adjusted_p >= p * (1 - 1e-6)
-    )
 
 
 def _compare_variants(

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
+from ci_evals.graders.transform import transform_problem
 from ci_evals.model.case import Case
+from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
@@ -244,8 +246,9 @@ class _Loader:
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         reader = CaseReader(self.folder, written["expect"], filled["vars"], problems, self.providers)
-        cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
-        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
+        threshold = settings.threshold if settings else None
+        cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
+        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         for name in {name for each in providers for name in (*each.before, *each.after)}:
@@ -257,7 +260,7 @@ class _Loader:
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
-            problems += request_problems(cases, prompts, providers, self.providers.places)
+            problems += request_problems(cases, prompts, providers, self.providers.places, self.folder)
         called = (*providers, *stages.values(), *judges)
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
@@ -283,6 +286,14 @@ class _Loader:
         if too_many := checks.size_problem(suite, written["runs"]):
             raise ConfigError([too_many])
         return suite
+
+    def transform(self, filled: Written) -> str | None:
+        """Return the suite's own `transform`, if it is right."""
+        source = try_check(NonEmpty, filled["transform"])
+        if source and (problem := transform_problem(source, self.folder)):
+            self.problems.append(filled["transform"].problem(problem))
+            return None
+        return source
 
     def mock(self) -> Mock:
         entries = self.written["providers"]

@@ -18,6 +18,7 @@ from ci_evals.model.fields import (
     Int,
     Many,
     Name,
+    NonEmpty,
     OneOrMore,
     Options,
     OrMapping,
@@ -154,6 +155,10 @@ class Suite(Options):
         default_factory=dict
     )
     expect: Annotated[Any, Field(description="Expected of every case; texts may be templates over its vars.")] = ()
+    transform: Annotated[
+        NonEmpty | None,
+        Field(description="What graders see of an answer: JSONPath, module:function or an expression."),
+    ] = None
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
     budget: OrMapping[Budget] = _NO_BUDGET

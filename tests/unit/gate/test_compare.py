@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History
-from ci_evals.gate.compare import CellKind, beyond_naming, compare, fall, follows, match_variants, suspects
+from ci_evals.gate.compare import beyond_naming, compare, fall, match_variants, suspects
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import stratified_lower
@@ -315,27 +315,6 @@ STEADY_BASE = dict.fromkeys(FORTY, (30, 30))
 def test_repeats_that_are_worse_than_the_planned_runs_name_nothing() -> None:
     head = head_of(dict.fromkeys(FORTY, (3, 3)) | dict.fromkeys(FORTY[:4], (2, 3)), dict.fromkeys(FORTY[:4], (0, 7)))
     assert compared(head, base_of(STEADY_BASE)).counts == {"suspect": 4, "unchanged": 36}
-
-
-@given(st.data(), st.sampled_from([0, 7]))
-def test_what_a_comparison_finds_follows_from_the_runs_of_each_cell(data: st.DataObject, confirm_runs: int) -> None:
-    runs = st.integers(0, 10).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
-    names = FORTY[: data.draw(st.integers(1, 6))]
-    planned, base = ({name: data.draw(runs) for name in names} for _ in range(2))
-    more = {name: data.draw(runs) for name in names if data.draw(st.booleans())}
-    head = [each._replace(confirmed=each.confirmed and each.confirming.graded > 0) for each in head_of(planned, more)]
-    found = compare(head, base_of(base), confirm_runs=confirm_runs)
-    for cell in head:
-        compared_cell = found.by_key[cell.key]
-        assert follows(compared_cell, cell, confirm_runs, 0.05)
-        if compared_cell.p is not None:
-            others: tuple[CellKind, ...] = ("regressed", "fixed", "suspect", "unchanged")
-            wrong = [
-                kind
-                for kind in others
-                if kind != compared_cell.kind and follows(replace(compared_cell, kind=kind), cell, confirm_runs, 0.05)
-            ]
-            assert wrong in ([], ["regressed"], ["suspect"], ["fixed"]), "as other cells, or the recent pool, decide"
 
 
 def test_suspects_that_no_confirm_runs_can_name_are_known() -> None:

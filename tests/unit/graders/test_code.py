@@ -34,7 +34,7 @@ def in_a_thread(output): return threading.current_thread() is not threading.main
 def nothing(output): return None
 def too_much(output): return 7
 def nan(output): return float("nan")
-def misspelt(output): return {"pass": True}
+def misspelt(output): return {"pased": True}
 def empty(output): return {}
 def bad_reason(output): return {"passed": True, "reason": 5}
 def bad_score(output): return {"score": True}
@@ -97,7 +97,7 @@ async def test_a_score_passes_from_the_threshold_on(
         ("nothing", TypeError, "it returned NoneType null"),
         ("too_much", ValueError, "it returned 7"),
         ("nan", ValueError, "it returned nan"),
-        ("misspelt", TypeError, "unknown key 'pass'"),
+        ("misspelt", TypeError, "unknown key 'pased'"),
         ("empty", TypeError, "neither passed nor score"),
         ("bad_reason", TypeError, "returned int 5 as its reason"),
         ("bad_score", TypeError, "returned bool true as its score"),
