@@ -225,6 +225,18 @@ class Classified:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that a judge looked for in the context: whether it holds, and by which texts, numbered from 1.
+
+    Where the texts themselves are judged, it says of one what it is good for.
+    """
+
+    text: str
+    holds: bool
+    texts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A grader's bare judgement, before its name, negation and weight are put to it."""
 
@@ -233,6 +245,7 @@ class Finding:
     reason: str
     classified: Classified | None = None
     orders_judge: bool = False
+    statements: tuple[Statement, ...] = ()
 
 
 class Grader(Protocol):

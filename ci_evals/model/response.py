@@ -113,7 +113,7 @@ class Response:
 
     `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
     tell how it came to its answer, `context` if it does not tell what was retrieved for it; `metadata` is whatever else
-    it tells, as JSON values.
+    it tells, as JSON values. `first_token_s` is when the first of a streamed answer came, in seconds after the request.
 
     Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
     are those of all turns. `files` is what the answer was made of beside text.
@@ -135,6 +135,16 @@ class Response:
     whole: str | None = None
     context: tuple[Passage, ...] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    first_token_s: float | None = None
+
+    @property
+    def slowest_first_token_s(self) -> float | None:
+        """The longest wait for a first token, of all turns if it was a conversation; None if one was not measured."""
+        if not self.turns:
+            return self.first_token_s
+        waits = [turn.response.first_token_s for turn in self.turns]
+        known = [wait_s for wait_s in waits if wait_s is not None]
+        return max(known) if len(known) == len(waits) else None
 
     @property
     def passages(self) -> tuple[Passage, ...] | None:

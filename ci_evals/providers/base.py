@@ -148,6 +148,16 @@ class ProviderOptions(Options):
         return True
 
     @property
+    def tells_context(self) -> bool:
+        """True if its answers may tell what was retrieved for them."""
+        return True
+
+    @property
+    def tells_first_token(self) -> bool:
+        """True if its answers may tell when their first token came."""
+        return True
+
+    @property
     def api_url(self) -> str | None:
         """The endpoint whose public price list applies; None for anything without one."""
         return None

@@ -1,7 +1,7 @@
 """Google's Gemini API: `POST {base_url}/v1beta/models/{model}:generateContent`."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import readable
+from ci_evals.providers.http_client import Event, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
@@ -55,6 +55,9 @@ class Gemini(ModelOptions):
     def open(self, resources: Resources) -> Provider:
         model = self.model if "/" in self.model else f"models/{self.model}"
         endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", self.params)
+        if self.stream:
+            url = self.endpoint(resources, f"v1beta/{model}:streamGenerateContent", {}).url.update_query(alt="sse")
+            endpoint = replace(endpoint, url=url)
         signed = not model.startswith(("models/gemini-1", "models/gemini-2"))
         return GenerateContent(endpoint, _NO_SIGNATURE if signed else {})
 
@@ -70,7 +73,12 @@ class GenerateContent:
         body: dict[str, Any] = {"contents": list(_contents(request.messages, self._signature))}
         if system := [{"text": message.content} for message in request.messages if message.role == "system"]:
             body["systemInstruction"] = {"parts": system}
-        answer, cost_usd = await self._endpoint.ask(body, _answer, request.timeout_s)
+        reply = await self._endpoint.post(body, request.timeout_s)
+        first_token_s = None
+        if reply.events is None:
+            answer = self._endpoint.read(_answer, reply)
+        else:
+            answer, first_token_s = self._assemble(reply.events)
         if not answer.candidates:
             raise _no_candidate(answer.prompt_feedback, self._endpoint.url.host)
         candidate = answer.candidates[0]
@@ -85,8 +93,35 @@ class GenerateContent:
             usage=answer.usage_metadata.tokens if answer.usage_metadata else None,
             model=answer.model_version,
             finish_reason=candidate.finish_reason,
-            cost_usd=cost_usd,
+            cost_usd=reply.cost_usd,
+            first_token_s=first_token_s,
         )
+
+    def _assemble(self, events: Sequence[Event]) -> "tuple[_Answer, float | None]":
+        """Return a streamed answer as if it had come at once, and when its first token came.
+
+        Raises:
+            ProviderError: it was broken off, or an event has another shape.
+        """
+        parts: list[_Part] = []
+        feedback = usage = version = finish_reason = first_token_s = None
+        for chunk, after_s in self._endpoint.read_events(_answer, events):
+            if chunk.error is not None:
+                raise self._endpoint.broken_off(chunk.error.message)
+            feedback, usage = chunk.prompt_feedback or feedback, chunk.usage_metadata or usage
+            version = chunk.model_version or version
+            for candidate in (chunk.candidates or ())[:1]:
+                new = (candidate.content and candidate.content.parts) or []
+                finish_reason = candidate.finish_reason or finish_reason
+                if first_token_s is None and any(
+                    part.function_call or (part.text and not part.thought) for part in new
+                ):
+                    first_token_s = after_s
+                parts += new
+        if finish_reason is None and feedback is None:
+            raise self._endpoint.broken_off()
+        candidates = [_Candidate(_Content(parts), finish_reason)] if finish_reason else []
+        return _Answer(candidates, feedback, usage, version), first_token_s
 
 
 def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -175,11 +210,17 @@ class _Usage(_Wire):
 
 
 @dataclass(frozen=True, slots=True)
+class _Error(_Wire):
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Answer(_Wire):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
     usage_metadata: _Usage | None = None
     model_version: str | None = None
+    error: _Error | None = None
 
 
 _answer = TypeAdapter(_Answer)

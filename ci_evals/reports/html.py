@@ -28,7 +28,7 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.result import Status
-from ci_evals.reports.cells import CellOutcome, address_of
+from ci_evals.reports.cells import CellOutcome, address_of, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
 from ci_evals.reports.page import Page, Row, ShownGroup
@@ -204,6 +204,7 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "rate": percent,
         "score": score,
+        "statements": statement_lines,
         "interval": interval,
         "seconds": seconds,
         "usd": usd,

@@ -175,14 +175,17 @@ class RunGroup:
 
     @property
     def facts(self) -> str:
-        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
+        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5 attempts`."""
         latency = span((result.latency_s for result in self.results), seconds)
+        waits = (result.response.slowest_first_token_s for result in self.results if result.response)
+        first_token = span((wait_s for wait_s in waits if wait_s is not None), seconds)
         cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
         tokens = span((used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format)
         attempts = span((result.attempts for result in self.results), "{:,}".format)
         parts = (
             scores_text(self.results),
             latency,
+            f"first token {first_token}" if first_token else "",
             cost,
             f"{tokens} tokens" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",

@@ -207,7 +207,7 @@ def _figure_rows(found: Findings) -> Iterator[Row]:
             yield _row("  against base", texts)
 
     def latency(label: str, values: Sequence[float | None]) -> Row:
-        return _row(f"latency {label}", list(map(seconds, values)), values)
+        return _row(label, list(map(seconds, values)), values)
 
     pass_rates = [variant.pass_rate for variant in variants]
     intervals = [rate_with_interval(variant.pass_rate, variant.lower, variant.upper) for variant in variants]
@@ -230,10 +230,13 @@ def _figure_rows(found: Findings) -> Iterator[Row]:
     counts = [f"{variant.figures.input_tokens:,} in, {variant.figures.output_tokens:,} out" for variant in variants]
     shown = [text if total else "not reported" for text, total in zip(counts, tokens, strict=True)]
     yield _row("tokens", shown, tokens if _same_work(variants) else ())
-    yield latency("mean", [variant.figures.latency_mean_s for variant in variants])
-    yield latency("p50", [variant.figures.latency_p50_s for variant in variants])
+    yield latency("latency mean", [variant.figures.latency_mean_s for variant in variants])
+    yield latency("latency p50", [variant.figures.latency_p50_s for variant in variants])
     yield from change(lambda each: each.latency)
-    yield latency("p95", [variant.figures.latency_p95_s for variant in variants])
+    yield latency("latency p95", [variant.figures.latency_p95_s for variant in variants])
+    if any(variant.figures.first_token_p50_s is not None for variant in variants):
+        yield latency("first token p50", [variant.figures.first_token_p50_s for variant in variants])
+        yield latency("first token p95", [variant.figures.first_token_p95_s for variant in variants])
 
 
 def _same_work(variants: Sequence[VariantReport]) -> bool:

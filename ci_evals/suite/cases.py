@@ -1,7 +1,7 @@
 """Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b, file_digest
 from itertools import product
@@ -15,7 +15,7 @@ from ci_evals.graders.scoring import leaves, with_transform
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
 from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
-from ci_evals.suite.expectations import entries_of, read_expect, read_expectation
+from ci_evals.suite.expectations import entries_of, own_templates, read_expect, read_expectation
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.problems import Written, and_more
 from ci_evals.suite.providers import ProviderReader
@@ -260,9 +260,13 @@ def _has_template(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_template, value))
 
 
-def _fill_texts(value: Any, values: dict[str, Any], templates: Templates) -> Any:
+def _fill_texts(value: Any, values: dict[str, Any], templates: Templates, but: Collection[str] = ()) -> Any:
+    """Fill values into the templates in a grader as it is written; keys that are in `but` stay as they are."""
     if isinstance(value, str):
         return templates.value(value, values) if _has_template(value) else value
     if isinstance(value, dict):
-        return {key: _fill_texts(item, values, templates) for key, item in value.items()}
+        return {
+            key: item if key in but else _fill_texts(item, values, templates, own_templates(key))
+            for key, item in value.items()
+        }
     return [_fill_texts(item, values, templates) for item in value] if isinstance(value, list | tuple) else value

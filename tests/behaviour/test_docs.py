@@ -18,6 +18,7 @@ from ci_evals.engine import interrupt as interruption
 from ci_evals.errors import ErrorKind, Problem
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.model_api import ModelOptions
@@ -145,6 +146,8 @@ def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
     service = suite_schema()["$defs"]["provider.Serve"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Services"))) == sorted(service)
+    stream = suite_schema()["$defs"]["provider.Stream"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Streamed answers"))) == sorted(stream)
     token = suite_schema()["$defs"]["provider.TokenCommand"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Tokens"))) == sorted(token)
 
@@ -176,6 +179,13 @@ def test_every_grader_is_documented_with_its_options_the_short_one_first() -> No
     for name, cls in GRADERS.items():
         assert documented[name][0] == cls.short, name
         assert sorted(documented[name]) == sorted(fields(cls, beyond=GraderOptions)), name
+
+
+def test_the_prompt_of_a_judge_is_documented_with_its_variables_and_every_ready_rubric() -> None:
+    assert f"```text\n{PROMPT}\n```" in read("docs/graders.md")
+    assert keys(section("docs/graders.md", "The prompt of a judge")) == [*VARIABLES, *MATERIAL]
+    documented = [name for name in keys(section("docs/graders.md", "Judges")) if name in RUBRICS]
+    assert sorted(documented) == sorted(RUBRICS)
 
 
 def test_what_every_grader_may_set_is_documented() -> None:
