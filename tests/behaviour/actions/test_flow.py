@@ -518,12 +518,13 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     assert HEADLINE.replace("agent was", "agent (agent) was") in shown(job.summary)
 
 
-async def test_a_recording_that_a_workflow_names_itself_answers_for_own_code_too(repository: Repository) -> None:
+async def test_a_recording_that_a_workflow_names_itself_checks_no_own_code_either(repository: Repository) -> None:
     agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
     recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
     journal = str(recorded.results / "results.jsonl")
     job = await fork_run(repository, "--comment", "off", "--replay", journal, "--replay-only")
-    assert (job.ended.code, job.outputs["verdict"]) == (0, "pass")
+    assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
+    assert "not checked: your own code was not run, only a recording of it was graded" in job.ended.out
 
 
 async def test_a_later_attempt_with_secrets_runs_what_only_a_recording_had_answered(
