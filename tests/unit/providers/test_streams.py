@@ -86,6 +86,7 @@ async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -
         chunk({"role": "assistant", "content": "", "refusal": None}),
         chunk({"content": "Hällo"}),
         b": OPENROUTER PROCESSING\n\n",
+        b"data:\n\n",
         chunk({"content": " there"}),
         chunk({}, "stop"),
         USAGE,
