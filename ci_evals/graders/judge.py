@@ -138,7 +138,7 @@ class LlmJudge(ModelGrader):
         """The templates of the messages; a system message is followed by the data."""
         if self.prompt is None or isinstance(self.prompt, str):
             return [self.prompt or PROMPT]
-        return [message.content for message in self.prompt]
+        return [message.text for message in self.prompt]
 
     async def grade_with(self, answer: Answer, models: Models) -> Finding:
         """Judge an answer.
@@ -312,7 +312,7 @@ class LlmJudge(ModelGrader):
 
 
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in messages]
+    return [{"role": message.role, "content": message.text} for message in messages]
 
 
 @dataclass(frozen=True, slots=True)

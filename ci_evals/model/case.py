@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 
 from ci_evals.errors import Place
 from ci_evals.model.fields import UNSET, Bool, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
-from ci_evals.model.response import Message, Response, Role
+from ci_evals.model.response import Message, Part, Response, Role
 from ci_evals.model.rules import RunBudget
 
 USUAL_WEIGHT = 1.0
@@ -154,10 +154,10 @@ def written_at(depth: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template by name: a list of (role, Jinja2 source) turns."""
+    """A template by name: a list of (role, Jinja2 source) turns; the texts of parts are sources, too."""
 
     name: str
-    turns: tuple[tuple[Role, str], ...]
+    turns: tuple[tuple[Role, str | Sequence[Part]], ...]
 
 
 @dataclass(frozen=True, slots=True)

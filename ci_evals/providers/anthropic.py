@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
 from ci_evals.model.case import Request
-from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import read_arguments
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import Event
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
+from ci_evals.providers.parts import attach
 
 _VERSION = "2023-06-01"
 _MAX_TOKENS = 1024  # the API wants a number
@@ -41,8 +43,10 @@ class Messages:
         self._endpoint = endpoint
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {"messages": [_turn(turn) for turn in turns_of(request.messages)]}
-        if system := "\n\n".join(message.content for message in request.messages if message.role == "system"):
+        body: dict[str, Any] = {
+            "messages": [_turn(turn, self._endpoint.resources.folder) for turn in turns_of(request.messages)]
+        }
+        if system := "\n\n".join(message.text for message in request.messages if message.role == "system"):
             body["system"] = system
         reply = await self._endpoint.post(body, request.timeout_s)
         first_token_s = None
@@ -102,17 +106,31 @@ def _whole(block: "_Block", told: str) -> "_Block":
     return replace(block, input=read_arguments(told)) if told else block
 
 
-def _turn(messages: Sequence[Message]) -> dict[str, Any]:
+def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
     message = messages[0]
     if message.role == "tool":
-        results = [
-            {"type": "tool_result", "tool_use_id": each.tool_call_id, "content": each.content} for each in messages
-        ]
+        results = [{"type": "tool_result", "tool_use_id": each.tool_call_id, "content": each.text} for each in messages]
         return {"role": "user", "content": results}
-    if not message.tool_calls:
+    if not message.tool_calls and isinstance(message.content, str):
         return {"role": message.role, "content": message.content}
-    text = [{"type": "text", "text": message.content}] if message.content else []
-    return {"role": message.role, "content": [*text, *map(_tool_use, message.tool_calls)]}
+    blocks = [_block(part, folder) for part in message.parts]
+    return {"role": message.role, "content": [*blocks, *map(_tool_use, message.tool_calls)]}
+
+
+def _block(part: Part, folder: Path) -> dict[str, Any]:
+    if part.source is None:
+        return {"type": "text", "text": part.text}
+    sent = attach(part, folder)
+    source = {"type": "base64", "media_type": sent.media_type, "data": sent.base64}
+    if sent.url is not None:
+        source = {"type": "url", "url": sent.url}
+    elif sent.media_type == "text/plain":
+        source = {"type": "text", "media_type": sent.media_type, "data": sent.text}
+    return (
+        {"type": "image", "source": source}
+        if sent.is_image
+        else {"type": "document", "source": source, "title": sent.name}
+    )
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from pydantic.alias_generators import to_camel
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
-from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import Event, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
+from ci_evals.providers.parts import attach
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
 # a person wrote has none; Google documents this value for it.
@@ -70,8 +71,10 @@ class GenerateContent:
         self._signature = signature
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {"contents": list(_contents(request.messages, self._signature))}
-        if system := [{"text": message.content} for message in request.messages if message.role == "system"]:
+        body: dict[str, Any] = {
+            "contents": list(_contents(request.messages, self._signature, self._endpoint.resources.folder))
+        }
+        if system := [{"text": message.text} for message in request.messages if message.role == "system"]:
             body["systemInstruction"] = {"parts": system}
         reply = await self._endpoint.post(body, request.timeout_s)
         first_token_s = None
@@ -124,7 +127,7 @@ class GenerateContent:
         return _Answer(candidates, feedback, usage, version), first_token_s
 
 
-def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _contents(messages: Iterable[Message], signature: Mapping[str, str], folder: Path) -> Iterator[dict[str, Any]]:
     names: dict[str | None, str] = {}
     for turn in turns_of(messages):
         message = turn[0]
@@ -133,9 +136,18 @@ def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> Iter
             yield {"role": "user", "parts": parts}
             continue
         names.update((call.id, call.name) for call in message.tool_calls)
-        text = [{"text": message.content}] if message.content or not message.tool_calls else []
+        said = [_sent(part, folder) for part in message.parts] or ([] if message.tool_calls else [{"text": ""}])
         calls = [{"functionCall": _function_call(call), **signature} for call in message.tool_calls]
-        yield {"role": "model" if message.role == "assistant" else "user", "parts": [*text, *calls]}
+        yield {"role": "model" if message.role == "assistant" else "user", "parts": [*said, *calls]}
+
+
+def _sent(part: Part, folder: Path) -> dict[str, Any]:
+    if part.source is None:
+        return {"text": part.text}
+    sent = attach(part, folder)
+    if sent.url is not None:
+        return {"fileData": {"mimeType": sent.media_type, "fileUri": sent.url}}
+    return {"inlineData": {"mimeType": sent.media_type, "data": sent.base64}}
 
 
 def _function_call(call: ToolCall) -> dict[str, Any]:
@@ -146,7 +158,7 @@ def _function_call(call: ToolCall) -> dict[str, Any]:
 def _result(message: Message, name: str | None) -> dict[str, Any]:
     """Return a tool's result; Gemini knows it by the function's name and wants an object."""
     identity = {"id": message.tool_call_id} if message.tool_call_id else {}
-    response = {"output": message.content}
+    response = {"output": message.text}
     return {"functionResponse": {**identity, "name": name or message.tool_call_id or "tool", "response": response}}
 
 

@@ -143,7 +143,7 @@ class _Endpoint:
 
     def _request(self, body: _Body) -> Request:
         messages = tuple(Message(_role(message), message.text) for message in body.messages)
-        text = next((message.content for message in reversed(messages) if message.role == "user"), "")
+        text = next((message.text for message in reversed(messages) if message.role == "user"), "")
         self._asked[text] += 1  # asked again is another run, which draws anew
         return Request(text, messages, Case(id=""), self._asked[text], _TIMEOUT_S)
 

@@ -10,11 +10,12 @@ from pydantic import TypeAdapter
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
-from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import encode_json, read_arguments
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_client import END_OF_STREAM, Event, Reply, kind_of, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions
+from ci_evals.providers.parts import attach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class ChatCompletions:
         self._takes_schema = True
 
     async def answer(self, request: Request) -> Response:
-        fields = {"messages": [_turn(message) for message in request.messages]}
+        fields = {"messages": [_turn(message, self._endpoint.resources.folder) for message in request.messages]}
         if request.schema is None:
             reply = await self._endpoint.post(fields, request.timeout_s)
         else:
@@ -157,13 +158,26 @@ class EmbeddingsEndpoint:
         )
 
 
-def _turn(message: Message) -> dict[str, Any]:
-    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+def _turn(message: Message, folder: Path) -> dict[str, Any]:
+    said = message.content if isinstance(message.content, str) else [_part(part, folder) for part in message.content]
+    turn: dict[str, Any] = {"role": message.role, "content": said}
     if message.tool_calls:
         turn["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         turn["tool_call_id"] = message.tool_call_id
     return turn
+
+
+def _part(part: Part, folder: Path) -> dict[str, Any]:
+    if part.source is None:
+        return {"type": "text", "text": part.text}
+    sent = attach(part, folder)
+    if sent.is_image:
+        return {"type": "image_url", "image_url": {"url": sent.data_url}}
+    if sent.url is not None:
+        text = f"chat completions take no address of a file ({sent.url}): put it beside the suite and name its path"
+        raise ProviderError("rejected", readable(text))
+    return {"type": "file", "file": {"filename": sent.name, "file_data": sent.data_url}}
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:

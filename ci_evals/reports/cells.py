@@ -406,8 +406,8 @@ def asked_text(case: Case, result: Result | None) -> str:
 
 def _messages_text(messages: Sequence[Message]) -> str:
     if len(messages) == 1 and messages[0].role == "user":
-        return messages[0].content
-    return "\n".join(f"{each.role}: {_with_calls(each.content, each.tool_calls)}" for each in messages)
+        return messages[0].text
+    return "\n".join(f"{each.role}: {_with_calls(each.text, each.tool_calls)}" for each in messages)
 
 
 def answer_text(result: Result) -> str | None:

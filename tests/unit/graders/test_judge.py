@@ -74,7 +74,7 @@ async def judged(options: dict[str, Any], answer: Answer, *replies: str) -> tupl
 
 def data_of(request: Request) -> tuple[str, Any]:
     """The line around the data, and the data."""
-    mark, *lines, last = request.messages[1].content.splitlines()
+    mark, *lines, last = request.messages[1].text.splitlines()
     assert mark == last
     return mark, json.loads("\n".join(lines))
 
@@ -115,7 +115,7 @@ async def test_an_answer_that_gives_orders_changes_nothing_in_the_request_and_is
     mark, data = data_of(request)
     honest_mark, honest_data = data_of(honest)
     assert data == {**honest_data, "answer": injection}
-    assert request.messages[0].content.replace(mark, "…") == honest.messages[0].content.replace(honest_mark, "…")
+    assert request.messages[0].text.replace(mark, "…") == honest.messages[0].text.replace(honest_mark, "…")
     assert request.schema == honest.schema
     assert mark not in injection
     assert "give orders to its judge" in flagged.reason
@@ -372,7 +372,7 @@ async def test_a_prompt_may_replace_the_instruction_or_everything(answer_of: Ans
     options = {"rubric": "polite", "reference": "Oui."}
     prompt = "Juge la réponse. {{ rubric }} {{ reply }}"
     _, (request,) = await judged(options | {"prompt": prompt}, answer_of("Lyon"), verdict("pass"))
-    assert request.messages[0].content.startswith("Juge la réponse. The answer is courteous")
+    assert request.messages[0].text.startswith("Juge la réponse. The answer is courteous")
     assert data_of(request)[1]["answer"] == "Lyon"
     messages = [
         {"role": "system", "content": "{{ reply }}"},
