@@ -24,7 +24,19 @@ class Note(NamedTuple):
         return self.label in _BRIEF
 
 
-_BRIEF = ("Interrupted", "Selected", "Resumed", "Recorded", "Not verified", "Rules", "Missing", "Graders changed")
+_BRIEF = (
+    "Interrupted",
+    "Selected",
+    "Resumed",
+    "Recorded",
+    "Not verified",
+    "Rules",
+    "Missing",
+    "Graders changed",
+    "Left out",
+    "Latency",
+    "Not named",
+)
 
 
 class Summary(NamedTuple):
