@@ -25,6 +25,7 @@ from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Budget, RunBudget
+from ci_evals.providers.parts import without_bytes
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -307,7 +308,7 @@ class Run:
             error=outcome.error,
             judging=outcome.judging,
             budget_violations=violations(allowed, outcome, ending.latency_s),
-            messages=tuple(cell.rendered.messages),
+            messages=without_bytes(cell.rendered.messages),
         )
 
     def _record(self, index: int, result: Result) -> None:

@@ -30,8 +30,8 @@ class GraderOptions(Options):
     """True if it may compute for long even with a short answer: it does so in a thread."""
     reads_text: ClassVar[bool] = True
     """False if it looks at something else than the text of an answer, so that there is nothing to transform."""
-    needs: ClassVar[Literal["cost", "steps"] | None] = None
-    """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+    own_templates: ClassVar[tuple[str, ...]] = ()
+    """Fields that are templates of the grader's own, into which no vars of a case are filled."""
     from_file: ClassVar[tuple[str, ...]] = ()
     """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
@@ -46,6 +46,11 @@ class GraderOptions(Options):
     transform: Annotated[
         NonEmpty | None, Field(description="What it sees of an answer: JSONPath, module:function or an expression.")
     ] = field(default=None, kw_only=True)
+
+    @property
+    def needs(self) -> Literal["cost", "steps", "context", "first_token"] | None:
+        """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+        return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         """Judge an answer. Whatever this raises makes the run `errored`."""

@@ -1,7 +1,7 @@
 """Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from ci_evals.format import quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
@@ -12,16 +12,46 @@ from ci_evals.model.response import GOAL_REACHED
 
 @dataclass(frozen=True, slots=True)
 class Latency(GraderOptions):
-    """The answer came within `value` seconds, waiting and refused attempts not counted."""
+    """The answer came within `value` seconds, waiting and refused attempts not counted.
+
+    Args:
+        value: seconds for the whole answer.
+        first_token: seconds until a streamed answer begins. A time that was not measured does not pass.
+    """
 
     reads_text: ClassVar[bool] = False
-    value: Seconds
+
+    value: Seconds | None = None
+    first_token: Seconds | None = None
+
+    @property
+    def needs(self) -> Literal["first_token"] | None:
+        return None if self.first_token is None else "first_token"
+
+    def problems(self) -> list[str]:
+        given = self.value is not None or self.first_token is not None
+        return [] if given else ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
 
     def grade(self, answer: Answer) -> Finding:
-        took = f"took {round(answer.latency_s, 3):g} s"
-        if answer.latency_s <= self.value:
-            return passed(f"{took}, within the {self.value:g} s allowed")
-        return failed(f"{took}, more than the {self.value:g} s allowed")
+        first_token_s = answer.response.slowest_first_token_s
+        if self.first_token is not None and first_token_s is None:
+            return failed("the time to the first token is not known: the provider did not stream its answer")
+        limits = [
+            (took_s, limit_s, what)
+            for took_s, limit_s, what in (
+                (first_token_s, self.first_token, "took {} s to the first token"),
+                (answer.latency_s, self.value, "took {} s"),
+            )
+            if limit_s is not None and took_s is not None
+        ]
+        kept = all(took_s <= limit_s for took_s, limit_s, _ in limits)
+        said = [
+            f"{what.format(f'{round(took_s, 3):g}')}, {'within' if took_s <= limit_s else 'more than'} the"
+            f" {limit_s:g} s allowed"
+            for took_s, limit_s, what in limits
+            if kept or took_s > limit_s
+        ]
+        return passed("; ".join(said)) if kept else failed("; ".join(said))
 
 
 @dataclass(frozen=True, slots=True)

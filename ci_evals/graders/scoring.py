@@ -60,6 +60,7 @@ async def grade(
         finding.orders_judge,
         expectation.metric,
         parts,
+        finding.statements,
     )
 
 
@@ -141,5 +142,5 @@ def grader_name(expectation: Expectation) -> str:
     """Name the grader as the suite has it, with the function that it calls: `python graders:is_polite`."""
     if expectation.title:
         return expectation.title
-    target = getattr(expectation.grader, "target", None)
+    target = getattr(expectation.grader, "function_name", None)
     return f"{expectation.name} {target}" if target else expectation.name

@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 
 from ci_evals.errors import Place
 from ci_evals.model.fields import UNSET, Bool, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
-from ci_evals.model.response import Message, Response, Role
+from ci_evals.model.response import Message, Part, Response, Role
 from ci_evals.model.rules import RunBudget
 
 USUAL_WEIGHT = 1.0
@@ -154,10 +154,10 @@ def written_at(depth: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template by name: a list of (role, Jinja2 source) turns."""
+    """A template by name: a list of (role, Jinja2 source) turns; the texts of parts are sources, too."""
 
     name: str
-    turns: tuple[tuple[Role, str], ...]
+    turns: tuple[tuple[Role, str | Sequence[Part]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,18 @@ class Classified:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that a judge looked for in the context: whether it holds, and by which texts, numbered from 1.
+
+    Where the texts themselves are judged, it says of one what it is good for.
+    """
+
+    text: str
+    holds: bool
+    texts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A grader's bare judgement, before its name, negation and weight are put to it."""
 
@@ -233,6 +245,7 @@ class Finding:
     reason: str
     classified: Classified | None = None
     orders_judge: bool = False
+    statements: tuple[Statement, ...] = ()
 
 
 class Grader(Protocol):

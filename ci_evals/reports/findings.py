@@ -50,7 +50,7 @@ from ci_evals.reports.variants import (
     variant_changes,
     variant_reports,
 )
-from ci_evals.stats.rates import suite_flip_rate
+from ci_evals.stats.rates import Bounds, suite_flip_rate
 
 MAX_ENTRIES: Final = 200
 """Entries of a group; more than that have no room in any format."""
@@ -266,7 +266,7 @@ def findings(summary: Summary) -> Findings:
         evidence="" if reason in text or any(row.kind == "regressed" for row in rows) else reason,
         facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
-        expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
+        expected=_expected_on_new_cases(bounds) if bounds else None,
         notes=(*notes(report), *comparison_notes(summary), Note("Bounds", bounds_fact(summary.gate))),
         variants=variants,
         variant_changes=variant_changes(summary),
@@ -278,6 +278,10 @@ def findings(summary: Summary) -> Findings:
         groups=_fold(summary, [group for group in _groups(summary, cells) if group.total]),
         basis=tuple(basis(summary)),
     )
+
+
+def _expected_on_new_cases(bounds: Bounds) -> str:
+    return f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)} (not part of the verdict)"
 
 
 # The headline.

@@ -185,6 +185,12 @@ def _find_grader(name: str) -> type[GraderOptions] | None:
     return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
 
 
+def own_templates(name: Any) -> tuple[str, ...]:
+    """Return the options of the grader of a name that are templates of its own; none if there is no such grader."""
+    cls = _find_grader(name) if isinstance(name, str) else None
+    return cls.own_templates if cls else ()
+
+
 def _takes_mapping(cls: type[GraderOptions]) -> bool:
     """Return True if the value that the short form sets may itself be a mapping."""
     return try_check(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None

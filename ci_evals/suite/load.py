@@ -248,7 +248,7 @@ class _Loader:
         reader = CaseReader(self.folder, written["expect"], filled["vars"], problems, self.providers)
         threshold = settings.threshold if settings else None
         cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
-        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
+        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         for name in {name for each in providers for name in (*each.before, *each.after)}:
@@ -260,7 +260,7 @@ class _Loader:
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
-            problems += request_problems(cases, prompts, providers, self.providers.places)
+            problems += request_problems(cases, prompts, providers, self.providers.places, self.folder)
         called = (*providers, *stages.values(), *judges)
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))

@@ -193,6 +193,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[regex: (]", "expect[0].regex: bad regular expression '('"),
         ("[json_path: '$[']", "expect[0].json_path: bad JSONPath"),
         ("[python: nofunction]", "expect[0].python: expected `module:function`"),
+        (
+            "[python: len(output) <]",
+            "expect[0].python: expected `module:function`, such as `graders:is_polite`, or Python",
+        ),
+        (
+            "[python: x = 1]",
+            "expect[0].python: expected `module:function`, such as `graders:is_polite`, or Python code,",
+        ),
         ("[contains: {value: x, name: ''}]", "expect[0].contains.name: expected text of length >= 1, got ''"),
         ("[contains: {value: x, metrik: a}]", "expect[0].contains: unknown key 'metrik', did you mean 'metric'?"),
         ("[tool_call: {name: book}]", "expect[0].tool_call: `name` is what reports call it: write `tool: book`"),
