@@ -85,6 +85,7 @@ def run_and_report(
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),
+            reusable=(previous.recording,) if previous.recording else (),
         )
         if needs_recording:
             recording = _recording(invocation.replay, previous.recording, Path(scratch), job or console)
