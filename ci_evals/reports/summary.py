@@ -28,6 +28,7 @@ _BRIEF = (
     "Interrupted",
     "Selected",
     "Resumed",
+    "Reused",
     "Recorded",
     "Not verified",
     "Rules",

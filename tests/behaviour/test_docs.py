@@ -54,6 +54,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Reuse": "Reuse",
 }
 """Where docs/configuration.md has the keys of each definition of the schema."""
 

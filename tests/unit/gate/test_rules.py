@@ -162,7 +162,7 @@ def test_more_latency_is_red_only_outside_the_spread_of_the_bases_last_reports(
 def test_that_slow_hours_are_usual_is_said() -> None:
     comparison, gate = slower(2.0, 2.0, 2.0, medians_s=(1.0, 1.9, 1.2)), Gate(max_latency_increase=1.5)
     [sentence] = usual_increases(took(2.0), comparison, gate)
-    assert sentence.endswith("; not gated: the last 3 reports of main took 1.0 s to 1.9 s")
+    assert sentence.endswith("; not gated: the last 3 reports of main took 1.00 s to 1.90 s")
     assert not list(usual_increases(took(2.0), slower(2.0, 2.0, 2.0), gate))
     assert not list(usual_increases(took(2.0), comparison, Gate()))
 
