@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ci_evals.cli.console import error_redactor
-from ci_evals.cli.reports import comment, compare_command, explain
+from ci_evals.cli.reports import comment, compare_command, explain, view
 from ci_evals.cli.run import merge_command, run_command
 from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
 from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
@@ -100,6 +100,7 @@ _COMMANDS: dict[str, click.Command] = {
     "init": init,
     "compare": compare_command,
     "explain": explain,
+    "view": view,
     "comment": comment,
     "power": power,
     "grade": grade,

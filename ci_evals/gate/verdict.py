@@ -10,16 +10,16 @@ from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, 
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
-    HOW_TO_CHECK,
     all_errored_sentence,
     bar_sentence,
     calm_sentence,
     error_rate_sentence,
+    how_to_check,
     no_answer_clause,
     not_compared_sentence,
     over_budget_sentence,
+    scope_clause,
     scope_subject,
-    selection_clause,
     stopped_clause,
     unchanged_clause,
     unchecked_sentence,
@@ -66,7 +66,7 @@ def decide(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoCo
         return _unchecked(report, judge_scopes(report, _tallies(report), rules))
     verdict = _beside(comparison, _by_bars(report, rules), report, rules)
     clause = "" if verdict.status == "error" else unchanged_clause(report)
-    return replace(verdict, reason=selection_clause(report) + clause + verdict.reason)
+    return replace(verdict, reason=scope_clause(report) + clause + verdict.reason)
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
@@ -207,7 +207,7 @@ def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules
 
 def _unchecked(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Verdict:
     reason = unchecked_sentence(report)
-    return Verdict(status="error", reason=reason, scopes=scopes, hint=HOW_TO_CHECK, unchecked=True)
+    return Verdict(status="error", reason=reason, scopes=scopes, hint=how_to_check(report), unchecked=True)
 
 
 def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: SuiteReport, rules: Gate) -> Verdict:

@@ -24,7 +24,8 @@ class SuiteInfo:
 
     `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
     continuations; `label` is the user's, to group reports by. `own_code` are the providers that run code of the team's
-    own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered.
+    own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered;
+    elsewhere a recording was asked first if the run is `replayed`.
     `selection` says how much of the suite was selected to run, if not all of it: `3 of 40 cases`.
     """
 
@@ -40,6 +41,7 @@ class SuiteInfo:
     run_id: str | None = None
     own_code: tuple[str, ...] = ()
     without_secrets: bool = False
+    replayed: bool = False
     selection: str | None = None
 
 
@@ -80,6 +82,7 @@ class RunRecord:
         offset: where its line starts in the journal, in bytes.
         unanswered: it failed without an answer: a crash, a time-out, a refusal.
         recorded: the answer came from a recording, so it says nothing new.
+        reused: that recording is an earlier run of the same, unchanged.
         over_budget: the run took more than `budget.per_run` allows.
         orders_judge: the answer seems to give orders to the model that judged it.
         judging: what the models that judged it took.
@@ -98,6 +101,7 @@ class RunRecord:
     offset: int
     unanswered: bool
     recorded: bool
+    reused: bool
     over_budget: bool
     orders_judge: bool
     judging: Judging | None
@@ -121,6 +125,7 @@ class RunRecord:
             offset=offset,
             unanswered=result.status == "failed" and result.error is not None,
             recorded=result.recorded,
+            reused=result.reused,
             over_budget=bool(result.budget_violations),
             orders_judge=any(grade.orders_judge for grade in grades),
             judging=result.judging,
@@ -385,11 +390,17 @@ class SuiteReport:
         return sum(record.recorded for record in self.records.values())
 
     @property
+    def reused(self) -> int:
+        """The number of these whose answer is that of an earlier run, as nothing that it depends on has changed."""
+        return sum(record.reused for record in self.records.values())
+
+    @cached_property
     def unchecked(self) -> tuple[Variant, ...]:
-        """The variants of the team's own code of which no run was made, for lack of secrets."""
-        if not self.suite.without_secrets:
-            return ()
-        own = (each for each in self.plan.variants if each.provider in self.suite.own_code)
+        """The variants of the team's own code of which no run was made: there were no secrets, or only replays."""
+        suite = self.suite
+        own = [each for each in self.plan.variants if each.provider in suite.own_code]
+        if not suite.without_secrets:
+            own = [each for each in own if suite.replayed and self.counts(self.cells_of(each)).graded]
         return tuple(each for each in own if not any(self.fresh(cell).graded for cell in self.cells_of(each)))
 
     @property
