@@ -36,6 +36,7 @@ def write_suite(folder: Path, load: Load, provider: Mapping[str, Any]) -> Path:
         "max_concurrency": load.concurrency,
         "providers": [provider],
         "cases": [{"file": "cases.jsonl"}],
+        "report": {"formats": ["json", "junit", "markdown"]},  # as in docs/performance.md; the page is measured apart
     }
     suite = folder / "evals.yaml"
     suite.write_text(json.dumps(settings, indent=1))

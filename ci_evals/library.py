@@ -126,7 +126,10 @@ class Report(SuiteReport):
         """
         saved = read_report(Path(other)) if not isinstance(other, Report) else as_saved(other.judged)
         alpha = (self.gate or Gate()).alpha
-        return compare(head_cells(self, self.gate), saved.baseline, confirm_runs=0, alpha=alpha)
+        is_selection = self.suite.selection is not None
+        return compare(
+            head_cells(self, self.gate), saved.baseline, confirm_runs=0, alpha=alpha, is_selection=is_selection
+        )
 
     def diff_table(self, other: "Report | Path | str") -> str:
         """Return `diff` as text: the figures of each variant, then every cell, those that changed first."""

@@ -118,6 +118,7 @@ class Invocation:
             run_id=self.run_id,
             own_code=suite.own_code,
             without_secrets=self.without_secrets,
+            selection=suite.selection,
         )
 
 

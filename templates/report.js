@@ -8,7 +8,6 @@
   const places = cases.map((each) => each.parentNode);
   const names = ["q", "outcome", "change", "tag", "grader", "variant", "flaky", "sort"];
   const sorted = document.createElement("div");
-  sorted.className = "rows";
   let openBefore = null; // which groups were open when a filter began
   let texts = null; // what is searched, made when it is first needed
 
@@ -82,10 +81,15 @@
     const by = tools.elements.sort.value;
     if (by === order) return;
     order = by;
+    sorted.replaceChildren();
     if (orders[by]) {
       const keyed = cases.map((each) => [values[by](each), each]);
       keyed.sort(([a], [b]) => orders[by](a, b));
-      sorted.append(...keyed.map(([, each]) => each));
+      for (let start = 0; start < keyed.length; start += 40) {
+        const rows = sorted.appendChild(document.createElement("div"));
+        rows.className = "rows";
+        rows.append(...keyed.slice(start, start + 40).map(([, each]) => each));
+      }
       list.append(sorted);
     } else {
       cases.forEach((each, number) => places[number].append(each));
@@ -191,4 +195,5 @@
 
   for (const each of document.querySelectorAll("#tools, .keys, button.copy")) each.hidden = false;
   follow();
+  addEventListener("load", follow); // once more: until then the browser itself goes to the fragment, and takes the focus
 }

@@ -13,7 +13,7 @@ from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
-from ci_evals.suite.load import find_config, load_suite
+from ci_evals.suite.load import UNLIMITED, find_config, load_suite
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
@@ -30,14 +30,19 @@ setting = partial(click.option, show_envvar=True)
 """An option that an environment variable may give, too: `--max-runs` is CI_EVALS_MAX_RUNS."""
 
 
-class _IntegerOrAuto(click.IntRange):
-    """A whole number, or `auto`."""
+class _IntegerOr(click.IntRange):
+    """A whole number, or a word, which stands for `meaning`."""
+
+    def __init__(self, word: str, meaning: Any, least: int, most: int | None = None) -> None:
+        super().__init__(least, most)
+        self._word = word
+        self._meaning = meaning
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "auto":
-            return value
+        if value == self._word:
+            return self._meaning
         if not str(value).isdecimal():
-            self.fail(f"{value!r} is neither a whole number nor 'auto'", param, ctx)
+            self.fail(f"{value!r} is neither a whole number nor {self._word!r}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -177,6 +182,21 @@ overriding = _collect(
         "out": out,
         "providers": providers,
         "tags": tags,
+        "cases": option(
+            "--case",
+            "cases",
+            multiple=True,
+            callback=lambda _context, _option, value: value or None,
+            metavar="ID|GLOB",
+            help="Run only this case, or those that a pattern such as 'refund*' fits; may be repeated.",
+        ),
+        "first": option("--first", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases."),
+        "sample": option(
+            "--sample",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Run only N cases, drawn by the suite's `seed`: the same ones each time.",
+        ),
         "runs": runs,
         "max_runs": setting(
             "--max-runs",
@@ -185,13 +205,13 @@ overriding = _collect(
         ),
         "confirm_runs": setting(
             "--confirm-runs",
-            type=_IntegerOrAuto(0, 1000),
+            type=_IntegerOr("auto", "auto", 0, 1000),
             help="Further runs of a case that looks worse than the baseline; auto: what naming it takes; 0: none.",
         ),
         "max_concurrency": setting(
             "--max-concurrency",
-            type=click.IntRange(min=1),
-            help="Calls under way at once, over all providers.",
+            type=_IntegerOr("unlimited", UNLIMITED, 1),
+            help="Calls under way at once, over all providers; or `unlimited`.",
         ),
         "timeout_s": setting(
             "--timeout-s",

@@ -13,6 +13,7 @@ from ci_evals.format import name_of
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, exit_code
+from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.rules import Gate
@@ -48,7 +49,13 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     report, gate = saved.summary.report, saved.summary.gate
     found: Comparison | NoComparison | Baseline = read_baseline(base, saved.suite.name, but=saved)
     if isinstance(found, Baseline):
-        found = compare(saved.head, found, confirm_runs=saved.confirm_runs, alpha=(gate or Gate()).alpha)
+        found = compare(
+            saved.head,
+            found,
+            confirm_runs=saved.confirm_runs,
+            alpha=(gate or Gate()).alpha,
+            is_selection=saved.suite.selection is not None,
+        )
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
 
 
@@ -175,13 +182,31 @@ def explain(
     envvar="CI_EVALS_COMMENT_MODE",
     help="One comment for the pull request, which is edited; or a new one for each workflow run.",
 )
+@options.setting(
+    "--baseline",
+    multiple=True,
+    callback=options.to_baseline,
+    type=click.Path(),
+    metavar="auto|none|PATH",
+    help="With --from-run: compare with this report.json, or a folder with one or more; may be repeated. `auto`, the"
+    " default in GitHub Actions: what the base branch has left there.",
+)
 @options.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
-def comment(results: Path | None, from_run: int | None, artifact: str | None, mode: Mode, *, dry_run: bool) -> int:
+def comment(
+    results: Path | None,
+    from_run: int | None,
+    artifact: str | None,
+    mode: Mode,
+    baseline: BaselineChoice,
+    *,
+    dry_run: bool,
+) -> int:
     """Post the comment on a pull request from a report.json.
 
     This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
     pull request, of one suite or of several. With --from-run it is what another workflow run has uploaded: that is how
-    pull requests from forks, whose own jobs may not comment, get theirs. Such reports are taken for hostile.
+    pull requests from forks, whose own jobs may not comment, get theirs. Such reports are taken for hostile: they are
+    judged again by their results, beside a --baseline that is fetched anew.
 
     \b
     Examples:
@@ -199,7 +224,8 @@ def comment(results: Path | None, from_run: int | None, artifact: str | None, mo
     console = Console.of_process()
     context = read_context(console.environ)
     if from_run is not None:
-        outcomes = [comment_from_run(context, from_run, artifact or ARTIFACTS, mode, dry_run=dry_run)]
+        name = artifact or ARTIFACTS
+        outcomes = [comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)]
     else:
         folder = results or Path(RESULTS)
         summaries = [read_summary(each) for each in report_folders(folder) or (folder,)]

@@ -17,12 +17,12 @@ import click
 from ci_evals import github
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment, error_redactor
+from ci_evals.cli.suites import load_suite_of_job, load_suites_of_job, select
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import CiEvalsError, ConfigError, Problem, UsageError
-from ci_evals.files import file_name
+from ci_evals.errors import CiEvalsError, UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
@@ -37,8 +37,7 @@ from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
-from ci_evals.suite.load import find_configs
-from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -231,55 +230,6 @@ def _journal(path: Path) -> Path:
     return path / JOURNAL if path.is_dir() else path
 
 
-def _load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bool) -> tuple[CheckedSuite, bool]:
-    """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys may be missing."""
-    try:
-        return options.load_named_suite(config, overrides, offline=offline), False
-    except ConfigError:
-        if not (in_actions(environment()) and read_context(environment()).read_only):
-            raise
-        return options.load_named_suite(config, overrides, offline=True), True
-
-
-def _load_suites_of_job(
-    named: Sequence[Path], overrides: Overrides, *, offline: bool
-) -> list[tuple[CheckedSuite, bool]]:
-    """Return the suites that are named, each as `_load_suite_of_job` does; several have folders of their own.
-
-    Raises:
-        ConfigError: with the problems of all of them.
-        UsageError: two of them have the same name, by which results and sections of a comment are found.
-    """
-    loaded: list[tuple[CheckedSuite, bool]] = []
-    problems: list[Problem] = []
-    for path in find_configs(named):
-        try:
-            loaded.append(_load_suite_of_job(path, overrides, offline=offline))
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    if len(loaded) == 1:
-        return loaded
-    files: dict[str, str] = {}
-    for suite, _ in loaded:
-        if (other := files.setdefault(suite.name, suite.file)) != suite.file:
-            raise UsageError(f"{other} and {suite.file} are both called {suite.name!r}: give one another `name`")
-    secrets = tuple(dict.fromkeys(secret for suite, _ in loaded for secret in suite.secrets))
-    out = overrides.out or Path(RESULTS)
-    return [
-        (
-            replace(
-                suite,
-                secrets=secrets,
-                report=replace(suite.report, out=(out / file_name(suite.name)).as_posix()),
-            ),
-            without_secrets,
-        )
-        for suite, without_secrets in loaded
-    ]
-
-
 @options.command("run")
 @options.suites
 @options.overriding
@@ -294,6 +244,13 @@ def _load_suites_of_job(
     type=options.PATH,
     metavar="PATH",
     help="Take over the results of another journal, of the one in a folder, or of all in its folders; may be repeated.",
+)
+@options.option(
+    "--failed",
+    is_flag=False,
+    flag_value="",
+    metavar="[REPORT]",
+    help="Run only the cases that did not pass in a report, or its folder; default: the results folder.",
 )
 @options.setting(
     "--shard",
@@ -331,6 +288,7 @@ def _load_suites_of_job(
 def run_command(
     named: tuple[Path, ...],
     resume_from: tuple[Path, ...],
+    failed: str | None,
     shard: Shard | None,
     balance_by: Path | None,
     replay: Path | None,
@@ -359,6 +317,8 @@ def run_command(
       ci-evals run evals/support.yaml --runs 5
       ci-evals run evals                      every suite in the folder
       ci-evals run --providers gpt-4o-mini,claude --format json
+      ci-evals run --case 'refund*'           or --first 5, --sample 20, --tags smoke
+      ci-evals run --failed                   what did not pass the last time
       ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
       ci-evals run --resume                   after a crash, a cancelled job, an outage
       ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
@@ -366,14 +326,14 @@ def run_command(
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
     with _reporting_errors(replace(posting, comment="off") if shard else posting):
-        loaded = _load_suites_of_job(named, overrides, offline=replay_only)
+        suites, without_secrets = load_suites_of_job(named, replace(overrides, **ALL_CASES), offline=replay_only)
+        are_several = len(suites) > 1
         of_one = {"--shard": shard, "--balance-by": balance_by, "--replay": replay, "--record": record}
-        if len(loaded) > 1 and (given := [name for name, value in of_one.items() if value]):
-            raise UsageError(f"{given[0]} is for one suite, and {len(loaded)} are named: run them one by one")
-    without_secrets = {suite.name for suite, is_without in loaded if is_without}
-    suites = [suite for suite, _ in loaded]
+        if are_several and (given := [name for name, value in of_one.items() if value]):
+            raise UsageError(f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one")
+        suites = select(suites, overrides, failed)
     out = overrides.out or Path(RESULTS)
-    if len(suites) > 1:
+    if are_several:
         posting = replace(posting, results=out.absolute())
     sources = [journal for path in resume_from for journal in journals_at(path)]
     # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
@@ -387,7 +347,7 @@ def run_command(
             suite=suite,
             journal=suite.out / JOURNAL,
             resume=resume or bool(resume_from),
-            sources=journals_of(sources, suite.name) if len(suites) > 1 else tuple(sources),
+            sources=journals_of(sources, suite.name) if are_several else tuple(sources),
             shard=shard,
             durations_s=known_durations(balance_by) if balance_by else {},
             replay=_journal(recording) if recording else None,
@@ -399,7 +359,7 @@ def run_command(
         )
         return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets)
 
-    if len(suites) == 1:
+    if not are_several:
         return run(suites[0]).exit_code
     return run_each(suites, run, Console.of_process(output, quiet=quiet, suite=suites[0]), out.absolute())
 
@@ -438,7 +398,7 @@ def merge_command(
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
     with _reporting_errors(posting):
-        suite, without_secrets = _load_suite_of_job(config, overrides, offline=not run_missing)
+        suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets

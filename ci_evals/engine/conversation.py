@@ -99,7 +99,7 @@ class Conversation:
             for message in (Message("assistant", turn.user), Message("user", turn.response.output))
         ]
         messages = (Message("system", _instructions(user)), Message("user", OPENING), *said)
-        return Request(messages[-1].content, messages, self._cell.case, self._run, self._cell.timeout_s)
+        return Request(messages[-1].text, messages, self._cell.case, self._run, self._cell.timeout_s)
 
     @property
     def latency_s(self) -> float:

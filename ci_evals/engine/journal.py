@@ -263,7 +263,7 @@ class Journal:
         Raises:
             StorageError: the disk is full or gone.
         """
-        if any(len(message.content) > MAX_ASKED_CHARACTERS for message in result.messages):
+        if any(len(message.text) > MAX_ASKED_CHARACTERS for message in result.messages):
             result = replace(result, messages=tuple(map(self._abridge, result.messages)))
         try:
             line = encode(result)
@@ -277,7 +277,14 @@ class Journal:
 
     def _abridge(self, message: Message) -> Message:
         """Leave out the middle of a long message, without cutting a secret in two."""
-        return replace(message, content=abridge(self._redactor.clean_text(message.content), MAX_ASKED_CHARACTERS))
+
+        def short(text: str) -> str:
+            return abridge(self._redactor.clean_text(text), MAX_ASKED_CHARACTERS)
+
+        if isinstance(message.content, str):
+            return replace(message, content=short(message.content))
+        parts = [part if part.text is None else replace(part, text=short(part.text)) for part in message.content]
+        return replace(message, content=tuple(parts))
 
     def is_too_long(self, response: Response) -> bool:
         """Return True if an output of the response, or of one of its turns, is longer than `max_answer_bytes`."""

@@ -184,7 +184,7 @@ def _read_preference(value: object) -> Preferred:
 
 
 def _question(case: Case) -> object:
-    messages = [{"role": each.role, "content": each.content} for each in case.messages]
+    messages = [{"role": each.role, "content": each.text} for each in case.messages]
     question = {
         "messages": messages,
         "input": case.input,

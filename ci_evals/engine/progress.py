@@ -3,22 +3,27 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
+from rich.text import Text
 
 from ci_evals.engine.interrupt import columns_of, say
-from ci_evals.format import duration
+from ci_evals.format import duration, name_of, one_line, without_commands
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
+from ci_evals.model.result import Result
 
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
+_REASON_CHARACTERS = 200
 
 
 class Watched(Protocol):
@@ -39,12 +44,18 @@ class Watched(Protocol):
     @property
     def retrying(self) -> int: ...
 
+    @property
+    def failures(self) -> Mapping[Hashable, Result]: ...
+
 
 @asynccontextmanager
 async def show_progress(
     run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
 ) -> AsyncIterator[None]:
-    """Show the progress of `run` on `stream` until the block ends: as a bar if `live`, else as lines."""
+    """Show the progress of `run` on `stream` until the block ends: as a bar if `live`, else as lines.
+
+    Above it stand the first cells that failed, each with its reason.
+    """
     task = asyncio.create_task(_bar(run, stream) if live else _lines(run, stream, line_every_s))
     try:
         yield
@@ -64,12 +75,24 @@ class Watch:
     def __init__(self, run: Watched, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._clock = clock
+        self._told = 0
         self._begin()
 
     def _begin(self) -> None:
         self._plan, self._before = self._run.plan, len(self._run.records)
         self._started = self._went_on = self._clock()
         self._finished = self._before
+
+    def new_failures(self) -> Iterator[str]:
+        """Yield a line for each cell that failed since the last call."""
+        several = len(self._run.plan.variants) > 1
+        for result in islice(self._run.failures.values(), self._told, None):
+            self._told += 1
+            on = f" on {name_of(Variant(result.provider, result.prompt))}" if several else ""
+            wrong = next((f"{each.grader}: {each.reason}" for each in result.grades if not each.passed), "")
+            why = one_line(result.error.message or result.error.kind if result.error else wrong, _REASON_CHARACTERS)
+            mark = "✗" if result.status == "failed" else "!"
+            yield without_commands(f"{mark} {name_of(result.case)}{on}{f': {why}' if why else ''}")
 
     def describe(self) -> str:
         """Return the state of the phase in a line; see the function `describe`."""
@@ -85,7 +108,7 @@ async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
     watch = Watch(run)
     while True:
         await asyncio.sleep(every_s)
-        say(stream, f"{watch.describe()}\n")
+        say(stream, "".join(f"{line}\n" for line in (*watch.new_failures(), watch.describe())))
 
 
 async def _bar(run: Watched, stream: TextIO) -> None:
@@ -105,6 +128,8 @@ async def _bar(run: Watched, stream: TextIO) -> None:
         console.show_cursor()  # a second Ctrl-C would leave it hidden
         while True:
             console.width = columns_of(stream) or 80
+            for line in watch.new_failures():
+                bar.console.print(Text(line), no_wrap=True, overflow="ellipsis", crop=True)
             bar.update(task, total=run.plan.total, completed=len(run.records), description=watch.describe())
             bar.refresh()
             await asyncio.sleep(BAR_INTERVAL_S)

@@ -201,7 +201,7 @@ class Cells:
     def __init__(self, suite: CheckedSuite, plan: RunPlan) -> None:
         self._suite = suite
         self._plan = plan
-        self._templates = Templates()
+        self._templates = Templates(suite.folder)
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
         self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
         self._timeouts_s = {str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers}

@@ -153,7 +153,7 @@ class RateLimiter:
         """Estimate the tokens of a call, from its length and the answers so far; 0 if nobody counts tokens."""
         if not self._tokens and not any(limit.by_tokens for limit in self._header_limits.values()):
             return 0
-        tokens = sum(len(message.content) for message in messages) // 4
+        tokens = sum(len(message.text) for message in messages) // 4
         if not self._usages:
             return tokens + (max_tokens or DEFAULT_OUTPUT_TOKENS)
         return max(tokens, self._usage.input_tokens // self._usages) + self._usage.output_tokens // self._usages

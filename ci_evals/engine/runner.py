@@ -3,12 +3,13 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from ci_evals.engine.calls import LostError, Slot, StoppedError
 from ci_evals.engine.conversation import Conversation, SimulatedUserError
@@ -25,6 +26,7 @@ from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Budget, RunBudget
+from ci_evals.providers.parts import without_bytes
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -93,8 +95,14 @@ class _Ending:
     attempts: int
 
 
+MAX_FAILURES: Final = 5
+"""Cells whose first failure is kept, to be shown at once."""
+
+
 class Run:
     """One invocation's run phase.
+
+    `failures` has the first result that did not pass of each of the first cells with one, for progress.
 
     Args:
         suite: what to run.
@@ -124,6 +132,7 @@ class Run:
         self.suite = suite
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
+        self.failures: dict[Hashable, Result] = {}
         self._journal = journal
         self._on_result = on_result
         self._known = known
@@ -307,7 +316,7 @@ class Run:
             error=outcome.error,
             judging=outcome.judging,
             budget_violations=violations(allowed, outcome, ending.latency_s),
-            messages=tuple(cell.rendered.messages),
+            messages=without_bytes(cell.rendered.messages),
         )
 
     def _record(self, index: int, result: Result) -> None:
@@ -315,6 +324,8 @@ class Run:
             raise asyncio.CancelledError
         result, offset = self._journal.append(result)
         self.records[index] = RunRecord.of(result, offset)
+        if result.status != "passed" and len(self.failures) < MAX_FAILURES:
+            self.failures.setdefault((result.case, result.provider, result.prompt), result)
         if (reason := self.spending.add(result)) is not None:
             self.stop(reason)
         elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing

@@ -17,7 +17,8 @@ from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
-from ci_evals.graders.scoring import leaves
+from ci_evals.graders.scoring import leaves, nested
+from ci_evals.graders.transform import prepare_transform
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
@@ -101,6 +102,10 @@ async def open_suite(
         for each in {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values():
             with collect_problems(problems, each.place):
                 each.grader.prepare()
+        for transform in dict.fromkeys(each.transform for case in suite.cases for each in nested(case.expect)):
+            with collect_problems(problems):
+                if transform is not None:
+                    prepare_transform(transform)
         limiters = _limiters(suite)
         queues: Sequence[Queue] = ()
         users: SimulatedUsers | None = None

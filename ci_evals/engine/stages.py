@@ -136,7 +136,7 @@ class StagedProvider:
             files += [value] if isinstance(value, Content) else []
         output = value if isinstance(value, str) else response.output
         cost_usd = total_usd([self._price(response), *costs]) if costs else response.cost_usd
-        return replace(response, output=output, files=tuple(files), cost_usd=cost_usd)
+        return replace(response, output=output, files=tuple(files), cost_usd=cost_usd, first_token_s=None)
 
     def _with_input(self, request: Request, value: str | Content) -> Request:
         if isinstance(value, Content):

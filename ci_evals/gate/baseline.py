@@ -3,7 +3,7 @@
 Earlier runs of a cell are pooled, newest report first, but for what is older than a fall of the base branch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
@@ -154,7 +154,7 @@ class BaseCell:
     """One cell of a baseline.
 
     Args:
-        fingerprint: identifies the question and its grading.
+        fingerprint: identifies the question and its grading, as `asked.judged`.
         history: its runs, report by report.
         per_runs: the averages of its runs by the id of the report, newest first, as far as they are known.
     """
@@ -167,6 +167,11 @@ class BaseCell:
     def per_run(self) -> PerRun:
         """The averages of the newest report that counts."""
         return next((found for id_, found in self.per_runs.items() if id_ not in self.history.lost), UNMEASURED)
+
+
+def judged_half(fingerprint: str) -> str:
+    """Return what identifies the grading of a cell, of the two halves of its fingerprint."""
+    return fingerprint.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +258,10 @@ class Baseline:
     def variants(self) -> tuple[Variant, ...]:
         """Its variants, in the order of the cells."""
         return tuple(dict.fromkeys(Variant(provider, prompt) for _, provider, prompt in self.cells))
+
+    def of(self, cases: Container[str]) -> "Baseline":
+        """Return the same of some cases."""
+        return replace(self, cells={key: cell for key, cell in self.cells.items() if key[0] in cases})
 
 
 def cut_at_falls(base: Baseline) -> Baseline:

@@ -17,6 +17,7 @@ from ci_evals.gate.baseline import (
     HeadCell,
     History,
     cut_at_falls,
+    judged_half,
 )
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
@@ -57,7 +58,8 @@ class CellComparison:
 
     `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
     (of a rise, where it is `fixed`) this large if nothing had changed; `adjusted_p` allows for the number of cells
-    that were compared. Both are None where nothing was tested.
+    that were compared. Both are None where nothing was tested. An `edited` cell is `regraded` if its answers are judged
+    otherwise than on the base.
     """
 
     case: str
@@ -71,6 +73,7 @@ class CellComparison:
     adjusted_p: Share | None = None
     renamed_from: str | None = None
     critical: bool = False
+    regraded: bool = False
 
     @property
     def key(self) -> CellKey:
@@ -191,7 +194,14 @@ class NoComparison:
     reason: str
 
 
-def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRuns, alpha: float = 0.05) -> Comparison:
+def compare(
+    head: Sequence[HeadCell],
+    base: Baseline,
+    *,
+    confirm_runs: ConfirmRuns,
+    alpha: float = 0.05,
+    is_selection: bool = False,
+) -> Comparison:
     """Compare a report with a baseline.
 
     Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and each variant as a
@@ -203,8 +213,11 @@ def compare(head: Sequence[HeadCell], base: Baseline, *, confirm_runs: ConfirmRu
         confirm_runs: how often suspects were to be run again; they are not named before they were. With 0 the planned
             runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
+        is_selection: the report is of a part of its suite, so that what only the base has was not removed.
     """
     base = cut_at_falls(base)
+    if is_selection:
+        base = base.of({cell.key[0] for cell in head})
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     matched = _without_failed_confirmation(matched)
@@ -254,6 +267,14 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
     """
     enough = range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1)
     return next((more for more in enough if comb(base + planned + more, base) * alpha >= cells), None)
+
+
+def beyond_naming(comparison: Comparison) -> Sequence[CellComparison]:
+    """Return the suspects that `confirm_runs: auto` cannot name: the base has too few runs of them."""
+    if comparison.confirm_runs != "auto":
+        return ()
+    runs, cells, alpha = comparison.usual_runs, comparison.compared, comparison.alpha
+    return [each for each in comparison.of("suspect") if runs_to_confirm(runs, each.base.graded, cells, alpha) is None]
 
 
 def commonest(numbers: Iterable[int]) -> int:
@@ -364,7 +385,8 @@ def _match_cells(
             rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
             newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
-            rest.append(_untested_cell("edited", cell.key, cell, newest))
+            regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
+            rest.append(replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded))
         elif cell.planned.graded and found.history.tally.graded:
             matched.append(MatchedCell(cell, found, old_name))
         else:

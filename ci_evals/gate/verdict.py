@@ -19,6 +19,7 @@ from ci_evals.gate.wording import (
     not_compared_sentence,
     over_budget_sentence,
     scope_subject,
+    selection_clause,
     stopped_clause,
     unchanged_clause,
     unchecked_sentence,
@@ -64,7 +65,8 @@ def decide(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoCo
     if report.unchecked:
         return _unchecked(report, judge_scopes(report, _tallies(report), rules))
     verdict = _beside(comparison, _by_bars(report, rules), report, rules)
-    return verdict if verdict.status == "error" else replace(verdict, reason=unchanged_clause(report) + verdict.reason)
+    clause = "" if verdict.status == "error" else unchanged_clause(report)
+    return replace(verdict, reason=selection_clause(report) + clause + verdict.reason)
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:

@@ -8,7 +8,14 @@ from typing import Literal
 from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
-from ci_evals.gate.compare import CellComparison, CellKind, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.compare import (
+    MOST_CONFIRM_RUNS,
+    CellComparison,
+    CellKind,
+    Comparison,
+    NoComparison,
+    VariantComparison,
+)
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.outages import FailedRound, Outage
 from ci_evals.model.report import CellReport, SuiteReport, Tally
@@ -228,6 +235,18 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
             yield f"{passed:,} of {runs} passed: likely an outage, so these runs do not count"
 
 
+def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
+    """`with 1 run on main, not even 20 confirm runs name a case among 40: 2 suspects stay open until main has more`."""
+    base, most = comparison.baseline.called, max(each.base.graded for each in suspects)
+    stay = (
+        f"{number_of(len(suspects), 'suspect')} {'stays' if len(suspects) == 1 else 'stay'} open until {base} has more"
+    )
+    of = number_of(comparison.compared, "case")
+    return (
+        f"with {number_of(most, 'run')} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {of}: {stay}"
+    )
+
+
 def calm_sentence(comparison: Comparison) -> str:
     """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
     possible, allowed = (comparison.counts.get(kind, 0) for kind in ("suspect", "regressed"))
@@ -408,6 +427,11 @@ def unchanged_clause(report: SuiteReport) -> str:
         return ""
     but = f" but for {number_of(report.errored, 'run')}" if report.errored else ""
     return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
+
+
+def selection_clause(report: SuiteReport) -> str:
+    """Say that not all of the suite was to run: `3 of 40 cases selected: `."""
+    return f"{report.suite.selection} selected: " if report.suite.selection else ""
 
 
 # Runs without an answer.

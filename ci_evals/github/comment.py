@@ -12,6 +12,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -20,8 +21,11 @@ from uuid import uuid4
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import short_sha
+from ci_evals.gate.baseline import Baseline
+from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import FORK_LIMITS, MAX_LISTED, Artifact, artifacts_of_run, fetch
+from ci_evals.github.baseline import BaselineChoice, NotFound, Search, find_base_report
 from ci_evals.github.comment_body import (
     MAX_BYTES,
     Body,
@@ -34,9 +38,16 @@ from ci_evals.github.comment_body import (
 )
 from ci_evals.github.context import RESULTS, Context, PullRequest
 from ci_evals.reports.markdown import Links, comment_document, progress_text
-from ci_evals.reports.read import read_summary
+from ci_evals.reports.read import (
+    SavedReport,
+    baseline_of,
+    judge_beside,
+    read_baseline,
+    read_report,
+    summary_of,
+)
 from ci_evals.reports.report_json import REPORT
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Note, Summary
 
 Mode = Literal["auto", "new"]
 """`auto` keeps one comment for the pull request, `new` makes one for each workflow run."""
@@ -137,18 +148,26 @@ def _with_github(context: Context, work: Callable[[GitHub], Coroutine[Any, Any, 
 
 
 def comment_from_run(
-    context: Context, run_id: int, artifact: str = ARTIFACTS, mode: Mode = "auto", *, dry_run: bool = False
+    context: Context,
+    run_id: int,
+    artifact: str = ARTIFACTS,
+    mode: Mode = "auto",
+    *,
+    baseline: BaselineChoice = "auto",
+    dry_run: bool = False,
 ) -> Outcome:
     """Post what another workflow run has found, as a `workflow_run` workflow does for pull requests from forks.
 
-    Nothing that the run has uploaded is believed: archives are unpacked within limits, reports are decoded by their
-    schema, the comment is rendered anew, and the pull request is the one whose head GitHub says the run had.
+    Nothing that the run has uploaded is believed but its results: archives are unpacked within limits, reports are
+    decoded by their schema and judged again beside a baseline that is fetched anew, the comment is rendered anew, and
+    the pull request is the one whose head GitHub says the run had.
 
     Args:
         context: this job, with a token that may read artifacts and comment.
         run_id: the run that has uploaded results.
         artifact: the name of its artifact, or a pattern with `*`.
         mode: one comment for all runs, or one for each.
+        baseline: what to compare with: what the base branch has left, nothing, or these reports.
         dry_run: return what would be posted instead of posting it.
     """
 
@@ -157,17 +176,23 @@ def comment_from_run(
         pulls = await pull_requests_of(github, run)
         if not pulls:
             return Outcome(warning=f"{_NOT_POSTED}: no open pull request has the commit of run {run_id} as its head")
-        contributions, problems = await _contributions_of_run(github, run, artifact)
-        if dry_run:
-            previews = [contribution.preview() for contribution in contributions]
-            return Outcome(warning="; ".join(problems) or None, preview="\n".join(previews))
         outcome = Outcome()
-        for contribution in contributions:
-            for pull in pulls:
+        previews: list[str] = []
+        with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
+            uploaded, problems = await _reports_of_run(github, run, artifact, Path(scratch, "head"))
+            for number, (pull, (found, report)) in enumerate(product(pulls, uploaded)):
+                base = Path(scratch, f"base-{number}")
+                summary = await _judge(
+                    github, report, baseline, Search(found.name, pull.base.ref, pull.base.sha, run.head_sha), base
+                )
+                contribution = _contribution(summary, run, found)
+                if dry_run:
+                    previews.append(contribution.preview())
+                    continue
                 put = await put_section(github, pull.number, contribution, mode=mode)
                 problems += [put.warning] if put.warning else []
                 outcome = replace(outcome, url=put.url or outcome.url, note=put.note or outcome.note)
-        return replace(outcome, warning="; ".join(problems) or None)
+        return replace(outcome, warning="; ".join(problems) or None, preview="\n".join(previews) or None)
 
     return _with_github(context, post)
 
@@ -187,30 +212,65 @@ async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullReques
     return tuple(sorted(own, key=lambda pull: pull.number))
 
 
-async def _contributions_of_run(github: GitHub, run: WorkflowRun, pattern: str) -> tuple[list[Contribution], list[str]]:
-    """Return a section for each report that a run has uploaded, and a sentence for each that cannot be believed."""
-    contributions: list[Contribution] = []
+async def _reports_of_run(
+    github: GitHub, run: WorkflowRun, pattern: str, folder: Path
+) -> tuple[list[tuple[Artifact, SavedReport]], list[str]]:
+    """Return each report that a run has uploaded, and a sentence for each that cannot be believed."""
+    reports: list[tuple[Artifact, SavedReport]] = []
     problems: list[str] = []
     uploaded = await artifacts_of_run(github, run.id, pattern)
-    with tempfile.TemporaryDirectory(prefix="ci-evals-") as folder:
-        for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
-            try:
-                reports = await fetch(github, artifact, Path(folder, str(number)), (REPORT,), FORK_LIMITS)
-                # A shard's has none: what it found is in that of the merge.
-                contributions += [_contribution_of_artifact(artifact, report, run) for report in reports[:_MAX_REPORTS]]
-            except (GitHubError, StorageError) as error:
-                problems.append(f"artifact {artifact.name!r} was left out: {error}")
-    if not contributions and not problems:
+    for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
+        try:
+            files = await fetch(github, artifact, folder / str(number), (REPORT,), FORK_LIMITS)
+            # A shard's has none: what it found is in that of the merge.
+            reports += [(artifact, _report_of_artifact(file)) for file in files[:_MAX_REPORTS]]
+        except (GitHubError, StorageError) as error:
+            problems.append(f"artifact {artifact.name!r} was left out: {error}")
+    if not reports and not problems:
         problems.append(f"{_NOT_POSTED}: no artifact {pattern!r} of run {run.id} has a {REPORT}")
-    return contributions, problems
+    return reports, problems
 
 
-def _contribution_of_artifact(artifact: Artifact, report: Path, run: WorkflowRun) -> Contribution:
-    """Return the section that a report of an artifact makes; raises StorageError if it is damaged."""
+def _report_of_artifact(file: Path) -> SavedReport:
+    """Return a report of an artifact; raises StorageError if it is damaged."""
     try:
-        summary = read_summary(report)
+        return read_report(file)
     except StorageError as error:
-        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{report}: ')}") from error
+        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{file}: ')}") from error
+
+
+async def _judge(github: GitHub, report: SavedReport, choice: BaselineChoice, search: Search, folder: Path) -> Summary:
+    """Judge a report by its results, beside the chosen baseline and by its rules, too.
+
+    Where there is none, what the report tells of gate and baseline is all there is, and shown as that.
+    """
+    suite, document = report.suite.name, report.document
+    if choice == "none":
+        return _unverified(summary_of(replace(document, comparison=None)))
+    if choice != "auto":
+        baseline = read_baseline(choice, suite)
+    else:
+        found = await find_base_report(github, search, suite, folder)
+        baseline = (
+            NoComparison(f"no baseline: {found.reason}")
+            if isinstance(found, NotFound)
+            else baseline_of([found.report], suite, search.base_ref)
+        )
+    if isinstance(baseline, Baseline):
+        return judge_beside(report, baseline)
+    if document.compared is None:
+        return _unverified(summary_of(document, baseline))
+    return _unverified(report.summary, f" ({baseline.reason})")
+
+
+def _unverified(summary: Summary, why: str = "") -> Summary:
+    """Return a summary that says whose word it takes."""
+    what = "gate and baseline are" if summary.compared else "the gate is"
+    return summary._replace(notes=(Note("Not verified", f"{what} what the pull request's own job reports{why}"),))
+
+
+def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Contribution:
+    """Return the section that the report of an artifact makes."""
     server = run.html_url.removesuffix(urlsplit(run.html_url).path)
     head = run.head_repository.full_name if run.head_repository else None
     source = f"{server}/{head}/blob/{run.head_sha}" if head else None

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ci_evals.errors import GradingError
 from ci_evals.model.case import Answer, Finding, Models
-from ci_evals.model.fields import Bool, Name, NonNegative, Options
+from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, Options
 
 _TOLERANCE = 1e-9
 
@@ -19,7 +19,8 @@ class GraderOptions(Options):
     """A grader with its options.
 
     `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case: true}` sets fields
-    by name. `weight`, `name` and `metric` are among them.
+    by name. `weight`, `name`, `metric` and `transform` are among
+    them.
     """
 
     short: ClassVar[str] = "value"
@@ -27,8 +28,10 @@ class GraderOptions(Options):
     """True if it needs something beside the answer: a function, a model."""
     may_take_long: ClassVar[bool] = False
     """True if it may compute for long even with a short answer: it does so in a thread."""
-    needs: ClassVar[Literal["cost", "steps"] | None] = None
-    """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+    reads_text: ClassVar[bool] = True
+    """False if it looks at something else than the text of an answer, so that there is nothing to transform."""
+    own_templates: ClassVar[tuple[str, ...]] = ()
+    """Fields that are templates of the grader's own, into which no vars of a case are filled."""
     from_file: ClassVar[tuple[str, ...]] = ()
     """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
@@ -39,6 +42,15 @@ class GraderOptions(Options):
     metric: Annotated[Name | None, Field(description="The metric that its scores count for.")] = field(
         default=None, kw_only=True
     )
+
+    transform: Annotated[
+        NonEmpty | None, Field(description="What it sees of an answer: JSONPath, module:function or an expression.")
+    ] = field(default=None, kw_only=True)
+
+    @property
+    def needs(self) -> Literal["cost", "steps", "context", "first_token"] | None:
+        """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+        return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         """Judge an answer. Whatever this raises makes the run `errored`."""

@@ -1,4 +1,4 @@
-"""Graders of the team's own: Python functions and objects, `python` in the YAML and `@grader` in Python."""
+"""Graders of the team's own: Python functions, objects and code, `python` in the YAML and `@grader` in Python."""
 
 import asyncio
 import functools
@@ -12,6 +12,7 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, reaches
+from ci_evals.graders.inline import compile_code
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.user_code import (
@@ -27,19 +28,22 @@ from ci_evals.user_code import (
 Judge = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or a mapping."""
 
+_NAME_CHARACTERS = 80
+_ALIASES = {"pass": "passed", "pass_": "passed"}  # which other tools ask for
 _BACKOFF = wait_exponential(multiplier=0.1, max=10)  # seconds: 0.1, 0.2, 0.4, …
 
 
 @dataclass(frozen=True, slots=True)
 class PythonGrader(GraderOptions):
-    """A Python function judges the answer.
+    """A Python function judges the answer, or Python code: an expression, or lines that return something.
 
-    It is called as `fn(output, answer)` if it has a second positional parameter that is required or called `answer`,
-    otherwise as `fn(output)`. It may be async; a sync function runs in a thread. It returns a bool, a score from 0 to
-    1, or a mapping with `passed`, `score` and `reason`.
+    Code sees the answer as `output`, and `answer`, `vars`, `input`, `context`, `json`, `math` and `re`. A function is
+    called as `fn(output, answer)` if it has a second positional parameter that is required or called `answer`,
+    otherwise as `fn(output)`. It may be async; a sync function runs in a thread, as code does. Either returns a bool,
+    a score from 0 to 1, or a mapping with `passed`, `score` and `reason`.
 
     Args:
-        target: `module:function`, looked for in the config's folder first.
+        target: `module:function`, looked for in the config's folder first, or code.
         threshold: the lowest score that passes; 1 when left out.
         retries: further calls after the function raised or took too long.
         timeout_s: seconds that one call may take; those of the run's own call when left out.
@@ -54,23 +58,35 @@ class PythonGrader(GraderOptions):
     timeout_s: Seconds | None = None
 
     def problems(self) -> list[str]:
-        if target_parts(self.target) is not None:
+        if self.function_name is not None:
             return []
-        return [f"expected `module:function`, such as `graders:is_polite`, got {quote(self.target)}"]
+        try:
+            compile_code(self.target)
+        except SyntaxError as error:
+            line = f"line {error.lineno}: " if error.lineno and "\n" in self.target.strip() else ""
+            usual = "expected `module:function`, such as `graders:is_polite`, or Python code"
+            return [f"{usual}, got {quote(self.target)}: {line}{error.msg}"]
+        return []
+
+    @property
+    def function_name(self) -> str | None:
+        """`module:function`, if that is what is called, and not code."""
+        return self.target if target_parts(self.target) is not None else None
 
     def missing(self, folder: Path) -> str | None:
-        return missing_target(self.target, folder)
+        return missing_target(self.target, folder) if self.function_name else None
 
     def prepare(self) -> None:
-        load_target(self.target)
+        if self.function_name:
+            load_target(self.function_name)
 
     def for_fingerprint(self) -> Self:
         return replace(self, retries=0, timeout_s=None)
 
     async def grade(self, answer: Answer) -> Finding:
         called = FunctionGrader(
-            load(self.target),
-            name=self.target,
+            load(self.function_name) if self.function_name else compile_code(self.target),
+            name=one_line(self.target, _NAME_CHARACTERS),
             threshold=self.threshold,
             retries=self.retries,
             timeout_s=self.timeout_s,
@@ -133,7 +149,7 @@ class FunctionGrader:
         return await retry(self._call, answer)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:
-        output = answer.response.output
+        output = answer.output
         return (output, answer) if has_second_parameter(self.function, "answer", variadic=True) else (output,)
 
     async def _call(self, answer: Answer) -> Finding:
@@ -173,6 +189,7 @@ class FunctionGrader:
 
     def _from_mapping(self, returned: Mapping[Any, Any]) -> Finding:
         known = {"passed": bool, "score": int | float, "reason": str}
+        returned = {_ALIASES.get(key, key): value for key, value in returned.items()}
         for key, value in returned.items():
             if key not in known:
                 raise TypeError(f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason")

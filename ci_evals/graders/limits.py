@@ -1,6 +1,7 @@
 """Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from ci_evals.format import quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
@@ -11,21 +12,53 @@ from ci_evals.model.response import GOAL_REACHED
 
 @dataclass(frozen=True, slots=True)
 class Latency(GraderOptions):
-    """The answer came within `value` seconds, waiting and refused attempts not counted."""
+    """The answer came within `value` seconds, waiting and refused attempts not counted.
 
-    value: Seconds
+    Args:
+        value: seconds for the whole answer.
+        first_token: seconds until a streamed answer begins. A time that was not measured does not pass.
+    """
+
+    reads_text: ClassVar[bool] = False
+
+    value: Seconds | None = None
+    first_token: Seconds | None = None
+
+    @property
+    def needs(self) -> Literal["first_token"] | None:
+        return None if self.first_token is None else "first_token"
+
+    def problems(self) -> list[str]:
+        given = self.value is not None or self.first_token is not None
+        return [] if given else ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
 
     def grade(self, answer: Answer) -> Finding:
-        took = f"took {round(answer.latency_s, 3):g} s"
-        if answer.latency_s <= self.value:
-            return passed(f"{took}, within the {self.value:g} s allowed")
-        return failed(f"{took}, more than the {self.value:g} s allowed")
+        first_token_s = answer.response.slowest_first_token_s
+        if self.first_token is not None and first_token_s is None:
+            return failed("the time to the first token is not known: the provider did not stream its answer")
+        limits = [
+            (took_s, limit_s, what)
+            for took_s, limit_s, what in (
+                (first_token_s, self.first_token, "took {} s to the first token"),
+                (answer.latency_s, self.value, "took {} s"),
+            )
+            if limit_s is not None and took_s is not None
+        ]
+        kept = all(took_s <= limit_s for took_s, limit_s, _ in limits)
+        said = [
+            f"{what.format(f'{round(took_s, 3):g}')}, {'within' if took_s <= limit_s else 'more than'} the"
+            f" {limit_s:g} s allowed"
+            for took_s, limit_s, what in limits
+            if kept or took_s > limit_s
+        ]
+        return passed("; ".join(said)) if kept else failed("; ".join(said))
 
 
 @dataclass(frozen=True, slots=True)
 class Cost(GraderOptions):
     """The answer cost at most `value` US dollars. A cost that is not known does not pass."""
 
+    reads_text: ClassVar[bool] = False
     needs = "cost"
 
     value: NonNegative
@@ -63,6 +96,7 @@ class FinishReason(GraderOptions):
     The names that other APIs have for these are understood, and any other reason is compared as it is told.
     """
 
+    reads_text: ClassVar[bool] = False
     value: NonEmpty | OneOrMore[NonEmpty]
 
     def grade(self, answer: Answer) -> Finding:
@@ -85,6 +119,7 @@ def _usual(reason: str) -> str:
 class Reward(GraderOptions):
     """The task's verifier gave at least `value`; the score is its reward."""
 
+    reads_text: ClassVar[bool] = False
     value: Share = 1.0
 
     def grade(self, answer: Answer) -> Finding:
@@ -100,6 +135,7 @@ class Reward(GraderOptions):
 class GoalReached(AlwaysTrue):
     """The simulated user said that its goal is reached. `value` is always true."""
 
+    reads_text: ClassVar[bool] = False
     instead = "write `not_goal_reached: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:

@@ -5,8 +5,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
+from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.composite import Composite
+from ci_evals.graders.transform import NothingThereError, transform_answer
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
 from ci_evals.model.result import Grade
 from ci_evals.user_code import call_in_thread
@@ -34,10 +36,10 @@ async def grade(
     """
     if known is not None and asks_itself(expectation):
         return replace(known, grader=expectation.shown_name, metric=expectation.metric)
-    seen = answer if expectation.turn is None else _turn_of(answer, expectation.turn)
     parts: tuple[Grade, ...] = ()
-    if seen is None:
-        finding = Finding(passed=False, score=0.0, reason="it never took place")
+    seen = await _look(expectation, answer)
+    if isinstance(seen, str):
+        finding = Finding(passed=False, score=0.0, reason=seen)
     elif isinstance(expectation.grader, Composite):
         of = expectation.grader.of
         earlier = known.parts if known is not None and len(known.parts) == len(of) else [None] * len(of)
@@ -46,7 +48,7 @@ async def grade(
     else:
         finding = await _find(expectation.grader, seen, models)
     passed, score = finding.passed, finding.score
-    if expectation.negated and seen is not None:
+    if expectation.negated and not isinstance(seen, str):
         passed, score = not passed, 1 - score
     return Grade(
         expectation.shown_name,
@@ -58,6 +60,7 @@ async def grade(
         finding.orders_judge,
         expectation.metric,
         parts,
+        finding.statements,
     )
 
 
@@ -70,29 +73,44 @@ async def _find(grader: Grader, answer: Answer, models: Models | None) -> Findin
     return found if isinstance(found, Finding) else await found
 
 
-def _turn_of(answer: Answer, number: int) -> Answer | None:
-    """Return the answer to one turn of a conversation, from 1; None if it never took place."""
-    if len(answer.response.turns) < number:
-        return None
-    turn = answer.response.turns[number - 1]
-    request = replace(answer.request, input=turn.user)
-    return Answer(request, turn.response, turn.latency_s, turn.cost_usd)
+async def _look(expectation: Expectation, answer: Answer) -> Answer | str:
+    """Return what a grader sees of an answer: that to a turn, transformed; or why there is nothing to see."""
+    if (number := expectation.turn) is not None:
+        if len(answer.response.turns) < number:
+            return "it never took place"
+        turn = answer.response.turns[number - 1]
+        request = replace(answer.request, input=turn.user)
+        answer = Answer(request, turn.response, turn.latency_s, turn.cost_usd)
+    if expectation.transform is None:
+        return answer
+    try:
+        return await transform_answer(expectation.transform, answer)
+    except NothingThereError as error:
+        return f"transform {one_line(expectation.transform, 80)}: {error}"
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
     """Yield the expectations that judge an answer themselves, in place of those that are made of others."""
+    return (each for each in nested(expectations) if not isinstance(each.grader, Composite))
+
+
+def nested(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
+    """Yield expectations, each before those that it is made of."""
     for each in expectations:
+        yield each
         if isinstance(each.grader, Composite):
-            yield from leaves(each.grader.of)
-        else:
-            yield each
+            yield from nested(each.grader.of)
 
 
-def metrics(expectations: Iterable[Expectation]) -> Iterator[str]:
-    """Yield the metrics that graders name, at whatever depth."""
-    for each in expectations:
-        yield from [each.metric] if each.metric else []
-        yield from metrics(each.grader.of) if isinstance(each.grader, Composite) else []
+def with_transform(expectation: Expectation, transform: str) -> Expectation:
+    """Return the expectation with a transform for whatever in it reads text and has none of its own."""
+    grader = expectation.grader
+    if expectation.transform is not None:
+        return expectation
+    if isinstance(grader, Composite):
+        of = tuple(with_transform(each, transform) for each in grader.of)
+        return replace(expectation, grader=replace(grader, of=of))
+    return replace(expectation, transform=transform) if getattr(grader, "reads_text", True) else expectation
 
 
 def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
@@ -107,7 +125,9 @@ def asks_itself(expectation: Expectation) -> bool:
 
 def identity(expectation: Expectation) -> list[Any]:
     """Return what decides what an expectation finds: not its name, nor options such as time-outs."""
-    return [expectation.name, expectation.weight, _identity_of(expectation.grader), *filter(None, [expectation.turn])]
+    seen = {"turn": expectation.turn, "transform": expectation.transform}
+    more = {key: value for key, value in seen.items() if value is not None}
+    return [expectation.name, expectation.weight, _identity_of(expectation.grader), *([more] if more else [])]
 
 
 def _identity_of(grader: Grader) -> Any:
@@ -115,12 +135,12 @@ def _identity_of(grader: Grader) -> Any:
         return grader
     if isinstance(grader, Composite):
         grader = replace(grader, of=tuple(map(identity, grader.of)))
-    return replace(grader.for_fingerprint(), name=None, metric=None)
+    return replace(grader.for_fingerprint(), name=None, metric=None, transform=None)
 
 
 def grader_name(expectation: Expectation) -> str:
     """Name the grader as the suite has it, with the function that it calls: `python graders:is_polite`."""
     if expectation.title:
         return expectation.title
-    target = getattr(expectation.grader, "target", None)
+    target = getattr(expectation.grader, "function_name", None)
     return f"{expectation.name} {target}" if target else expectation.name

@@ -32,6 +32,7 @@ class ToolCallMatch(GraderOptions):
         match_order: the calls must come in the order of `calls`.
     """
 
+    reads_text: ClassVar[bool] = False
     short: ClassVar[str] = "tool"
 
     tool: str | None = None
@@ -177,6 +178,7 @@ class ToolArguments(GraderOptions):
         calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
     """
 
+    reads_text: ClassVar[bool] = False
     short: ClassVar[str] = "tool"
 
     tool: str

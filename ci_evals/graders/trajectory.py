@@ -27,6 +27,7 @@ class Trajectory(GraderOptions):
         ignore_extra_args: a call may have more arguments than expected.
     """
 
+    reads_text: ClassVar[bool] = False
     short: ClassVar[str] = "calls"
 
     calls: Many[str | ExpectedCall]
@@ -135,6 +136,7 @@ def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
 class NoToolErrors(AlwaysTrue):
     """No tool call failed; the score is the share of calls that did not. `value` is always true."""
 
+    reads_text: ClassVar[bool] = False
     needs = "steps"
     instead = "write `not_no_tool_errors: true`, or leave it out"
 
@@ -158,6 +160,7 @@ class MaxToolCalls(GraderOptions):
         tool: count the calls of this tool only.
     """
 
+    reads_text: ClassVar[bool] = False
     value: Count
     tool: str | None = None
 
@@ -170,6 +173,7 @@ class MaxToolCalls(GraderOptions):
 class MaxSteps(GraderOptions):
     """At most `value` steps were taken: model requests, tool calls and sub-agents. Messages do not count."""
 
+    reads_text: ClassVar[bool] = False
     needs = "steps"
 
     value: Count
@@ -182,6 +186,7 @@ class MaxSteps(GraderOptions):
 class MaxModelRequests(GraderOptions):
     """A model was asked at most `value` times."""
 
+    reads_text: ClassVar[bool] = False
     needs = "steps"
 
     value: Count

@@ -11,8 +11,8 @@ from pydantic import Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
 from ci_evals.errors import Place
-from ci_evals.model.fields import Bool, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
-from ci_evals.model.response import Message, Response, Role
+from ci_evals.model.fields import UNSET, Bool, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
+from ci_evals.model.response import Message, Part, Response, Role
 from ci_evals.model.rules import RunBudget
 
 USUAL_WEIGHT = 1.0
@@ -154,10 +154,10 @@ def written_at(depth: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template by name: a list of (role, Jinja2 source) turns."""
+    """A template by name: a list of (role, Jinja2 source) turns; the texts of parts are sources, too."""
 
     name: str
-    turns: tuple[tuple[Role, str], ...]
+    turns: tuple[tuple[Role, str | Sequence[Part]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +197,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response together with what graders may ask about it."""
+    """A response together with what graders may ask about it.
+
+    `value` is what a `transform` made of its text, which is the response's `output` by then.
+    """
 
     request: Request
     response: Response
     latency_s: float
     cost_usd: float | None
+    value: Any = UNSET
+
+    @property
+    def output(self) -> Any:
+        """The answer: its text, or whatever a `transform` made of it."""
+        return self.response.output if self.value is UNSET else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,18 @@ class Classified:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that a judge looked for in the context: whether it holds, and by which texts, numbered from 1.
+
+    Where the texts themselves are judged, it says of one what it is good for.
+    """
+
+    text: str
+    holds: bool
+    texts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A grader's bare judgement, before its name, negation and weight are put to it."""
 
@@ -224,6 +245,7 @@ class Finding:
     reason: str
     classified: Classified | None = None
     orders_judge: bool = False
+    statements: tuple[Statement, ...] = ()
 
 
 class Grader(Protocol):
@@ -262,7 +284,7 @@ class Expectation:
 
     `place` is where it is written, kept of those graders that need more than an answer. `title` is what reports call
     it, if it has a name of its own; `metric` the metric that its score is part of; `turn` the one whose answer it
-    judges, from 1, instead of the whole conversation.
+    judges, from 1, instead of the whole conversation; `transform` what makes of an answer what the grader sees.
     """
 
     name: str
@@ -273,6 +295,7 @@ class Expectation:
     title: str | None = None
     metric: str | None = None
     turn: int | None = None
+    transform: str | None = None
 
     @property
     def shown_name(self) -> str:

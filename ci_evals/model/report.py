@@ -25,6 +25,7 @@ class SuiteInfo:
     `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
     continuations; `label` is the user's, to group reports by. `own_code` are the providers that run code of the team's
     own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered.
+    `selection` says how much of the suite was selected to run, if not all of it: `3 of 40 cases`.
     """
 
     name: str
@@ -39,6 +40,7 @@ class SuiteInfo:
     run_id: str | None = None
     own_code: tuple[str, ...] = ()
     without_secrets: bool = False
+    selection: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,7 @@ class RunRecord:
         status: how the run ended.
         score: the mean of its grades, in [0, 1]; None if it was not graded.
         latency_s: the time of the last attempt.
+        first_token_s: the time to the first token of a streamed answer; None if it was not measured.
         cost_usd: None where no call was made (the answer is `recorded`) or the price is not known.
         input_tokens: 0 where not known.
         output_tokens: 0 where not known.
@@ -88,6 +91,7 @@ class RunRecord:
     status: Status
     score: float | None
     latency_s: float
+    first_token_s: float | None
     cost_usd: float | None
     input_tokens: int
     output_tokens: int
@@ -110,6 +114,7 @@ class RunRecord:
             status=result.status,
             score=result.score,
             latency_s=result.latency_s,
+            first_token_s=result.response.slowest_first_token_s if result.response is not None else None,
             cost_usd=None if result.recorded else result.cost_usd,
             input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS) if usage else 0,
             output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS) if usage else 0,
@@ -201,7 +206,7 @@ _NO_COUNTS = Counts(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Latency in seconds over the runs that took place, cost and tokens over the runs that report them.
+    """Latency in seconds over the runs that took place; first tokens, cost and tokens over those that report them.
 
     `cost_usd` is that of the `priced_runs`; None if there are none.
     """
@@ -213,6 +218,8 @@ class Figures:
     priced_runs: int
     input_tokens: int
     output_tokens: int
+    first_token_p50_s: float | None = None
+    first_token_p95_s: float | None = None
 
     @property
     def cost_per_run_usd(self) -> float | None:
@@ -467,6 +474,7 @@ class SuiteReport:
         """Latency, cost and tokens of some cells, or of all."""
         records = self.records_of(cells)
         latencies = sorted(record.latency_s for record in records)
+        first_tokens = sorted(record.first_token_s for record in records if record.first_token_s is not None)
         costs = [record.cost_usd for record in records if record.cost_usd is not None]
         return Figures(
             latency_mean_s=statistics.fmean(latencies) if latencies else None,
@@ -476,6 +484,8 @@ class SuiteReport:
             priced_runs=len(costs),
             input_tokens=sum(record.input_tokens for record in records),
             output_tokens=sum(record.output_tokens for record in records),
+            first_token_p50_s=_quantile(first_tokens, 0.5),
+            first_token_p95_s=_quantile(first_tokens, 0.95),
         )
 
     @property

@@ -1,10 +1,10 @@
 """The response of a provider, and the messages, tool calls, steps and files that it is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, WithJsonSchema
 
 from ci_evals.model.fields import Many, Options
 
@@ -25,14 +25,58 @@ class ToolCall:
     id: str | None = None
 
 
+_Source = Annotated[str | bytes | None, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})]
+"""What YAML names, and Python may have at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Options):
+    """A part of a message: one of text, an image, and another file.
+
+    An image or a file is a path from the suite's folder, a URL, or bytes. `media_type` is known by the name of a file;
+    `sha256` is that of its content, and found out, not written.
+    """
+
+    text: str | None = None
+    image: _Source = None
+    file: _Source = None
+    media_type: str | None = None
+    sha256: str | None = field(default=None, metadata={"found": True})
+
+    @property
+    def source(self) -> str | bytes | None:
+        """The image or the file."""
+        return self.file if self.image is None else self.image
+
+    @property
+    def shown(self) -> str:
+        """The part as text: `[image cat.png]`."""
+        if self.source is None:
+            return self.text or ""
+        kind = "file" if self.image is None else "image"
+        return f"[{kind} {self.media_type if isinstance(self.source, bytes) else self.source[:200]}]"
+
+
 @dataclass(frozen=True, slots=True)
 class Message(Options):
     """One turn of a conversation."""
 
     role: Role
-    content: str = ""
+    content: str | Many[Part] = ""
     tool_calls: Many[ToolCall] = ()
     tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What was said, with images and files by name."""
+        return self.content if isinstance(self.content, str) else "\n".join(part.shown for part in self.content)
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """What was said, as parts."""
+        if isinstance(self.content, str):
+            return (Part(text=self.content),) if self.content else ()
+        return self.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +157,7 @@ class Response:
 
     `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
     tell how it came to its answer, `context` if it does not tell what was retrieved for it; `metadata` is whatever else
-    it tells, as JSON values.
+    it tells, as JSON values. `first_token_s` is when the first of a streamed answer came, in seconds after the request.
 
     Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
     are those of all turns. `files` is what the answer was made of beside text.
@@ -135,6 +179,16 @@ class Response:
     whole: str | None = None
     context: tuple[Passage, ...] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    first_token_s: float | None = None
+
+    @property
+    def slowest_first_token_s(self) -> float | None:
+        """The longest wait for a first token, of all turns if it was a conversation; None if one was not measured."""
+        if not self.turns:
+            return self.first_token_s
+        waits = [turn.response.first_token_s for turn in self.turns]
+        known = [wait_s for wait_s in waits if wait_s is not None]
+        return max(known) if len(known) == len(waits) else None
 
     @property
     def passages(self) -> tuple[Passage, ...] | None:

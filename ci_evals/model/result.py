@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ci_evals.errors import ErrorKind
-from ci_evals.model.case import USUAL_WEIGHT, Classified
+from ci_evals.model.case import USUAL_WEIGHT, Classified, Statement
 from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]
@@ -17,7 +17,7 @@ class Grade:
 
     `grader` is the name of the grader, its own or that of its type, and `metric` the metric that the score is part of.
     `orders_judge` is whether the answer seems to give orders to the model that judged it. `parts` are the grades of
-    which `any_of` and `all_of` are made.
+    which `any_of` and `all_of` are made; `statements` what a judge found statement by statement.
     """
 
     grader: str
@@ -29,6 +29,7 @@ class Grade:
     orders_judge: bool = False
     metric: str | None = None
     parts: tuple["Grade", ...] = ()
+    statements: tuple[Statement, ...] = ()
 
 
 def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:

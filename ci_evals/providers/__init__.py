@@ -4,7 +4,7 @@ from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.command import Command
 from ci_evals.providers.gemini import Gemini
-from ci_evals.providers.http import Http
+from ci_evals.providers.http import Http, Stream
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.openai import Embeddings, OpenAI
 from ci_evals.providers.python import Python, provider
@@ -24,6 +24,7 @@ __all__ = [
     "ProviderOptions",
     "Python",
     "Serve",
+    "Stream",
     "TaskAgent",
     "TokenCommand",
     "provider",

@@ -152,6 +152,7 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         files=_parts(_FILES, fields.get("files"), "'files' must be a list of Content"),
         context=as_context(fields.get("context")),
         metadata=as_metadata(fields.get("metadata")),
+        first_token_s=_amount(fields.get("first_token_s"), "'first_token_s' must be a number of seconds, 0 or more"),
     )
 
 

@@ -1,5 +1,6 @@
 """The seam of providers: options, as written in the YAML, open into something that answers."""
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,9 +21,28 @@ def overrides_of(case: Case) -> dict[str, Any]:
     return {"model": case.overrides.model, "params": case.overrides.params}
 
 
+def content_fields(message: Message) -> str | list[dict[str, str]]:
+    """Return what a message says as the team's code gets it: text, or its parts with paths from the suite's folder."""
+    if isinstance(message.content, str):
+        return message.content
+    return [
+        {
+            key: data_url(value, part.media_type) if isinstance(value, bytes) else value
+            for key in ("text", "image", "file", "media_type")
+            if (value := getattr(part, key)) is not None
+        }
+        for part in message.content
+    ]
+
+
+def data_url(data: bytes, media_type: str | None) -> str:
+    """Return bytes as a URL (RFC 2397)."""
+    return f"data:{media_type or ''};base64,{b64encode(data).decode()}"
+
+
 def message_fields(message: Message) -> dict[str, Any]:
     """Return a message as the team's code gets it: `role`, `content`, and of the rest what it has."""
-    fields: dict[str, Any] = {"role": message.role, "content": message.content}
+    fields: dict[str, Any] = {"role": message.role, "content": content_fields(message)}
     if message.tool_calls:
         fields["tool_calls"] = [
             {"name": call.name, "arguments": call.arguments, **({"id": call.id} if call.id is not None else {})}
@@ -145,6 +165,16 @@ class ProviderOptions(Options):
     @property
     def tells_steps(self) -> bool:
         """True if its answers may tell the steps towards them."""
+        return True
+
+    @property
+    def tells_context(self) -> bool:
+        """True if its answers may tell what was retrieved for them."""
+        return True
+
+    @property
+    def tells_first_token(self) -> bool:
+        """True if its answers may tell when their first token came."""
         return True
 
     @property

@@ -1,7 +1,7 @@
 """Google's Gemini API: `POST {base_url}/v1beta/models/{model}:generateContent`."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,10 +10,11 @@ from pydantic.alias_generators import to_camel
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
-from ci_evals.model.response import Message, Response, ToolCall, Usage
+from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import readable
+from ci_evals.providers.http_client import Event, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
+from ci_evals.providers.parts import attach
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
 # a person wrote has none; Google documents this value for it.
@@ -55,6 +56,9 @@ class Gemini(ModelOptions):
     def open(self, resources: Resources) -> Provider:
         model = self.model if "/" in self.model else f"models/{self.model}"
         endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", self.params)
+        if self.stream:
+            url = self.endpoint(resources, f"v1beta/{model}:streamGenerateContent", {}).url.update_query(alt="sse")
+            endpoint = replace(endpoint, url=url)
         signed = not model.startswith(("models/gemini-1", "models/gemini-2"))
         return GenerateContent(endpoint, _NO_SIGNATURE if signed else {})
 
@@ -67,10 +71,17 @@ class GenerateContent:
         self._signature = signature
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {"contents": list(_contents(request.messages, self._signature))}
-        if system := [{"text": message.content} for message in request.messages if message.role == "system"]:
+        body: dict[str, Any] = {
+            "contents": list(_contents(request.messages, self._signature, self._endpoint.resources.folder))
+        }
+        if system := [{"text": message.text} for message in request.messages if message.role == "system"]:
             body["systemInstruction"] = {"parts": system}
-        answer, cost_usd = await self._endpoint.ask(body, _answer, request.timeout_s)
+        reply = await self._endpoint.post(body, request.timeout_s)
+        first_token_s = None
+        if reply.events is None:
+            answer = self._endpoint.read(_answer, reply)
+        else:
+            answer, first_token_s = self._assemble(reply.events)
         if not answer.candidates:
             raise _no_candidate(answer.prompt_feedback, self._endpoint.url.host)
         candidate = answer.candidates[0]
@@ -85,11 +96,38 @@ class GenerateContent:
             usage=answer.usage_metadata.tokens if answer.usage_metadata else None,
             model=answer.model_version,
             finish_reason=candidate.finish_reason,
-            cost_usd=cost_usd,
+            cost_usd=reply.cost_usd,
+            first_token_s=first_token_s,
         )
 
+    def _assemble(self, events: Sequence[Event]) -> "tuple[_Answer, float | None]":
+        """Return a streamed answer as if it had come at once, and when its first token came.
 
-def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        Raises:
+            ProviderError: it was broken off, or an event has another shape.
+        """
+        parts: list[_Part] = []
+        feedback = usage = version = finish_reason = first_token_s = None
+        for chunk, after_s in self._endpoint.read_events(_answer, events):
+            if chunk.error is not None:
+                raise self._endpoint.broken_off(chunk.error.message)
+            feedback, usage = chunk.prompt_feedback or feedback, chunk.usage_metadata or usage
+            version = chunk.model_version or version
+            for candidate in (chunk.candidates or ())[:1]:
+                new = (candidate.content and candidate.content.parts) or []
+                finish_reason = candidate.finish_reason or finish_reason
+                if first_token_s is None and any(
+                    part.function_call or (part.text and not part.thought) for part in new
+                ):
+                    first_token_s = after_s
+                parts += new
+        if finish_reason is None and feedback is None:
+            raise self._endpoint.broken_off()
+        candidates = [_Candidate(_Content(parts), finish_reason)] if finish_reason else []
+        return _Answer(candidates, feedback, usage, version), first_token_s
+
+
+def _contents(messages: Iterable[Message], signature: Mapping[str, str], folder: Path) -> Iterator[dict[str, Any]]:
     names: dict[str | None, str] = {}
     for turn in turns_of(messages):
         message = turn[0]
@@ -98,9 +136,18 @@ def _contents(messages: Iterable[Message], signature: Mapping[str, str]) -> Iter
             yield {"role": "user", "parts": parts}
             continue
         names.update((call.id, call.name) for call in message.tool_calls)
-        text = [{"text": message.content}] if message.content or not message.tool_calls else []
+        said = [_sent(part, folder) for part in message.parts] or ([] if message.tool_calls else [{"text": ""}])
         calls = [{"functionCall": _function_call(call), **signature} for call in message.tool_calls]
-        yield {"role": "model" if message.role == "assistant" else "user", "parts": [*text, *calls]}
+        yield {"role": "model" if message.role == "assistant" else "user", "parts": [*said, *calls]}
+
+
+def _sent(part: Part, folder: Path) -> dict[str, Any]:
+    if part.source is None:
+        return {"text": part.text}
+    sent = attach(part, folder)
+    if sent.url is not None:
+        return {"fileData": {"mimeType": sent.media_type, "fileUri": sent.url}}
+    return {"inlineData": {"mimeType": sent.media_type, "data": sent.base64}}
 
 
 def _function_call(call: ToolCall) -> dict[str, Any]:
@@ -111,7 +158,7 @@ def _function_call(call: ToolCall) -> dict[str, Any]:
 def _result(message: Message, name: str | None) -> dict[str, Any]:
     """Return a tool's result; Gemini knows it by the function's name and wants an object."""
     identity = {"id": message.tool_call_id} if message.tool_call_id else {}
-    response = {"output": message.content}
+    response = {"output": message.text}
     return {"functionResponse": {**identity, "name": name or message.tool_call_id or "tool", "response": response}}
 
 
@@ -175,11 +222,17 @@ class _Usage(_Wire):
 
 
 @dataclass(frozen=True, slots=True)
+class _Error(_Wire):
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Answer(_Wire):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
     usage_metadata: _Usage | None = None
     model_version: str | None = None
+    error: _Error | None = None
 
 
 _answer = TypeAdapter(_Answer)

@@ -1,7 +1,10 @@
 """Any service over HTTP: a templated request out, text or JSON back."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -12,8 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from ci_evals.errors import ProviderError, first_problem
+from ci_evals.format import number_of
 from ci_evals.graders.json import find_all, is_singular, path_problems
 from ci_evals.model.case import Request
+from ci_evals.model.fields import Options
 from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import (
     as_context,
@@ -22,10 +27,23 @@ from ci_evals.providers.answer import (
     as_steps,
     as_usage,
     encode_json,
+    plain_json,
     read_arguments,
 )
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
-from ci_evals.providers.http_client import Call, decode, header_problems, readable, send, token_problems, url_problems
+from ci_evals.providers.http_client import (
+    END_OF_STREAM,
+    Call,
+    Event,
+    Reply,
+    decode,
+    header_problems,
+    place_of,
+    readable,
+    send,
+    token_problems,
+    url_problems,
+)
 from ci_evals.providers.tokens import TokenCommand
 from ci_evals.templating import TooSlowError, is_template, json_renderer, template_sandbox, text_renderer
 
@@ -40,6 +58,21 @@ _PASSAGE_KEYS = {each.name for each in fields(Passage)}
 _USAGE_KEYS = {*(each.name for each in fields(Usage)), "prompt_tokens", "completion_tokens", "prompt_tokens_details"}
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream(Options):
+    """The shape of an answer that comes as server-sent events.
+
+    Args:
+        text: JSONPath of the next piece of text in an event's data; left out, the data itself is text.
+        event: the name of the events that have text; all of them when left out.
+        end: the name or the data of the last event: a stream that ends without it was broken off.
+    """
+
+    text: str | None = None
+    event: str | None = None
+    end: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +96,7 @@ class Http(ProviderOptions):
         usage: JSONPath of the token counts, or a mapping with one for each count.
         cost_usd: JSONPath of the cost; else the header `x-litellm-response-cost` tells it.
         metadata: JSONPath of a mapping to keep with the answer, or a mapping of names to JSONPaths.
+        stream: how the answer is streamed, if it is; JSONPaths are then looked up in the data of each event.
     """
 
     kind: ClassVar[str] = "http"
@@ -80,6 +114,11 @@ class Http(ProviderOptions):
     usage: str | Mapping[Literal["input_tokens", "output_tokens", "cached_tokens"], str] | None = None
     cost_usd: str | None = None
     metadata: str | Mapping[str, str] | None = None
+    stream: Stream | None = None
+
+    @property
+    def tells_first_token(self) -> bool:
+        return self.stream is not None
 
     @property
     def tells_usage(self) -> bool:
@@ -88,6 +127,10 @@ class Http(ProviderOptions):
     @property
     def tells_steps(self) -> bool:
         return self.steps is not None
+
+    @property
+    def tells_context(self) -> bool:
+        return self.context is not None
 
     @property
     def default_name(self) -> str:
@@ -124,6 +167,8 @@ def _paths(options: Http) -> Iterator[tuple[str, str]]:
     """Yield every JSONPath with its place: `metadata.trace`."""
     for key in ("output", "tool_calls", "steps", "context", "usage", "cost_usd", "metadata"):
         yield from _strings(getattr(options, key), key)
+    if options.stream is not None:
+        yield from _strings(options.stream.text, "stream.text")
 
 
 class Service:
@@ -139,24 +184,92 @@ class Service:
     async def answer(self, request: Request) -> Response:
         call = self._template.render(request)
         reply = await send(self._resources, call, timeout_s=request.timeout_s, token=self._token)
+        if self._options.stream is not None:
+            return self._response(
+                *_read_stream(self._options, self._options.stream, reply, place_of(call.url)), reply.cost_usd
+            )
         text = reply.body.decode("utf-8", "replace")
         if not self._reads_json:
             return Response(text, cost_usd=reply.cost_usd)
-        return self._response(decode(_any, reply.body, call.url.host), text, reply.cost_usd)
+        return self._response(text, [decode(_any, reply.body, call.url.host)], None, reply.cost_usd)
 
-    def _response(self, value: Any, text: str, cost_usd: float | None) -> Response:
-        """Read an answer: its value, its text, and the cost that a gateway told."""
+    def _response(
+        self, text: str, documents: Sequence[Any], first_token_s: float | None, cost_usd: float | None
+    ) -> Response:
+        """Read an answer: its text, the JSON of it or of its events, and the cost that a gateway told.
+
+        Lists are gathered from all events. Of all else, which services repeat as they go, the last one counts.
+        """
+
+        def last(paths: Any) -> Any:
+            """Return the last document in which one of the paths leads somewhere."""
+            having = (each for each in reversed(documents) if any(_find(path, each) for _, path in _strings(paths, "")))
+            return next(having, documents[-1] if documents else None)
+
+        def gather(read: Callable[[str, Any], tuple[T, ...] | None], path: str | None) -> tuple[T, ...] | None:
+            """Return the items of all lists; None if there is no list."""
+            lists = [found for each in documents if path is not None and (found := read(path, each)) is not None]
+            return tuple(chain.from_iterable(lists)) if lists else None
+
         options = self._options
-        told = None if options.cost_usd is None else _cost(options.cost_usd, value)
+        told = None if options.cost_usd is None else _cost(options.cost_usd, last(options.cost_usd))
         return Response(
-            output=text if options.output is None else _output(options.output, value),
-            tool_calls=() if options.tool_calls is None else _tool_calls(options.tool_calls, value),
-            steps=None if options.steps is None else _steps(options.steps, value),
-            context=None if options.context is None else _context(options.context, value),
-            usage=None if options.usage is None else _usage(options.usage, value),
+            output=text if options.output is None else _output(options.output, last(options.output)),
+            tool_calls=gather(_tool_calls, options.tool_calls) or (),
+            steps=gather(_steps, options.steps),
+            context=gather(_context, options.context),
+            usage=None if options.usage is None else _usage(options.usage, last(options.usage)),
             cost_usd=cost_usd if told is None else told,
-            metadata={} if options.metadata is None else _metadata(options.metadata, value),
+            metadata={} if options.metadata is None else _metadata(options.metadata, last(options.metadata)),
+            first_token_s=first_token_s,
         )
+
+
+def _read_stream(options: Http, stream: Stream, reply: Reply, place: str) -> tuple[str, list[Any], float | None]:
+    """Return the text of a stream, what its events hold as JSON, and when its first piece of text came.
+
+    Raises:
+        ProviderError: it is no stream, it was broken off, or none of its events has text where it should be.
+    """
+    if reply.events is None:
+        kind = readable(reply.headers.get("Content-Type", "no type").partition(";")[0])
+        raise ProviderError("bad_answer", f"{place} answered with {kind}, not with text/event-stream")
+    pieces: list[str] = []
+    documents: list[Any] = []
+    first_token_s = None
+    for event in _until_end(stream, reply.events, place):
+        document = None
+        with suppress(ValueError, RecursionError):
+            documents.append(document := plain_json(json.loads(event.data)))
+        if stream.event in (None, event.name):
+            found = [event.data] if stream.text is None else _find(stream.text, document)
+            if piece := "".join(each for each in found if isinstance(each, str)):
+                first_token_s = event.after_s if first_token_s is None else first_token_s
+                pieces.append(piece)
+    path, may_lack_text = stream.text, options.output is not None or options.tool_calls is not None
+    if path is not None and not may_lack_text and not any(_find(path, each) for each in documents):
+        first = f", of which the first is {readable(reply.events[0].data)}" if reply.events else ""
+        text = f"{place} streamed nothing at {path} in {number_of(len(reply.events), 'event')}{first}"
+        raise ProviderError("bad_answer", text)
+    return "".join(pieces), documents, first_token_s
+
+
+def _until_end(stream: Stream, events: Iterable[Event], place: str) -> Iterator[Event]:
+    """Yield the events up to the one that ends a stream.
+
+    Raises:
+        ProviderError: there is none although there should be, or the service told of an error.
+    """
+    for event in events:
+        if event.name == "error":
+            raise ProviderError("server", f"{place} broke off its stream: {readable(event.data)}")
+        if event.data in (stream.end, END_OF_STREAM):
+            return
+        yield event
+        if event.name == stream.end:
+            return
+    if stream.end is not None:
+        raise ProviderError("network", f"{place} broke off its stream: it ended without {stream.end!r}")
 
 
 class _RequestTemplate:

@@ -4,7 +4,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ from ci_evals.providers.tokens import Token, TokenCommand
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
+END_OF_STREAM = "[DONE]"
+"""The data of the last event of OpenAI's streams, and of many after them."""
+
 _PLACE_CHARACTERS = 200
 _REFUSAL_BYTES = 64 * 1024
 _LARGE_BYTES = 1024 * 1024  # from here on aiohttp wants a file
@@ -63,11 +67,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """A server-sent event, which came `after_s` seconds after the request."""
+
+    data: str
+    name: str
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to an HTTP request, of a status in 2xx."""
+    """The answer to an HTTP request, of a status in 2xx; `events` are those of a stream, None of any other answer."""
 
     body: bytes
     headers: Mapping[str, str]
+    events: Sequence[Event] | None = None
 
     @property
     def cost_usd(self) -> float | None:
@@ -103,7 +117,7 @@ async def send(
 
 
 async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: int) -> Reply:
-    url, data = call.url, call.data
+    url, data, start = call.url, call.data, time.perf_counter()
     try:
         async with resources.session.request(
             call.method,
@@ -116,7 +130,12 @@ async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: i
             resources.observe(response.headers)
             if not 200 <= response.status < 300:
                 raise await _refusal(response, call.headers)
-            reply = Reply(await _read(response, max_bytes), response.headers)
+            if response.content_type == "text/event-stream":
+                events = _EventReader(start)
+                body = await _read(response, max_bytes, events.feed)
+                reply = Reply(body, response.headers, events.read)
+            else:
+                reply = Reply(await _read(response, max_bytes), response.headers)
     except TimeoutError as error:
         raise ProviderError("timeout", f"{place_of(url)} did not answer within {timeout_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
@@ -235,14 +254,55 @@ def why_lost(error: Exception) -> str:
     return readable(reason) or type(error).__name__
 
 
-async def _read(response: aiohttp.ClientResponse, enough: int) -> bytes:
-    """Read the body until it is complete or longer than `enough` bytes."""
+async def _read(response: aiohttp.ClientResponse, enough: int, feed: Callable[[bytes], None] = lambda _: None) -> bytes:
+    """Read the body until it is complete or longer than `enough` bytes; `feed` gets each chunk as it comes."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
+        feed(chunk)
         if len(body) > enough:
             break
     return bytes(body)
+
+
+class _EventReader:
+    """Reads server-sent events as they come, by the WHATWG's HTML standard, section 9.2.6.
+
+    Args:
+        start: when the request was made, by `time.perf_counter`.
+    """
+
+    def __init__(self, start: float) -> None:
+        self.read: list[Event] = []
+        self._start = start
+        self._line: list[bytes] = []
+        self._data: list[str] = []
+        self._name = ""
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Read what came next."""
+        if self._after_cr:  # the line that it ended is read: a line feed here belongs to it
+            chunk = chunk.removeprefix(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        *ended, rest = re.split(rb"\r\n|\n|\r", chunk)
+        for line in ended:
+            self._read_line(b"".join((*self._line, line)).decode("utf-8", "replace").removeprefix("\ufeff"))
+            self._line = []
+        self._line.append(rest)
+
+    def _read_line(self, line: str) -> None:
+        if not line:
+            if self._data:
+                after_s = round(time.perf_counter() - self._start, 6)
+                self.read.append(Event("\n".join(self._data), self._name or "message", after_s))
+            self._data, self._name = [], ""
+            return
+        name, _, value = line.partition(":")
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+        elif name == "event":
+            self._name = value.removeprefix(" ")
 
 
 async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) -> ProviderError:

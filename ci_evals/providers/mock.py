@@ -156,7 +156,7 @@ def _question(request: Request) -> str:
     if isinstance(request.input, str):
         return clean_text(request.input)
     if request.input is None:
-        turns = (message.content for message in reversed(request.messages) if message.role == "user")
+        turns = (message.text for message in reversed(request.messages) if message.role == "user")
         return clean_text(next(turns, ""))
     return encode_json(request.input).decode()
 
@@ -170,7 +170,7 @@ def _response_of(answer: str | MockAnswer) -> Response:
 
 def _with_usage(response: Response, request: Request, text: str) -> Response:
     """Return the response with its tokens, at four characters each."""
-    asked = sum(len(message.content) for message in request.messages) or len(text)
+    asked = sum(len(message.text) for message in request.messages) or len(text)
     said = len(response.output) + sum(len(call.name) + len(str(call.arguments)) for call in response.tool_calls)
     usage = Usage(input_tokens=asked // 4, output_tokens=said // 4)
     return replace(response, usage=usage, model=MODEL)

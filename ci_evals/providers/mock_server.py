@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -16,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ci_evals.errors import ErrorKind, ProviderError, UsageError, first_problem
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, Role, ToolCall
-from ci_evals.providers.http_client import authority
+from ci_evals.providers.http_client import END_OF_STREAM, authority
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
 
 Log = Callable[[str], None]
@@ -107,7 +108,7 @@ class _Endpoint:
         self._ids = count(1)
         self._asked: Counter[str] = Counter()
 
-    async def complete(self, http: web.Request) -> web.Response:
+    async def complete(self, http: web.Request) -> web.StreamResponse:
         try:
             body = _parse(await http.read())
             response = await self._provider.answer(self._request(body))
@@ -117,7 +118,18 @@ class _Endpoint:
             headers = {} if error.retry_after_s is None else {"Retry-After": f"{error.retry_after_s:g}"}
             kind = _ERROR_TYPES.get(error.kind, "invalid_request_error")
             return self._refuse(http, error.status or 400, kind, error.message, headers)
-        return self._reply(http, 200, _completion(response, body.model, f"chatcmpl-mock-{next(self._ids)}"))
+        completion = _completion(response, body.model, f"chatcmpl-mock-{next(self._ids)}")
+        return await self._stream(http, completion) if body.stream else self._reply(http, 200, completion)
+
+    async def _stream(self, http: web.Request, completion: dict[str, Any]) -> web.StreamResponse:
+        """Answer word by word; the usage comes last, whether it was asked for or not."""
+        self._log(f"{http.method} {http.path!r} 200")
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(http)
+        for chunk in _chunks(completion):
+            await stream.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        await stream.write(f"data: {END_OF_STREAM}\n\n".encode())
+        return stream
 
     async def models(self, http: web.Request) -> web.Response:
         model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "ci-evals"}
@@ -131,7 +143,7 @@ class _Endpoint:
 
     def _request(self, body: _Body) -> Request:
         messages = tuple(Message(_role(message), message.text) for message in body.messages)
-        text = next((message.content for message in reversed(messages) if message.role == "user"), "")
+        text = next((message.text for message in reversed(messages) if message.role == "user"), "")
         self._asked[text] += 1  # asked again is another run, which draws anew
         return Request(text, messages, Case(id=""), self._asked[text], _TIMEOUT_S)
 
@@ -153,8 +165,6 @@ def _parse(raw: bytes) -> _Body:
         body = _body.validate_json(raw)
     except ValidationError as error:
         raise ValueError(f"the request is not in the documented shape: {first_problem(error)}") from None
-    if body.stream:
-        raise ValueError("the mock server does not stream: leave 'stream' out or set it to false")
     if body.n not in (None, 1):
         raise ValueError("the mock server gives one choice: leave 'n' out or set it to 1")
     return body
@@ -185,6 +195,24 @@ def _completion(response: Response, model: str, completion_id: str) -> dict[str,
         "choices": [{"index": 0, "message": message, "finish_reason": response.finish_reason, "logprobs": None}],
         "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
     }
+
+
+def _chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the chunks of a completion."""
+    (choice,) = completion["choices"]
+    shared = {**completion, "object": "chat.completion.chunk"}
+
+    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}]
+        return {**shared, "choices": choices, "usage": None}
+
+    yield chunk({"role": "assistant", "content": ""})
+    for word in re.findall(r"\s*\S+\s*$|\s*\S+", choice["message"]["content"] or ""):
+        yield chunk({"content": word})
+    for index, call in enumerate(choice["message"].get("tool_calls", ())):
+        yield chunk({"tool_calls": [{"index": index, **call}]})
+    yield chunk({}, choice["finish_reason"])
+    yield {**shared, "choices": []}
 
 
 def _tool_call(call: ToolCall, index: int) -> dict[str, Any]:

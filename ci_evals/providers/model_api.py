@@ -11,11 +11,23 @@ from multidict import CIMultiDict
 from pydantic import TypeAdapter
 from yarl import URL
 
-from ci_evals.model.fields import Secret
+from ci_evals.errors import ProviderError
+from ci_evals.model.fields import Bool, Secret
 from ci_evals.model.response import Message
 from ci_evals.providers.answer import encode_json
 from ci_evals.providers.base import ProviderOptions, Resources
-from ci_evals.providers.http_client import Call, decode, header_problems, send, token_problems, url_problems
+from ci_evals.providers.http_client import (
+    END_OF_STREAM,
+    Call,
+    Event,
+    Reply,
+    decode,
+    header_problems,
+    readable,
+    send,
+    token_problems,
+    url_problems,
+)
 from ci_evals.providers.tokens import Token, TokenCommand
 
 _ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
@@ -39,6 +51,7 @@ class ModelOptions(ProviderOptions):
         token: a command that prints a bearer token, instead of a key.
         params: further fields of the request body, in the vendor's own words.
         headers: further HTTP headers; they win over those that are set by themselves.
+        stream: have the answer streamed, so that the time to its first token is measured.
     """
 
     default_key_variable: ClassVar[str]
@@ -56,6 +69,7 @@ class ModelOptions(ProviderOptions):
     token: TokenCommand | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: Bool = False
 
     @property
     def default_name(self) -> str:
@@ -64,6 +78,14 @@ class ModelOptions(ProviderOptions):
     @property
     def tells_steps(self) -> bool:
         return False
+
+    @property
+    def tells_context(self) -> bool:
+        return False
+
+    @property
+    def tells_first_token(self) -> bool:
+        return self.stream
 
     @property
     def api_url(self) -> str | None:
@@ -76,10 +98,11 @@ class ModelOptions(ProviderOptions):
 
     def problems(self, folder: Path) -> list[str]:
         reserved = [name for name in self.reserved if name in self.params]
+        advice = {"stream": "write `stream: true` beside `model`"}
         return [
             *(["model: is empty"] if not self.model.strip() else []),
             *url_problems("base_url", self.base_url),
-            *(f"params.{name}: is set by ci-evals itself; leave it out" for name in reserved),
+            *(f"params.{name}: is set by ci-evals itself; {advice.get(name, 'leave it out')}" for name in reserved),
             *header_problems(self.headers),
             *token_problems(self.token, self.headers),
             *(["token: there is an `api_key`, too: leave one of them out"] if self.token and self.api_key else []),
@@ -121,9 +144,32 @@ class Endpoint:
         Raises:
             ProviderError: there was none, or it has another shape.
         """
+        reply = await self.post(fields, timeout_s)
+        return self.read(adapter, reply), reply.cost_usd
+
+    async def post(self, fields: Mapping[str, Any], timeout_s: float) -> Reply:
+        """Post `fields` beside those of every call.
+
+        Raises:
+            ProviderError: there was no answer.
+        """
         call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
-        reply = await send(self.resources, call, timeout_s=timeout_s, token=self.token)
-        return decode(adapter, reply.body, self.url.host), reply.cost_usd
+        return await send(self.resources, call, timeout_s=timeout_s, token=self.token)
+
+    def read(self, adapter: TypeAdapter[T], reply: Reply) -> T:
+        """Decode an answer; raises ProviderError if it has another shape."""
+        return decode(adapter, reply.body, self.url.host)
+
+    def read_events(self, adapter: TypeAdapter[T], events: Iterable[Event]) -> Iterator[tuple[T, float]]:
+        """Decode the events of a stream, each with when it came; raises ProviderError if one has another shape."""
+        for event in events:
+            if event.data != END_OF_STREAM:
+                yield decode(adapter, event.data.encode(), self.url.host), event.after_s
+
+    def broken_off(self, error: str = "") -> ProviderError:
+        """Return the error that a stream ended before the answer did; the server may say why."""
+        why = f": {readable(error)}" if error else " before the answer was complete"
+        return ProviderError("network", f"{self.url.host} broke off its stream{why}")
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:

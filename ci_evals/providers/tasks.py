@@ -60,6 +60,10 @@ class TaskAgent(ProgramOptions):
         return False
 
     @property
+    def tells_context(self) -> bool:
+        return False
+
+    @property
     def default_name(self) -> str:
         return f"task:{Path(self.argv[0]).name}"
 

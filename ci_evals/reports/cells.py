@@ -291,6 +291,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
 _REASON_CHARACTERS = 300
 _DETAIL_CHARACTERS = 2000
 _MAX_CALLS_SHOWN = 100
+_MAX_STATEMENTS_SHOWN = 30
 _MAX_PASSAGES_SHOWN = 20
 _MAX_METADATA_SHOWN = 20
 _MAX_FRAMES = 3
@@ -405,8 +406,8 @@ def asked_text(case: Case, result: Result | None) -> str:
 
 def _messages_text(messages: Sequence[Message]) -> str:
     if len(messages) == 1 and messages[0].role == "user":
-        return messages[0].content
-    return "\n".join(f"{each.role}: {_with_calls(each.content, each.tool_calls)}" for each in messages)
+        return messages[0].text
+    return "\n".join(f"{each.role}: {_with_calls(each.text, each.tool_calls)}" for each in messages)
 
 
 def answer_text(result: Result) -> str | None:
@@ -533,9 +534,24 @@ def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
     def common(same: Sequence[Grade]) -> Grade:
         parts = tuple(common_grades(grade.parts for grade in same))
         alike = len({grade.reason for grade in same}) == 1
-        return replace(same[0], parts=parts, reason=same[0].reason if alike else "")
+        statements = same[0].statements if len({grade.statements for grade in same}) == 1 else ()
+        return replace(same[0], parts=parts, reason=same[0].reason if alike else "", statements=statements)
 
     return [common(same) for same in zip(*of_each, strict=True)]
+
+
+def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
+    """Return of the first statements of a grade whether each holds, and its text: `Refunds take 30 days. (1, 3)`."""
+    shown = [
+        (each.holds, f"{one_line(each.text, _REASON_CHARACTERS)}{_in_texts(each.texts)}")
+        for each in grade.statements[:_MAX_STATEMENTS_SHOWN]
+    ]
+    left_out = grade.statements[_MAX_STATEMENTS_SHOWN:]
+    return [*shown, (all(each.holds for each in left_out), f"… and {len(left_out):,} more")] if left_out else shown
+
+
+def _in_texts(numbers: Sequence[int]) -> str:
+    return f" ({', '.join(map(str, numbers))})" if numbers else ""
 
 
 def grade_facts(grade: Grade) -> str:

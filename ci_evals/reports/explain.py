@@ -39,6 +39,7 @@ from ci_evals.reports.cells import (
     passage_lines,
     runs_text,
     scores_text,
+    statement_lines,
 )
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
@@ -66,6 +67,7 @@ class RunEntry:
     score: float | None
     threshold: float | None
     latency_s: float
+    first_token_s: float | None
     cost_usd: float | None
     recorded: bool
     grades: tuple[Grade, ...]
@@ -232,6 +234,7 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
             score=result.score,
             threshold=result.threshold,
             latency_s=result.latency_s,
+            first_token_s=result.response.slowest_first_token_s if result.response else None,
             cost_usd=result.cost_usd,
             recorded=result.recorded,
             grades=result.grades,
@@ -337,10 +340,12 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
 
 def _runs_line(runs: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
+    first_token = span((run.first_token_s for run in runs if run.first_token_s is not None), seconds)
     parts = [
         runs_text([run.run for run in runs], runs[0].status),
         scores_text(runs),
         span((run.latency_s for run in runs), seconds),
+        f"first token {first_token}" if first_token else "",
         span((run.cost_usd for run in runs if run.cost_usd is not None), usd),
         ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",
         "recorded, so no new evidence" if runs[0].recorded else "",
@@ -361,6 +366,9 @@ def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
         mark, facts = _MARKS["passed" if grade.passed else "failed"], grade_facts(grade)
         shown = f"{grade.grader}{f' ({facts})' if facts else ''}"
         yield f"{indent}{mark} {shown}{f': {grade.reason}' if grade.reason else ''}"
+        yield from (
+            f"{indent}↳ {_MARKS['passed' if holds else 'failed']} {text}" for holds, text in statement_lines(grade)
+        )
         yield from _grade_lines(grade.parts, f"{indent}↳ ")
 
 

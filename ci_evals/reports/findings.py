@@ -13,7 +13,7 @@ from ci_evals.format import interval, name_of, number_of, one_line, percent, sec
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason, scope_subject
+from ci_evals.gate.wording import same_reason, scope_subject, selection_clause
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -37,8 +37,8 @@ from ci_evals.reports.cells import (
     reasons_of,
     without_answer,
 )
-from ci_evals.reports.notes import Note, basis, bounds_fact, comparison_notes, facts, notes, outcome
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.notes import basis, bounds_fact, comparison_notes, facts, notes, outcome
+from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.variants import (
     MetricReport,
     Standing,
@@ -50,7 +50,7 @@ from ci_evals.reports.variants import (
     variant_changes,
     variant_reports,
 )
-from ci_evals.stats.rates import suite_flip_rate
+from ci_evals.stats.rates import Bounds, suite_flip_rate
 
 MAX_ENTRIES: Final = 200
 """Entries of a group; more than that have no room in any format."""
@@ -266,7 +266,7 @@ def findings(summary: Summary) -> Findings:
         evidence="" if reason in text or any(row.kind == "regressed" for row in rows) else reason,
         facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
-        expected=f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)}" if bounds else None,
+        expected=_expected_on_new_cases(bounds) if bounds else None,
         notes=(*notes(report), *comparison_notes(summary), Note("Bounds", bounds_fact(summary.gate))),
         variants=variants,
         variant_changes=variant_changes(summary),
@@ -278,6 +278,10 @@ def findings(summary: Summary) -> Findings:
         groups=_fold(summary, [group for group in _groups(summary, cells) if group.total]),
         basis=tuple(basis(summary)),
     )
+
+
+def _expected_on_new_cases(bounds: Bounds) -> str:
+    return f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)} (not part of the verdict)"
 
 
 # The headline.
@@ -314,7 +318,8 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
         elif worst.bar >= 1 and failed:
             text = (f"{number_of(len(failed), 'case')} failed: ", *_names(summary, failed))
-    return text
+    clause = selection_clause(report)
+    return text if not clause or verdict.reason in text else (clause, *text)
 
 
 def _names(summary: Summary, cells: Sequence[JudgedCell]) -> Iterator[str]:

@@ -28,10 +28,10 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.result import Status
-from ci_evals.reports.cells import CellOutcome, address_of
+from ci_evals.reports.cells import CellOutcome, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
-from ci_evals.reports.page import Page, Row, ShownGroup
+from ci_evals.reports.page import Page, Part, Row, ShownGroup
 from ci_evals.reports.summary import Summary
 
 MAX_BYTES: Final = 25_000_000
@@ -94,8 +94,7 @@ def render(summary: Summary) -> Iterator[bytes]:
 class RenderedPart:
     """Rows that stand together, as HTML."""
 
-    heading: Entry | None
-    count: int
+    part: Part
     rows: tuple[Markup, ...]
 
 
@@ -137,10 +136,7 @@ def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[
 
     groups = []
     for group in page.groups():
-        parts = [
-            RenderedPart(part.heading, len(part.rows), tuple(filter(None, map(block, part.rows))))
-            for part in group.parts
-        ]
+        parts = [RenderedPart(part, tuple(filter(None, map(block, part.rows)))) for part in group.parts]
         groups.append(RenderedGroup(group, tuple(parts)))
     return groups, without_details, left_out
 
@@ -185,13 +181,13 @@ def _heading(entry: Entry) -> Markup:
 
 
 def _visible(value: Any) -> Any:
-    return visible(value) if type(value) is str else value
+    return visible(value) if type(value) is str and not value.isprintable() else value
 
 
 @cache
 def _environment() -> Environment:
     environment = templating.environment(_visible, autoescape=True)
-    environment.globals |= {"address": address_of, "rate_chart": rate_chart}
+    environment.globals |= {"rate_chart": rate_chart}
     environment.filters |= {
         "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
@@ -204,6 +200,7 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "rate": percent,
         "score": score,
+        "statements": statement_lines,
         "interval": interval,
         "seconds": seconds,
         "usd": usd,

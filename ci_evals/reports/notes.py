@@ -1,31 +1,18 @@
 """Notes beside the findings: the course of the run, its cost, and the evidence that the verdict rests on."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from math import isclose
-from typing import NamedTuple
 
 from ci_evals.format import name_of, number_of, percent, seconds, usd
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.wording import baseline_sentence, lost_report_sentences
+from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Note, Summary
 
 _MOST_CASES = 5
-
-
-class Note(NamedTuple):
-    """A label and one sentence: `Resumed`, `120 of 200 runs kept, 80 new ones`."""
-
-    label: str
-    text: str
-
-    @property
-    def brief(self) -> bool:
-        """Return True if it belongs even where there is little room."""
-        return self.label in ("Interrupted", "Resumed", "Recorded")
 
 
 def outcome(report: SuiteReport) -> str:
@@ -52,6 +39,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+    if report.suite.selection:
+        yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
@@ -71,9 +60,14 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if orders := report.orders_to_judges:
         count = sum(orders.values())
         does = "seems to give orders to its judge" if count == 1 else "seem to give orders to their judge"
-        cases = [name_of(case) for case in islice(orders, _MOST_CASES)]
-        cases += [number_of(more, "more case")] if (more := len(orders) - len(cases)) else []
-        yield Note("Suspicious", f"{number_of(count, 'answer')} {does}: {', '.join(cases)}")
+        yield Note("Suspicious", f"{number_of(count, 'answer')} {does}: {_case_list(orders)}")
+
+
+def _case_list(cases: Collection[str]) -> str:
+    """`refund, cancel, 12 more cases`."""
+    names = [name_of(case) for case in islice(cases, _MOST_CASES)]
+    more = len(cases) - len(names)
+    return ", ".join([*names, number_of(more, "more case")] if more else names)
 
 
 def _resumed_runs(found: Resumption, total: int) -> str:
@@ -85,8 +79,9 @@ def _resumed_runs(found: Resumption, total: int) -> str:
 
 
 def comparison_notes(summary: Summary) -> Iterator[Note]:
-    """Yield notes on the comparison: with which report, or why with none, and the confirm runs."""
+    """Yield notes on the judgement: by whose rules, beside which report or why beside none, and the confirm runs."""
     report, comparison = summary.report, summary.comparison
+    yield from summary.notes
     if looks := report.looks:
         most, last = looks.rounds[-1], looks.rounds[looks.taken - 1] if looks.taken else 0
         rounds = number_of(most, "round")
@@ -99,11 +94,17 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield Note("Compared", sentence.removeprefix("compared "))
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text)
+    if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
+        are, base = "is" if len(regraded) == 1 else "are", comparison.baseline.called
+        judged = f"{number_of(len(regraded), 'case')} {are} not judged as on {base}, and so not compared"
+        yield Note("Graders changed", f"{judged}: {_case_list(regraded)}")
     if report.confirmation is not None:
         yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    if beyond := beyond_naming(comparison):
+        yield Note("Not named", few_runs_sentence(comparison, beyond))
 
 
 def bounds_fact(gate: Gate | None) -> str:

@@ -47,6 +47,7 @@ MAX_OPTIONS: Final = 200
 _MAX_ENTRIES = 100  # of a group that lists no cases
 _MAX_UNFOLDED = 10  # regressed or failing cases, from the start
 _MAX_ROWS_UNFOLDED = 40  # of a group, from the start
+_FEW_ALIKE = 6  # cases that failed for the same reason, still unfolded
 _MAX_RUN_GROUPS = 12  # of a cell
 _MAX_GRADES = 50
 _MAX_STEPS = 200
@@ -175,14 +176,17 @@ class RunGroup:
 
     @property
     def facts(self) -> str:
-        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · $0.0010 · 1 to 5 attempts`."""
+        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5 attempts`."""
         latency = span((result.latency_s for result in self.results), seconds)
+        waits = (result.response.slowest_first_token_s for result in self.results if result.response)
+        first_token = span((wait_s for wait_s in waits if wait_s is not None), seconds)
         cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
         tokens = span((used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format)
         attempts = span((result.attempts for result in self.results), "{:,}".format)
         parts = (
             scores_text(self.results),
             latency,
+            f"first token {first_token}" if first_token else "",
             cost,
             f"{tokens} tokens" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
@@ -335,6 +339,12 @@ class Row:
         return address_of(self.case.id)
 
     @property
+    def outcome(self) -> CellOutcome:
+        """What became of the worst cell; one that regressed has failed, whatever its bar."""
+        regressed = self.worst.found is not None and self.worst.found.kind == "regressed"
+        return "failed" if regressed else self.worst.outcome
+
+    @property
     def place(self) -> str:
         return place_of(self.case)
 
@@ -349,6 +359,11 @@ class Part:
 
     heading: Entry | None
     rows: tuple[Row, ...]
+
+    @property
+    def unfolded(self) -> bool:
+        """Return True if the rows are few enough to be seen at once."""
+        return self.heading is None or len(self.rows) <= _FEW_ALIKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +446,11 @@ class Page:
         together = {cell.key for entry in shared for cell in entry.cells}
         single = [cell for cell in self._cells_of.get(group.kind, ()) if cell.key not in together]
         parts = [Part(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))]
-        parts += [Part(entry, self._rows(entry.cells, placed, unfold=False)) for entry in shared]
+        for entry in shared:
+            first, *others = entry.cells
+            few = unfold and len(entry.cells) <= _FEW_ALIKE
+            rows = (*self._rows([first], placed, unfold=few), *self._rows(others, placed, unfold=False))
+            parts.append(Part(entry, rows))
         yield from (part for part in parts if part.rows)
 
     def _rows(self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool) -> tuple[Row, ...]:

@@ -15,14 +15,13 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ci_evals.errors import StorageError, first_problem
-from ci_evals.format import one_line, shorten
+from ci_evals.errors import StorageError, UsageError, first_problem
+from ci_evals.format import number_of, one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
-from ci_evals.gate.compare import SUSPICION, CellComparison, Comparison, NoComparison, commonest
+from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports, unanswered_runs
-from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import lost_report_sentences
-from ci_evals.graders.composite import score_of
+from ci_evals.graders.composite import passes, score_of
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
@@ -31,6 +30,7 @@ from ci_evals.model.rules import ConfirmRuns
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
+    MOST_OF_A_RUN,
     MOST_RUNS,
     REPORT,
     SCHEMA_VERSION,
@@ -41,14 +41,12 @@ from ci_evals.reports.report_json import (
     document_of,
     encode,
 )
-from ci_evals.reports.summary import Summary
-from ci_evals.stats.exact_tests import fisher_lower, fisher_upper
+from ci_evals.reports.summary import Note, Summary, summarize
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
 
-_MAX_AMOUNT: Final = 1e12  # seconds, USD or score of one run: sums of such amounts stay numbers
 _ROUNDING: Final = 1e-6
 _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
@@ -167,6 +165,25 @@ def read_summary(path: Path) -> Summary:
         StorageError: see `read_report`.
     """
     return read_report(path).summary
+
+
+def failed_cases(path: Path, suite: str) -> frozenset[str]:
+    """Return the ids of the cases of a suite that did not pass: not all of their planned runs did.
+
+    Args:
+        path: a report.json, its folder, or a folder with those of several suites.
+        suite: the name of the suite.
+
+    Raises:
+        StorageError: see `read_report`.
+        UsageError: there is none of this suite.
+    """
+    reports = [read_report(each) for each in report_folders(path) or (path,)]
+    of_suite = next((report for report in reports if report.suite.name == suite), None)
+    if of_suite is None:
+        raise UsageError(f"{reports[0].name} is of another suite, {reports[0].suite.name!r}")
+    cells = of_suite.summary.report.cells
+    return frozenset(cell.case.id for cell in cells if cell.counts.passed < cell.counts.planned)
 
 
 def read_baseline(
@@ -295,31 +312,34 @@ def _check(document: ReportDocument) -> None:
     if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
         raise ValueError("more looks were taken than agreed on, or none was agreed on")
     _check_references(document)
+    thresholds = {cell.key: cell.threshold for cell in document.cells}
     for result in document.results:
-        _check_status(result)
         judging_usd = result.judging.cost_usd if result.judging else None
         scores = [result.score, *(grade.score for grade in every_grade(result.grades))]
         amounts = (result.latency_s, result.cost_usd, judging_usd, *scores)
-        if any(amount is not None and abs(amount) > _MAX_AMOUNT for amount in amounts):
+        if any(amount is not None and abs(amount) > MOST_OF_A_RUN for amount in amounts):
             raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")
+        _check_status(result, thresholds[result.case, result.provider, result.prompt])
     _check_figures(document)
 
 
-def _check_status(result: Result) -> None:
-    """Refuse a status that the error and the grades of a run do not allow, whatever threshold its case has."""
-    weighty = {grade.passed for grade in result.grades if grade.weight}
-    steady = bool(weighty) and score_of(result.grades) in (0, 1)  # else a threshold may decide otherwise
+def _check_status(result: Result, threshold: float | None) -> None:
+    """Refuse a status or a score that the error and the grades of a run do not allow."""
+    grades = result.grades
     contradicts = {
-        "passed": result.error is not None or (steady and True not in weighty),
-        "failed": result.error is None and steady and False not in weighty,
-        "errored": result.error is None or bool(result.grades),
+        "passed": result.error is not None or not passes(grades, threshold),
+        "failed": result.error is None and bool(grades) and passes(grades, threshold),
+        "errored": result.error is None or bool(grades),
     }
-    if contradicts[result.status]:
+    wrong_score = bool(grades) and not (
+        result.score is not None and isclose(result.score, score_of(grades), rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    )
+    if contradicts[result.status] or wrong_score:
         raise ValueError(f"run {result.run} of {result.case!r} is said to have {result.status}, unlike its grades")
 
 
 def _check_figures(document: ReportDocument) -> None:
-    """Refuse counts and tests that do not follow from the results."""
+    """Refuse counts that do not follow from the results."""
     report = _report(document)
     totals = document.totals
     if (totals.passed, totals.failed, totals.errored) != (report.passed, report.failed, report.errored):
@@ -336,26 +356,6 @@ def _check_figures(document: ReportDocument) -> None:
             a is b or (a is not None and b is not None and isclose(a, b, rel_tol=_ROUNDING)) for a, b in amounts
         ):
             raise ValueError(f"the costs, scores or latencies of the case {cell.case!r} contradict its results")
-        if cell.comparison is not None and not _follows(cell.comparison, head):
-            raise ValueError(f"the comparison of the case {cell.case!r} contradicts its runs")
-
-
-def _follows(found: CellComparisonEntry, head: HeadCell) -> bool:
-    """Return True if a comparison is of the runs of a cell, and its test and its class are what these come to."""
-    planned, more = head.planned, head.confirming
-    if found.head not in (planned, Tally(planned.passed + more.passed, planned.graded + more.graded)):
-        return False
-    if found.p is None or found.adjusted_p is None:
-        return found.kind in ("new", "edited", "not compared")
-    higher = found.head.rate > found.base.rate  # then it may be the chance of a rise
-    tests = (fisher_lower, fisher_upper) if higher else (fisher_lower,)
-    fell = found.head.rate < found.base.rate and found.p <= SUSPICION
-    return (
-        any(isclose(found.p, test(*found.head, *found.base), rel_tol=1e-3, abs_tol=_ROUNDING) for test in tests)
-        and found.adjusted_p >= found.p * (1 - _ROUNDING)
-        and (fell or found.kind not in ("regressed", "suspect"))
-        and (not fell or found.kind in ("regressed", "suspect"))
-    )
 
 
 def _check_references(document: ReportDocument) -> None:
@@ -386,12 +386,81 @@ def _check_references(document: ReportDocument) -> None:
         raise ValueError(f"it has more than {MOST_RUNS:,} runs")
 
 
-def summary_of(document: ReportDocument) -> Summary:
-    """Return the summary of a document's results, judged by its gate; the verdict that it brings along is not used."""
-    report, comparison = _report(document), _comparison(document)
+def summary_of(document: ReportDocument, baseline: Baseline | NoComparison | None = None) -> Summary:
+    """Return the summary of a document's results, compared and judged again by its gate.
+
+    Of what it says that was found, nothing is used.
+
+    Args:
+        document: what was read.
+        baseline: what to compare with, or why there is nothing; None for what the document tells of its own.
+    """
+    confirm_runs = document.compared.confirm_runs if document.compared else 0
+    told = baseline or _baseline(document)
+    summary = summarize(_report(document), document.gate, told, confirm_runs=confirm_runs)
+    if baseline is not None:
+        return summary
     compared = ((cell.key, cell.comparison) for cell in document.cells)
-    before = {key: found.before for key, found in compared if found and found.before is not None}
-    return Summary(report, decide(report, document.gate, comparison), document.gate, comparison, before)
+    return summary._replace(before={key: found.before for key, found in compared if found and found.before is not None})
+
+
+def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
+    """Judge a report that anybody may have written, beside a baseline that is trusted and whose file is at hand.
+
+    Whoever writes a report also writes its rules: the gate, the bars of its cases, which of them are critical. So it is
+    judged by those of the baseline's report, too, and the worse verdict counts.
+
+    Raises:
+        StorageError: the file of the baseline is not there any more.
+    """
+    trusted = read_report(Path(str(baseline.source))).document
+    summary = summary_of(saved.document, baseline)
+    assert summary.compared is not None
+    strict = summary_of(_under_rules_of(trusted, saved.document, summary.compared), baseline)
+    told = []
+    if summary.verdict.status in ("pass", "borderline") and summary.verdict.status != strict.verdict.status != "pass":
+        summary = strict
+        told.append(Note("Rules", f"judged by those of {baseline.called}, which this pull request changes"))
+    if missing := _missing_runs(saved.document, trusted, baseline.called):
+        told.append(Note("Missing", missing))
+    return with_answers(summary._replace(notes=tuple(told)))
+
+
+def _under_rules_of(trusted: ReportDocument, document: ReportDocument, comparison: Comparison) -> ReportDocument:
+    """Return a document with the gate of another one, and with the rules of its cells."""
+    known = {cell.key: cell for cell in trusted.cells}
+
+    def ruled(cell: SavedCellEntry) -> SavedCellEntry:
+        if (base := known.get(comparison.base_key(cell.key))) is None:
+            return cell
+        return replace(cell, bar=base.bar, tags=base.tags, critical=base.critical, threshold=base.threshold)
+
+    cells = tuple(map(ruled, document.cells))
+    thresholds = {cell.key: cell.threshold for cell in cells}
+
+    def judged(result: Result) -> Result:
+        if result.error is not None or not result.grades:
+            return result
+        passed = passes(result.grades, thresholds[result.case, result.provider, result.prompt])
+        return replace(result, status="passed" if passed else "failed")
+
+    own_code = (*document.suite.own_code, *trusted.suite.own_code)
+    suite = replace(document.suite, own_code=own_code)
+    return replace(document, suite=suite, gate=trusted.gate, cells=cells, results=tuple(map(judged, document.results)))
+
+
+def _missing_runs(document: ReportDocument, trusted: ReportDocument, base: str) -> str:
+    """`2 cases of main were not run; 3 cases have fewer runs than on main`; nothing if all were."""
+    planned = {cell.key: cell.planned for cell in document.cells}
+    adaptive = trusted.looks is not None or trusted.settled is not None
+    missing = sum(cell.key not in planned for cell in trusted.cells)
+    fewer = 0 if adaptive else sum(planned.get(cell.key, cell.planned) < cell.planned for cell in trusted.cells)
+    parts = []
+    if missing:
+        parts.append(f"{number_of(missing, 'case')} of {base} {'was' if missing == 1 else 'were'} not run")
+    if fewer:
+        parts.append(f"{number_of(fewer, 'case')} {'has' if fewer == 1 else 'have'} fewer runs than on {base}")
+    return "; ".join(parts)
 
 
 def _report(document: ReportDocument) -> SuiteReport:
@@ -446,6 +515,7 @@ def _plan(document: ReportDocument) -> RunPlan:
             tags=entry.tags,
             runs=max(cell.planned for cell in cells) or None,
             critical=any(cell.critical for cell in cells),
+            threshold=entry.threshold,
             file=entry.file,
             line=entry.line,
         )
@@ -457,11 +527,11 @@ def _plan(document: ReportDocument) -> RunPlan:
     return plan_runs(cases, variants, 1, only={number for number, key in enumerate(keys) if key in planned})
 
 
-def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
+def _baseline(document: ReportDocument) -> Baseline | NoComparison | None:
+    """Return what a report tells of its baseline: the cells that both sides have, and those that only the base has."""
     if not isinstance(entry := document.comparison, ComparisonEntry):
         return entry
     cells = (*(cell.comparison for cell in document.cells if cell.comparison), *entry.removed)
-    tested = [cell for cell in document.cells if cell.comparison and cell.comparison.p is not None]
     base = Baseline(
         suite=document.suite.name,
         name=entry.name,
@@ -469,26 +539,21 @@ def _comparison(document: ReportDocument) -> Comparison | NoComparison | None:
         cells=_base_cells(document, entry, cells),
         trend=tuple(point for point in document.trend if point.report.id != document.id),
     )
-    return Comparison(
-        baseline=replace(find_lost_reports(base), reports=entry.baseline, lost=entry.lost),
-        confirm_runs=entry.confirm_runs,
-        usual_runs=commonest(cell.evidence.graded for cell in tested),
-        alpha=entry.alpha,
-        variants=entry.variants,
-        cells=cells,
-    )
+    return replace(find_lost_reports(base), reports=entry.baseline, lost=entry.lost)
 
 
 def _base_cells(
-    document: ReportDocument, entry: ComparisonEntry, cells: Iterable[CellComparison]
+    document: ReportDocument, entry: ComparisonEntry, cells: Iterable[CellComparisonEntry]
 ) -> Mapping[CellKey, BaseCell]:
-    """The baseline's cells, as far as the report tells: their names, and the runs that it carries or has pooled."""
     base = {each.variant: each.base_variant for each in entry.variants}
-    carrying = {cell.key: cell for cell in document.cells if cell.history}
+    saved = {cell.key: cell for cell in document.cells}
 
-    def base_cell(cell: CellComparison) -> BaseCell:
-        if (saved := carrying.get(cell.key)) is None:
-            return BaseCell("", History((Evidence(entry.baseline[0].id, *cell.base),)))
-        return BaseCell(saved.fingerprint, History(saved.history))
+    def base_cell(found: CellComparisonEntry) -> BaseCell:
+        cell = saved.get(found.key) if found.kind != "removed" else None
+        pooled = (Evidence(entry.baseline[0].id, *found.base),)
+        kept = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
+        history = History(kept or pooled)
+        per_runs = {each.report: found.base_per_run for each in history.evidence}
+        return BaseCell(found.base_fingerprint, history, per_runs)
 
-    return {cell.base_key(base): base_cell(cell) for cell in cells if cell.kind != "new"}
+    return {found.base_key(base): base_cell(found) for found in cells if found.kind != "new"}

@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from ci_evals.engine import journal
 from ci_evals.gate.baseline import (
     TREND_POINTS,
+    UNMEASURED,
     Evidence,
     LostReport,
     PerRun,
@@ -51,6 +52,9 @@ SCHEMA_VERSION: Final = 1
 MOST_RUNS: Final = 2_000_000
 """A report that claims more runs than this is not believed: a few digits must not take all memory."""
 
+MOST_OF_A_RUN: Final = 1e12
+"""Seconds, USD, tokens or score of one run: sums of such amounts stay numbers."""
+
 
 def _possible(tally: Tally) -> Tally:
     if not 0 <= tally.passed <= tally.graded <= MOST_RUNS:
@@ -58,8 +62,21 @@ def _possible(tally: Tally) -> Tally:
     return tally
 
 
+def _possible_per_run(per_run: PerRun) -> PerRun:
+    (runs, total, squares), *amounts = per_run
+    rounding = 1e-6
+    if runs <= 0:
+        possible = runs == total == squares == 0
+    else:
+        possible = 0 <= total <= runs * (1 + rounding) and squares >= total * total / runs * (1 - rounding)
+    if not possible or any(amount is not None and not 0 <= amount <= MOST_OF_A_RUN for amount in amounts):
+        raise ValueError("what a run came to is impossible")
+    return per_run
+
+
 RunCount = Annotated[int, Field(ge=0, le=MOST_RUNS)]
 Runs = Annotated[Tally, AfterValidator(_possible)]
+Averages = Annotated[PerRun, AfterValidator(_possible_per_run)]
 
 
 # The parts of a document.
@@ -69,11 +86,14 @@ Runs = Annotated[Tally, AfterValidator(_possible)]
 class CellComparisonEntry(CellComparison):
     """A cell beside its base, in numbers and in words.
 
-    `before` is what the baseline answered to a regressed cell, if its file was at hand.
+    `base_fingerprint` and `base_per_run` are what the base's newest report has of it. `before` is what the baseline
+    answered to a regressed cell, if its file was at hand.
     """
 
     head: Runs
     base: Runs
+    base_fingerprint: str = ""
+    base_per_run: Averages = UNMEASURED
     sentence: str
     before: str | None = None
 
@@ -166,30 +186,24 @@ class SavedCellEntry(CellEntry):
     `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and graded runs without
     those that repeat a record, `unanswered` of them failed without an answer. `confirming` are the further ones that it
     got as a suspect, `confirmed` whether these are all there, `history` the counts of earlier reports, newest first:
-    the id of the report, passed, graded.
+    the id of the report, passed, graded. `threshold` is the score with which a run passes; None where all graders must
+    pass.
     """
 
     fingerprint: str
     critical: bool
+    threshold: Share | None = None
     evidence: Runs
     unanswered: RunCount = 0
     confirming: Runs
     confirmed: bool
-    per_run: PerRun
+    per_run: Averages
     history: tuple[Evidence, ...]
 
     def __post_init__(self) -> None:
         """Refuse what no run leaves behind: a decision is made of it."""
         for _, passed, graded in self.history:
             _possible(Tally(passed, graded))
-        (runs, total, squares), *amounts = self.per_run
-        rounding = 1e-6
-        if runs <= 0:
-            possible = runs == total == squares == 0
-        else:
-            possible = 0 <= total <= runs * (1 + rounding) and squares >= total * total / runs * (1 - rounding)
-        if not possible or any(amount is not None and amount < 0 for amount in amounts):
-            raise ValueError(f"what a run of the case {self.case!r} came to is impossible")
 
 
 # The documents.
@@ -407,6 +421,7 @@ def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
             **_cell_fields(summary, cell),
             fingerprint=head.fingerprint,
             critical=head.critical,
+            threshold=cell.case.threshold,
             evidence=head.planned,
             unanswered=head.unanswered,
             confirming=head.confirming,
@@ -436,8 +451,14 @@ def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
 
 
 def _cell_comparison(comparison: Comparison, cell: CellComparison, before: str | None = None) -> CellComparisonEntry:
-    more = {"sentence": cell_sentence(comparison, cell), "before": before}
-    return CellComparisonEntry(**_values(cell) | more)
+    base = comparison.baseline.cells.get(cell.key) if cell.kind == "removed" else comparison.base_of(cell.key)
+    return CellComparisonEntry(
+        **_values(cell),
+        base_fingerprint=base.fingerprint if base else "",
+        base_per_run=base.per_run if base else UNMEASURED,
+        sentence=cell_sentence(comparison, cell),
+        before=before,
+    )
 
 
 def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:

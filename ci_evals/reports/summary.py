@@ -12,10 +12,26 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import ConfirmRuns, Gate
 
 
+class Note(NamedTuple):
+    """A label and one sentence: `Resumed`, `120 of 200 runs kept, 80 new ones`."""
+
+    label: str
+    text: str
+
+    @property
+    def brief(self) -> bool:
+        """Return True if it belongs even where there is little room."""
+        return self.label in _BRIEF
+
+
+_BRIEF = ("Interrupted", "Selected", "Resumed", "Recorded", "Not verified", "Rules", "Missing", "Graders changed")
+
+
 class Summary(NamedTuple):
     """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one.
 
-    `before` has what the baseline answered to regressed cells, as far as that is at hand.
+    `before` has what the baseline answered to regressed cells, as far as that is at hand; `notes` are what else is to
+    be known of how it was judged.
     """
 
     report: SuiteReport
@@ -23,6 +39,7 @@ class Summary(NamedTuple):
     gate: Gate | None
     comparison: Comparison | NoComparison | None = None
     before: Mapping[CellKey, str] = MappingProxyType({})
+    notes: tuple[Note, ...] = ()
 
     @property
     def compared(self) -> Comparison | None:
@@ -59,7 +76,13 @@ def summarize(
     comparison: Comparison | NoComparison | None
     if isinstance(baseline, Baseline):
         alpha = (gate or Gate()).alpha
-        comparison = compare(head_cells(report, gate), baseline, confirm_runs=confirm_runs, alpha=alpha)
+        comparison = compare(
+            head_cells(report, gate),
+            baseline,
+            confirm_runs=confirm_runs,
+            alpha=alpha,
+            is_selection=report.suite.selection is not None,
+        )
     else:
         comparison = baseline
     return Summary(report, decide(report, gate, comparison), gate, comparison)

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
-from typing import Final
+from typing import Final, NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleRenderable
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -20,7 +19,7 @@ from ci_evals.format import (
     rate_with_interval,
     score,
     seconds,
-    usd,
+    span,
     without_commands,
 )
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, VerdictStatus
@@ -29,19 +28,21 @@ from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.reports.cells import answer_text, frames_of, place_of
-from ci_evals.reports.findings import Entry, Findings, ForeignText, Group, GroupKind, Tone, findings
+from ci_evals.reports.cells import answer_text, frames_of, input_text, place_of, without_answer
+from ci_evals.reports.findings import Entry, Findings, ForeignText, Group, GroupKind, Tone, findings, join_sentence
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantChange, VariantReport
+from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
 
 MAX_FAILED = 20
 MAX_FLAKY = 10
 MAX_SCOPES = 10
 MAX_STANDINGS = 20
 MAX_REASONS = 3
+_MOST_NAMED = 5
 
 NAME_CHARACTERS = 100
-ANSWER_CHARACTERS = 200
+QUESTION_CHARACTERS = 60
+ANSWER_CHARACTERS = 140
 LABEL_CHARACTERS = 40
 SENTENCE_CHARACTERS = 1000
 
@@ -142,7 +143,12 @@ def _variant_rows(variant: VariantComparison, prefix: str) -> Iterator[tuple[str
 
 def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     found = findings(summary)
+    yield _verdict(found, one_line(join_sentence(found.headline, _name, str), SENTENCE_CHARACTERS))
+    if found.evidence:
+        yield Padding(one_line(found.evidence, SENTENCE_CHARACTERS), _INDENT)
+    yield _BLANK
     yield from _figures(found, width)
+    yield from _scores(found.variants)
     for variant, task in found.tasks:
         yield from _labels(found, variant, task)
     if found.leaderboard:
@@ -150,9 +156,22 @@ def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     if found.bars:
         yield from _bars(summary.report, found.bars)
     for group in found.groups:
-        yield from _group(group)
+        if not group.folded:
+            yield from _group(group)
+    if folded := [_folded_group(group) for group in found.groups if group.folded]:
+        yield _BLANK
+        yield from folded
     yield _BLANK
     yield from _ending(found)
+
+
+_VERDICT_MARKS: Final[Mapping[VerdictStatus, str]] = {"pass": "✓", "borderline": "~", "fail": "✗", "error": "!"}
+
+
+def _verdict(found: Findings, text: str) -> Text:
+    """`✗ FAIL  2 cases regressed: refund, cancel`."""
+    status = found.summary.verdict.status
+    return Text.assemble((f"{_VERDICT_MARKS[status]} {VERDICTS[status].upper()}", _STYLES[status]), f"  {text}")
 
 
 # The figures of the variants.
@@ -161,141 +180,113 @@ _BEST, _WORST = " ▲", " ▼"
 _LEGEND = "▲ best  ▼ worst"
 _NO_MARK = "  "
 _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
-_HEADER_WIDTH = 26
+_WIDEST_VARIANT = 40
 _MOST_PERFECT = 3  # graders that are listed although every answer was right for them
 
-Row = tuple[str, tuple[Text, ...]]
-"""A label, and its figure for each variant."""
+
+class Column(NamedTuple):
+    """A figure of every variant. The columns of the highest `rank` go first where the terminal is too narrow."""
+
+    title: str
+    figures: Sequence[Text]
+    rank: int
 
 
 def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
-    """Yield tables, each with as many variants as fit."""
-    variants, rows = found.variants, list(_figure_rows(found))
+    """Yield a table with a row for each variant, and as many columns as fit."""
+    chosen = list(_columns(found))
     console = Console(width=UNBOUNDED, height=25)
 
-    def table(chosen: Sequence[int]) -> Table:
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        table.add_column(no_wrap=width > 2 * _HEADER_WIDTH, overflow="fold")
-        for index in chosen:
-            widest = max(figures[index].cell_len for _, figures in rows)
-            name = Text(name_of(variants[index].variant, NAME_CHARACTERS))
-            table.add_column(
-                name, justify="right", overflow="fold", vertical="bottom", max_width=max(widest, _HEADER_WIDTH)
-            )
-        for label, figures in rows:
-            table.add_row(Text(label), *(figures[index] for index in chosen))
+    def table() -> Table:
+        table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column(overflow="fold", max_width=_WIDEST_VARIANT)
+        for column in chosen:
+            table.add_column(column.title, justify="right", no_wrap=True)
+        for row, variant in enumerate(found.variants):
+            table.add_row(Text(_name(variant.variant), "bold"), *(column.figures[row] for column in chosen))
         return table
 
-    group: list[int] = []
-    for index in range(len(variants)):
-        if group and Measurement.get(console, console.options, table([*group, index])).maximum > width:
-            yield table(group)
-            yield _BLANK
-            group = []
-        group.append(index)
-    yield table(group)
-    if any(figure.plain.endswith((_BEST, _WORST)) for _, figures in rows for figure in figures):
+    while len(chosen) > 1 and Measurement.get(console, console.options, table()).maximum > width:
+        chosen.remove(max(chosen, key=lambda column: column.rank))
+    yield table()
+    if any(text.plain.endswith((_BEST, _WORST)) for column in chosen for text in column.figures):
         yield _dim(_LEGEND)
 
 
-def _figure_rows(found: Findings) -> Iterator[Row]:
-    variants = found.variants
-
-    def change(show: Callable[[VariantChange], str]) -> Iterator[Row]:
-        """Compare the row above with the baseline, if any variant can be compared."""
-        if any(texts := [show(change) for change in found.variant_changes.values()]):
-            yield _row("  against base", texts)
-
-    def latency(label: str, values: Sequence[float | None]) -> Row:
-        return _row(f"latency {label}", list(map(seconds, values)), values)
-
+def _columns(found: Findings) -> Iterator[Column]:
+    variants, base = found.variants, found.summary.base
+    same_work = len({variant.counts.graded for variant in variants}) == 1  # else fewer runs would look cheaper
     pass_rates = [variant.pass_rate for variant in variants]
-    intervals = [rate_with_interval(variant.pass_rate, variant.lower, variant.upper) for variant in variants]
-    yield _row("pass rate", intervals, pass_rates, max)
-    yield from change(lambda each: each.pass_rate)
-    yield _row("passed runs", [f"{variant.counts.passed:,} of {variant.counts.graded:,}" for variant in variants])
+    intervals = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
+    yield Column("pass rate", _marked(intervals, pass_rates, max), 0)
+    yield Column("runs", _marked([f"{each.counts.passed:,}/{each.counts.graded:,}" for each in variants]), 5)
+    if base:
+        changes = [found.variant_changes[variant.variant] for variant in variants]
+        yield Column(f"against {base}", _marked([change.pass_rate for change in changes]), 1)
     if k := variants[0].k:
-        any_passes, all_pass = [variant.pass_at_k for variant in variants], [variant.pass_hat_k for variant in variants]
-        yield _row(f"pass@{k} (any)", list(map(percent, any_passes)), any_passes, max)
-        yield _row(f"pass^{k} (all)", list(map(percent, all_pass)), all_pass, max)
+        all_pass = [variant.pass_hat_k for variant in variants]
+        yield Column(f"pass^{k}", _marked(list(map(percent, all_pass)), all_pass, max), 8)
     errored = [variant.counts.errored for variant in variants]
-    yield _row("errored runs", [f"{count:,}" for count in errored], errored)
+    if any(errored):
+        yield Column("errored", _marked([f"{count:,}" for count in errored], errored), 2)
     scores = [variant.match_rate for variant in variants]
-    yield _row("mean score", list(map(score, scores)), scores, max)
-    yield from _grader_rows(variants)
-    yield from _metric_rows(variants)
-    yield from _cost_rows(variants)
-    yield from change(lambda each: each.cost)
-    tokens = [variant.figures.input_tokens + variant.figures.output_tokens or None for variant in variants]
-    counts = [f"{variant.figures.input_tokens:,} in, {variant.figures.output_tokens:,} out" for variant in variants]
-    shown = [text if total else "not reported" for text, total in zip(counts, tokens, strict=True)]
-    yield _row("tokens", shown, tokens if _same_work(variants) else ())
-    yield latency("mean", [variant.figures.latency_mean_s for variant in variants])
-    yield latency("p50", [variant.figures.latency_p50_s for variant in variants])
-    yield from change(lambda each: each.latency)
-    yield latency("p95", [variant.figures.latency_p95_s for variant in variants])
+    yield Column("score", _marked(list(map(score, scores)), scores, max), 6)
+    costs = [None if each.unpriced_runs or not same_work else each.figures.cost_usd for each in variants]
+    yield Column("cost", _marked([each.cost_text for each in variants], costs), 3)
+    if base and any(change.cost for change in changes):
+        yield Column("per run", _marked([change.cost for change in changes]), 9)
+    counts = [each.figures.input_tokens + each.figures.output_tokens for each in variants]
+    if any(counts):
+        yield Column("tokens", _marked([f"{count:,}" for count in counts], counts if same_work else ()), 10)
+    for title, rank, latencies in (
+        ("p50", 4, [each.figures.latency_p50_s for each in variants]),
+        ("p95", 7, [each.figures.latency_p95_s for each in variants]),
+        ("first token", 12, [each.figures.first_token_p50_s for each in variants]),
+    ):
+        if title == "first token" and not any(latencies):
+            continue
+        yield Column(title, _marked(list(map(seconds, latencies)), latencies), rank)
+    if base and any(change.latency for change in changes):
+        yield Column("p50's change", _marked([change.latency for change in changes]), 11)
 
 
-def _same_work(variants: Sequence[VariantReport]) -> bool:
-    """Return True if all had as many runs graded: else fewer runs would look cheaper."""
-    return len({variant.counts.graded for variant in variants}) == 1
-
-
-def _cost_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
-    """Costs that leave out runs are not compared. The cost per run goes where the cost says that nobody knows it."""
-    costs = [None if variant.unpriced_runs else variant.figures.cost_usd for variant in variants]
-    yield _row("cost", [variant.cost_text for variant in variants], costs if _same_work(variants) else ())
-    if any(variant.figures.cost_per_run_usd is not None for variant in variants):
-        per_run = [None if variant.unpriced_runs else variant.figures.cost_per_run_usd for variant in variants]
-        texts = [usd(variant.figures.cost_per_run_usd, variant.unknown_cost) for variant in variants]
-        yield _row("cost per run", texts, per_run)
-
-
-def _grader_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
-    """Yield the mean of every grader, the lowest first; several perfect ones are only counted."""
-    lowest: dict[str, float] = {}
-    for variant in variants:
-        for grader, mean in variant.grader_means.items():
-            lowest[grader] = min(mean, lowest.get(grader, mean))
-    listed = sorted(lowest, key=lambda grader: lowest[grader])
-    perfect = [grader for grader in listed if lowest[grader] == 1]
-    if len(perfect) > _MOST_PERFECT:
-        listed = listed[: -len(perfect)]
-    for grader in listed:
-        means = [variant.grader_means.get(grader) for variant in variants]
-        yield _row(f"  {name_of(grader, LABEL_CHARACTERS)}", list(map(score, means)), means, max)
-    if len(perfect) > _MOST_PERFECT:
-        label = f"  {len(perfect)} others" if listed else f"  {len(perfect)} graders"
-        means = [None if variant.grader_means.keys().isdisjoint(perfect) else 1.0 for variant in variants]
-        yield _row(label, list(map(score, means)))
-
-
-def _metric_rows(variants: Sequence[VariantReport]) -> Iterator[Row]:
-    """Yield the mean of every metric of graders."""
-    for name in dict.fromkeys(metric.name for variant in variants for metric in variant.metrics):
-        found = [next((one for one in variant.metrics if one.name == name), None) for variant in variants]
-        texts = [rate_with_interval(one.mean, one.lower, one.upper) if one else UNKNOWN for one in found]
-        yield _row(
-            f"metric {name_of(name, LABEL_CHARACTERS)}", texts, [one.mean if one else None for one in found], max
-        )
-
-
-def _row(
-    label: str,
-    texts: Sequence[str],
-    numbers: Sequence[float | None] = (),
-    best: Callable[[Iterable[float]], float] = min,
-) -> Row:
+def _marked(
+    texts: Sequence[str], numbers: Sequence[float | None] = (), best: Callable[[Iterable[float]], float] = min
+) -> list[Text]:
     """Mark the best and the worst of several figures. Those that look the same are marked the same, or not at all."""
-    if len(texts) == 1:
-        return label, (Text(texts[0]),)
     by_text = dict(zip(texts, numbers, strict=False))
     known = {number for number in by_text.values() if number is not None}
     marks: dict[float | None, str] = {}
     if len(known) > 1:
         marks = {max(known) if best is min else min(known): _WORST, best(known): _BEST}
+    if not marks:
+        return [Text(text) for text in texts]
     marked = [(text, marks.get(by_text.get(text), _NO_MARK)) for text in texts]
-    return label, tuple(Text(f"{text}{mark}", _MARK_STYLES[mark]) for text, mark in marked)
+    return [Text(f"{text}{mark}", _MARK_STYLES[mark]) for text, mark in marked]
+
+
+def _scores(variants: Sequence[VariantReport]) -> Iterator[Text]:
+    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, the lowest first; and the same of metrics."""
+    means: dict[str, list[float]] = {}
+    for variant in variants:
+        for grader, mean in variant.grader_means.items():
+            means.setdefault(grader, []).append(mean)
+    listed = sorted(means, key=lambda grader: min(means[grader]))
+    perfect = [grader for grader in listed if min(means[grader]) == 1]
+    if len(perfect) > _MOST_PERFECT:
+        listed = listed[: -len(perfect)]
+    texts = [f"{name_of(grader, LABEL_CHARACTERS)} {span(means[grader], score)}" for grader in listed]
+    if len(perfect) > _MOST_PERFECT:
+        texts.append(f"{len(perfect)} {'others' if listed else 'graders'} 1.00")
+    if texts:
+        yield Text.assemble(("graders  ", "dim"), ", ".join(texts))
+    for name in dict.fromkeys(metric.name for variant in variants for metric in variant.metrics):
+        found = [(each, one) for each in variants for one in each.metrics if one.name == name]
+        shown = [
+            rate_with_interval(one.mean, one.lower, one.upper) + (f" on {_name(each.variant)}" if variants[1:] else "")
+            for each, one in found
+        ]
+        yield Text.assemble(("metric  ", "dim"), f"{name_of(name, LABEL_CHARACTERS)} {', '.join(shown)}")
 
 
 # The sections.
@@ -359,28 +350,39 @@ def _group(group: Group) -> Iterator[ConsoleRenderable]:
     yield from _more(group.total - len(entries), group.noun)
 
 
+def _folded_group(group: Group) -> Text:
+    """`Flaky, but within the bar (2): greet, status`."""
+    named = [entry.cells[0].case.id for entry in group.entries if entry.cells][:_MOST_NAMED]
+    if group.kind == "changed":
+        return _dim(", ".join(entry.line(_name) for entry in group.entries))
+    more = group.count - len(named)
+    names = ", ".join([*map(_name, dict.fromkeys(named)), *([f"{more:,} more"] if more and named else [])])
+    return _dim(f"{group.title} ({group.count:,}){f': {names}' if names else ''}")
+
+
 def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
-    """`✗ capital on gpt: 1 of 3 runs passed  evals.yaml:12`, with why, and a wrong answer where there surely is one."""
+    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the question, the answer, and why it failed."""
     mark = Text(*_GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone]))
     text = Text.assemble(("critical " if entry.critical else "", mark.style))
     for piece in entry.text:
         named = isinstance(piece, ForeignText)
         text.append(_name(piece) if named else piece, "bold" if named else "")
-    if entry.cell is not None:
-        text.append(f"  {_name(place_of(entry.cell.case))}", "dim")
+    if len(entry.cells) == 1:
+        text.append(f"  {_name(place_of(entry.cells[0].case))}", "dim")
     yield columns([(mark, text)], gap=1)
     if group.kind == "flaky":
         return
+    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
+    if sure and entry.cell and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
+        asked = one_line(input_text(entry.cell.case), QUESTION_CHARACTERS)
+        shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
+        yield Padding(_dim(f"{asked} → {shown}" if asked else f"→ {shown}"), _INDENT)
     for reason in entry.reasons[:MAX_REASONS]:
-        yield Padding(reason, _INDENT)
+        yield Padding(without_answer(reason) if entry.failed and not entry.failed.error else reason, _INDENT)
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
         yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
     for frame in frames_of(entry.failed.error) if entry.failed is not None else ():
         yield Padding(_dim(frame), _INDENT)
-    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
-    if sure and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
-        shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
-        yield Padding(_dim(f"answer of run {entry.failed.run}: {shown}"), _INDENT)
 
 
 _GROUP_MARKS: Final[Mapping[GroupKind, tuple[str, str]]] = {
@@ -397,14 +399,14 @@ _TONE_MARKS: Final[Mapping[Tone, tuple[str, str]]] = {
 
 
 def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
-    verdict = found.summary.verdict
     for note in found.notes:
         yield columns([(f"{note.label}:", one_line(note.text, SENTENCE_CHARACTERS))], gap=1)
-    yield _dim(found.outcome)
     if found.expected:
         yield _dim(found.expected)
-    sentences = [(_word(verdict.status), verdict.reason), (_BLANK, verdict.hint)]
-    yield columns([(word, one_line(text, SENTENCE_CHARACTERS)) for word, text in sentences if text])
+    if hint := found.summary.verdict.hint:
+        yield Text(one_line(hint, SENTENCE_CHARACTERS))
+    yield _BLANK
+    yield _verdict(found, " · ".join((one_line(found.headline[0], 100).removesuffix(":"), *found.facts)))
 
 
 def _word(status: VerdictStatus) -> Text:

@@ -36,7 +36,7 @@ def content_id(case: Case) -> str:
     if asked is None and case.vars:
         asked = next(iter(case.vars.values())) if len(case.vars) == 1 else case.vars
     elif asked is None:
-        said = [*(turn.user for turn in case.turns), *(message.content for message in reversed(case.messages))]
+        said = [*(turn.user for turn in case.turns), *(message.text for message in reversed(case.messages))]
         asked = next(iter(said), case.user.goal if case.user else "")
     if not isinstance(asked, Mapping):
         return _short(asked)

@@ -1,7 +1,7 @@
 """Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b, file_digest
 from itertools import product
@@ -11,11 +11,13 @@ from typing import Any
 
 from ci_evals.errors import Problem
 from ci_evals.graders.limits import GoalReached, Reward
-from ci_evals.graders.scoring import leaves
+from ci_evals.graders.scoring import leaves, with_transform
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
+from ci_evals.model.response import Message
+from ci_evals.providers.parts import find_parts, identify
 from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
 from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
-from ci_evals.suite.expectations import entries_of, read_expect, read_expectation
+from ci_evals.suite.expectations import entries_of, own_templates, read_expect, read_expectation
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.problems import Written, and_more
 from ci_evals.suite.providers import ProviderReader
@@ -59,7 +61,8 @@ class CaseReader:
         self._vars = {
             name: shared.value[name] if shared.in_code else self._files.fill(shared[name], problems) for name in names
         }
-        self._templates = Templates()
+        self._templates = Templates(folder)
+        self._transform: str | None = None
         self._expects_nothing = not defaults.value
         self._defaults = self._read_defaults(defaults)
         self._expected: dict[str, tuple[Expectation, ...]] = {}
@@ -67,8 +70,12 @@ class CaseReader:
         self._places: dict[str, str] = {}
         self._misfits: dict[tuple[str, str], list[Written]] = {}
 
-    def read(self, written: Written, threshold: float | None) -> tuple[Case, ...]:
-        """Return every case, in the order of the file; `threshold` is for those without one."""
+    def read(self, written: Written, threshold: float | None, transform: str | None = None) -> tuple[Case, ...]:
+        """Return every case, in the order of the file; `threshold` is for those without one.
+
+        `transform` is for graders without one.
+        """
+        self._transform = transform
         before = seen = len(self.problems)
         self.knows_tags = True
         cases: list[Case] = []
@@ -140,13 +147,26 @@ class CaseReader:
             return None
         overrides = case.overrides
         return replace(
-            case,
+            self._identify_parts(case, written),
             expect=expect,
             threshold=threshold if case.threshold is None else case.threshold,
             timeout_s=overrides.timeout_s or case.timeout_s,
             cassette=self._read_recording(written["overrides"]["recorded"]) if overrides.recorded else None,
             user=user,
         )
+
+    def _identify_parts(self, case: Case, written: Written) -> Case:
+        """Find the images and files of a case; an input of parts is a message of its user."""
+        said = list(case.messages)
+        if parts := find_parts(case.input):
+            said.append(Message("user", parts))
+        for index, message in enumerate(said):
+            try:
+                said[index] = identify(message, self.folder)
+            except ValueError as error:
+                place = written["messages"][index] if index < len(case.messages) else written["input"]
+                self.problems.append(place.problem(str(error)))
+        return replace(case, messages=tuple(said), input=None) if parts else replace(case, messages=tuple(said))
 
     def _check_broken(self, written: Written) -> None:
         """Check what can be read of a case that is wrong elsewhere, so that mending it brings up nothing new."""
@@ -217,7 +237,7 @@ class CaseReader:
             whole.insert(0, Expectation("reward", Reward()))
         if case.user and not any(isinstance(each.grader, GoalReached) for each in leaves(whole)):
             whole.insert(0, Expectation("goal_reached", GoalReached()))
-        return tuple(whole)
+        return tuple(with_transform(each, self._transform) if self._transform else each for each in whole)
 
     def _read_own(self, written: Written, case: Case, found: CaseEntry) -> tuple[Expectation, ...]:
         """Return what a case itself expects: the same objects for all cases that expect the same."""
@@ -250,7 +270,8 @@ class CaseReader:
         try:
             value = _fill_texts(template.value, {"input": case.input, **case.vars}, self._templates)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
-            problems.append(template.problem(str(error)))
+            hint = "; of the answer, `transform` takes an expression without braces" if "'output'" in str(error) else ""
+            problems.append(template.problem(f"{error}{hint}"))
             return None
         return read_expectation(template.having(value), problems, self.folder)
 
@@ -263,9 +284,13 @@ def _has_template(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_template, value))
 
 
-def _fill_texts(value: Any, values: dict[str, Any], templates: Templates) -> Any:
+def _fill_texts(value: Any, values: dict[str, Any], templates: Templates, but: Collection[str] = ()) -> Any:
+    """Fill values into the templates in a grader as it is written; keys that are in `but` stay as they are."""
     if isinstance(value, str):
         return templates.value(value, values) if _has_template(value) else value
     if isinstance(value, dict):
-        return {key: _fill_texts(item, values, templates) for key, item in value.items()}
+        return {
+            key: item if key in but else _fill_texts(item, values, templates, own_templates(key))
+            for key, item in value.items()
+        }
     return [_fill_texts(item, values, templates) for item in value] if isinstance(value, list | tuple) else value

@@ -7,7 +7,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.classify import Classify
-from ci_evals.graders.scoring import leaves, metrics
+from ci_evals.graders.scoring import leaves, nested
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
@@ -49,7 +49,7 @@ def _labels(cases: Sequence[Case]) -> Mapping[str, Sequence[str]]:
 
 def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
     labels = _labels(cases)
-    named = {metric for case in cases for metric in metrics(case.expect)}
+    named = {each.metric for case in cases for each in nested(case.expect) if each.metric}
     graders = (each.grader for case in cases for each in leaves(case.expect))
     tasks = {grader.task for grader in graders if isinstance(grader, Classify)}
     for name in bars.value if isinstance(bars.value, Mapping) else ():
@@ -109,7 +109,7 @@ def _counts_usd(budget: Written, cases: Iterable[Case]) -> bool:
 def needs_problems(
     budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], places: Mapping[str, Place]
 ) -> Iterator[Problem]:
-    """Find graders that need what a provider never tells: the cost of its answers, or the steps towards them."""
+    """Find graders that need what a provider never tells of its answers: cost, steps, context or first token."""
     priced = _counts_usd(budget, cases)  # a price that is not known is a problem already
     found: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
@@ -121,6 +121,10 @@ def needs_problems(
                 "steps": None
                 if asked.tells_steps
                 else f"needs the steps towards an answer, which {options.name} does not tell",
+                "context": None if asked.tells_context else _lack_of_context(asked),
+                "first_token": None
+                if asked.tells_first_token
+                else f"needs the time to the first token, and {options.name} does not stream: give it `stream`",
             }
             for need, name in needing.items():
                 if lack := lacks[need]:
@@ -129,10 +133,17 @@ def needs_problems(
         yield Problem(*places[provider], f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
+def _lack_of_context(options: ProviderOptions) -> str:
+    where = "say with `context` where its answers have it, or " if "context" in keys_of(type(options)) else ""
+    text = f"needs what was retrieved for an answer, which {options.name} does not tell"
+    return f"{text}: {where}give the grader a `context`"
+
+
 def _lack_of_cost(options: ProviderOptions, *, priced: bool) -> str | None:
     """Say why the cost of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
     if not options.tells_usage:
-        return f"needs the cost of an answer, and {options.name} tells neither that nor tokens"
+        where = ": say with `cost_usd` or `usage` where they are" if "cost_usd" in keys_of(type(options)) else ""
+        return f"needs the cost of an answer, and {options.name} tells neither that nor tokens{where}"
     if priced or options.own_code or has_price(options):
         return None
     return f"needs the cost of an answer, and the price of {options.name} is not known: give the provider a `price`"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.graders.composite import Composite
+from ci_evals.graders.transform import transform_problem
 from ci_evals.model.case import Expectation
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
@@ -74,6 +75,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     if options is None or grader is None:
         return None
     problems += map(options.problem, _problems_of(grader, folder))
+    problems += _transform_problems(grader, options["transform"], folder)
     if isinstance(grader, Composite):
         grader = _read_parts(grader, options["of"] if isinstance(options.value, Mapping) else options, problems, folder)
     negated = name.startswith(NEGATION) and name not in GRADERS
@@ -81,7 +83,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
     judge = grader.for_negation() if negated else grader
-    return Expectation(name, judge, negated, grader.weight, place, grader.name, grader.metric)
+    return Expectation(name, judge, negated, place=place, **_common(grader))
 
 
 def _read_parts(grader: Composite, written: Written, problems: list[Problem], folder: Path) -> Composite:
@@ -91,6 +93,25 @@ def _read_parts(grader: Composite, written: Written, problems: list[Problem], fo
     if len(problems) == before and not any(each.weight for each in of):
         problems.append(written.problem("all of these have weight 0, so nothing would decide"))
     return dataclasses.replace(grader, of=of)
+
+
+def _common(grader: GraderOptions) -> dict[str, Any]:
+    """Return what an expectation takes over from the options that all graders have."""
+    return {
+        "weight": grader.weight,
+        "title": grader.name,
+        "metric": grader.metric,
+        "transform": grader.transform,
+    }
+
+
+def _transform_problems(grader: GraderOptions, written: Written, folder: Path) -> Iterator[Problem]:
+    if grader.transform is None:
+        return
+    if not grader.reads_text:
+        yield written.problem("this grader reads no text of the answer, so there is nothing to transform: leave it out")
+    elif problem := transform_problem(grader.transform, folder):
+        yield written.problem(problem)
 
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
@@ -164,6 +185,12 @@ def _find_grader(name: str) -> type[GraderOptions] | None:
     return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
 
 
+def own_templates(name: Any) -> tuple[str, ...]:
+    """Return the options of the grader of a name that are templates of its own; none if there is no such grader."""
+    cls = _find_grader(name) if isinstance(name, str) else None
+    return cls.own_templates if cls else ()
+
+
 def _takes_mapping(cls: type[GraderOptions]) -> bool:
     """Return True if the value that the short form sets may itself be a mapping."""
     return try_check(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None
@@ -210,8 +237,9 @@ def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem]
     if options is None:
         return None
     problems += map(written.problem, _problems_of(options, folder))
+    problems += _transform_problems(options, written["transform"], folder)
     if isinstance(options, Composite):
         options = _read_parts(options, written["of"], problems, folder)
     name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
     place = Place(*written.place) if options.has_dependency else None
-    return Expectation(name, options, weight=options.weight, place=place, title=options.name, metric=options.metric)
+    return Expectation(name, options, place=place, **_common(options))

@@ -18,7 +18,10 @@ _MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names tak
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """The fingerprints of a suite, of how the answers to each case are judged, and of each case, by row."""
+    """The fingerprints of a suite, of how the answers to each case are judged, and of each case, by row.
+
+    That of a case is `asked.judged`, whatever the case is called.
+    """
 
     suite: str
     judgements: Sequence[str]
@@ -47,7 +50,7 @@ def identify(
     for case in cases:
         question, judgement = _question(case), digest(_judgement(case, identities))
         judgements.append(judgement[:16])
-        prints.append(digest([question[1:], judgement])[:16])
+        prints.append(f"{digest(question[1:])[:16]}.{judgement[:16]}")
         whole.append(digest([question, judgement, case.runs]))
     suite = digest([settings, [provider_identity(each) for each in providers], whole])
     return Fingerprints(suite, judgements, prints)

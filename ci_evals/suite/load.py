@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
+from ci_evals.graders.transform import transform_problem
 from ci_evals.model.case import Case
+from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
@@ -138,7 +140,7 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     values["cases"] = _case_list(suite)
     values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
     if suite.max_concurrency == math.inf:
-        values["max_concurrency"] = UNLIMITED
+        values["max_concurrency"] = "unlimited"
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 
@@ -263,8 +265,9 @@ class _Loader:
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         prompted, shared = bool(written["prompts"].value), filled["vars"]
         reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
-        cases = reader.read(written["cases"], settings.threshold if settings else None) if "cases" in written else ()
-        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers)
+        threshold = settings.threshold if settings else None
+        cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
+        problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         for name in {name for each in providers for name in (*each.before, *each.after)}:
@@ -276,7 +279,7 @@ class _Loader:
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
             problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
-            problems += request_problems(cases, prompts, providers, self.providers.places)
+            problems += request_problems(cases, prompts, providers, self.providers.places, self.folder)
         called = (*providers, *stages.values(), *judges)
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
@@ -287,6 +290,7 @@ class _Loader:
         visible = (settings.name or "", *_visible((*providers, *judges)))
         found = {
             "name": settings.name or self.folder.name,
+            "max_concurrency": UNLIMITED if settings.max_concurrency == "unlimited" else settings.max_concurrency,
             "providers": providers,
             "judges": judges,
             "stages": stages,
@@ -301,6 +305,14 @@ class _Loader:
         if too_many := checks.size_problem(suite, written["runs"]):
             raise ConfigError([too_many])
         return suite
+
+    def transform(self, filled: Written) -> str | None:
+        """Return the suite's own `transform`, if it is right."""
+        source = try_check(NonEmpty, filled["transform"])
+        if source and (problem := transform_problem(source, self.folder)):
+            self.problems.append(filled["transform"].problem(problem))
+            return None
+        return source
 
     def mock(self) -> Mock:
         entries = self.written["providers"]

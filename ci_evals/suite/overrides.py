@@ -1,10 +1,14 @@
 """Overrides: what the command line or the environment says instead of the file."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, replace
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ci_evals.errors import UsageError
+from ci_evals.format import number_of
+from ci_evals.model.case import Case
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
@@ -12,7 +16,11 @@ from ci_evals.suite.types import CheckedSuite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Values of the command line or the environment that win over the file's; None leaves these."""
+    """Values of the command line or the environment that win over the file's; None leaves these.
+
+    Some select what is run: `providers` by name; cases by `tags`, of which they have one, and by id or a pattern of ids
+    (`cases`), then the `first` so many, then a `sample` of so many, drawn by the suite's seed.
+    """
 
     runs: int | None = None
     max_runs: int | None = None
@@ -22,33 +30,35 @@ class Overrides:
     retries: int | None = None
     seed: int | None = None
     out: Path | None = None
-    providers: tuple[str, ...] | None = None
     label: str | None = None
+    providers: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     cases: tuple[str, ...] | None = None
+    first: int | None = None
+    sample: int | None = None
+
+
+ALL_CASES: dict[str, None] = {"tags": None, "cases": None, "first": None, "sample": None}
+"""The overrides that select no cases."""
+_NO_SETTINGS = {"out", "providers", *ALL_CASES}
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     """Return a suite with some values replaced and only what is selected of it, without the bars for anything else.
 
     Raises:
-        UsageError: a provider, a tag or the id of a case is named that the suite does not have.
+        UsageError: a provider, a tag or a case is named that the suite does not have.
     """
-    values = {name: value for name, value in asdict(overrides).items() if value is not None}
+    settings = {each.name: getattr(overrides, each.name) for each in fields(overrides) if each.name not in _NO_SETTINGS}
+    changes = {name: value for name, value in settings.items() if value is not None}
     if overrides.out is not None:
-        values["report"] = replace(suite.report, out=values.pop("out").as_posix())
-    providers, cases, gate = suite.providers, suite.cases, suite.gate
+        changes["report"] = replace(suite.report, out=overrides.out.as_posix())
+    suite = replace(suite, **changes)
+    check_selection((suite,), overrides)
+    providers, cases, gate = suite.providers, select_cases(suite, overrides), suite.gate
     if overrides.providers is not None:
         _check("provider", overrides.providers, [str(each.name) for each in providers])
         providers = tuple(each for each in providers if each.name in overrides.providers)
-    if overrides.tags is not None:
-        _check("tag", overrides.tags, sorted({tag for case in cases for tag in case.tags}))
-        tags = frozenset(overrides.tags)
-        cases = tuple(case for case in cases if not tags.isdisjoint(case.tags))
-    if overrides.cases is not None:
-        _check("case", overrides.cases, {case.id: case for case in cases})
-        ids = frozenset(overrides.cases)
-        cases = tuple(case for case in cases if case.id in ids)
     if gate is not None and (gate.providers or gate.tags):
         names, tags = {each.name for each in providers}, frozenset(tag for case in cases for tag in case.tags)
         gate = replace(
@@ -56,8 +66,46 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
             providers={name: bar for name, bar in gate.providers.items() if name in names},
             tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
         )
-    values.pop("tags", None)
-    return replace(suite, **values | {"providers": providers, "cases": cases, "gate": gate})
+    selection = suite.selection
+    if len(cases) < len(suite.cases):
+        selection = f"{len(cases):,} of {number_of(len(suite.cases), 'case')}"
+    return replace(suite, providers=providers, cases=cases, gate=gate, selection=selection)
+
+
+def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> None:
+    """Refuse a selection by a tag or a case that none of the suites has.
+
+    Raises:
+        UsageError: with what they have.
+    """
+    cases = [case for suite in suites for case in suite.cases]
+    _check("tag", overrides.tags or (), sorted({tag for case in cases for tag in case.tags}))
+    ids = {case.id: None for case in cases}
+    for name in overrides.cases or ():
+        if name not in ids and not (_is_pattern(name) and any(fnmatchcase(each, name) for each in ids)):
+            raise UsageError(unknown("case", name, ids))
+    if not any(select_cases(suite, overrides) for suite in suites):
+        raise UsageError("nothing is selected: no case fits all that --tags and --case ask for")
+
+
+def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
+    """Return the cases of a suite that are selected."""
+    cases, (tags, names) = suite.cases, (overrides.tags, overrides.cases)
+    if tags is not None:
+        cases = [case for case in cases if not frozenset(tags).isdisjoint(case.tags)]
+    if names is not None:
+        ids = {case.id for case in suite.cases}
+        exact, patterns = frozenset(names), [name for name in names if _is_pattern(name) and name not in ids]
+        cases = [case for case in cases if case.id in exact or any(fnmatchcase(case.id, each) for each in patterns)]
+    cases = cases[: overrides.first]
+    if overrides.sample is not None and overrides.sample < len(cases):
+        drawn = random.Random(suite.seed).sample(range(len(cases)), overrides.sample)  # noqa: S311  no secret
+        cases = [cases[number] for number in sorted(drawn)]
+    return tuple(cases)
+
+
+def _is_pattern(name: str) -> bool:
+    return any(character in name for character in "*?[")
 
 
 def _check(noun: str, names: Iterable[str], known: Collection[str]) -> None:

@@ -256,6 +256,7 @@ def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDet
 
 def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> str:
     """Say what is wrong at one place; in a union, for the member that fits the kind of what is written."""
+    numbers = dict.fromkeys(_KINDS[error["type"]] for error in errors if "number" in _KINDS.get(error["type"], ""))
     errors = [error for error in errors if error["type"] not in _KINDS] or errors
     first = errors[0]
     if first["type"] in ("problem", "value_error", "assertion_error"):
@@ -264,6 +265,8 @@ def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> s
     got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _describe(raw)
     if kinds == ["a mapping"] and (cls := class_at(kind, loc)):
         expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
+    elif first["type"] == "literal_error":
+        expected = " or ".join((*numbers, _bound(first)))
     else:
         expected = " or ".join(each for each in kinds if each != "nothing") or _bound(first)
     return f"expected {expected}, got {got}{_advice(expected, raw)}"

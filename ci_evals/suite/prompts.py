@@ -1,17 +1,18 @@
 """Reads the entries of `prompts`, and checks that they fit the cases."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from jinja2 import TemplateSyntaxError
 
 from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.model.case import Case, Prompt, Request
-from ci_evals.model.response import Message, Role
+from ci_evals.model.response import Message, Part, Role
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.problems import Written, and_more, check, problems_of_cases
-from ci_evals.suite.rendering import Templates
+from ci_evals.suite.rendering import Templates, template_sources
 from ci_evals.suite.types import PromptTemplate
 from ci_evals.suite.yaml import read_text
 
@@ -54,7 +55,7 @@ def _read_prompt(written: Written, problems: list[Problem], folder: Path, defaul
         return None
     if any(message.tool_calls or message.tool_call_id for message in template.messages):
         problems.append(written["messages"].problem("tool calls belong to the `messages` of a case"))
-    turns: list[tuple[Role, str]] = [(message.role, message.content) for message in template.messages]
+    turns: list[tuple[Role, str | Sequence[Part]]] = [(message.role, message.content) for message in template.messages]
     if template.user is not None:
         turns.append(("user", template.user))
     if template.file is not None:
@@ -71,7 +72,7 @@ def _read_prompt(written: Written, problems: list[Problem], folder: Path, defaul
 
 def _is_template(prompt: Prompt, written: Written, problems: list[Problem]) -> bool:
     before = len(problems)
-    for _, source in prompt.turns:
+    for source in chain.from_iterable(template_sources(content) for _, content in prompt.turns):
         try:
             Templates().compile(source)
         except TemplateSyntaxError as error:
@@ -82,13 +83,13 @@ def _is_template(prompt: Prompt, written: Written, problems: list[Problem]) -> b
 
 
 def prompt_problems(
-    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions]
+    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions], folder: Path
 ) -> Iterator[Problem]:
     """Render every case with every prompt, so that nothing is paid for before all of them are known to work.
 
-    Providers that are `unprompted` are sent a case as it is.
+    Providers that are `unprompted` are sent a case as it is. Images and files are sought from `folder`.
     """
-    return problems_of_cases(_misfits(cases, prompts, unprompted))
+    return problems_of_cases(_misfits(cases, prompts, unprompted, Templates(folder)))
 
 
 def request_problems(
@@ -96,6 +97,7 @@ def request_problems(
     prompts: Sequence[Prompt],
     providers: Iterable[ProviderOptions],
     places: Mapping[str, Place],
+    folder: Path,
 ) -> Iterator[Problem]:
     """Find requests that a provider cannot make of a case: its templates ask for what the case does not have."""
     called = [case for case in cases if not case.cassette]
@@ -103,15 +105,14 @@ def request_problems(
         found: dict[str, list[Case]] = {}
         if options.before:
             continue  # what these make of the input is not known yet
-        for request, text in options.misfits(_first_requests(called, prompts)):
+        for request, text in options.misfits(_first_requests(called, prompts, Templates(folder))):
             found.setdefault(text, []).append(request.case)
         for text, (first, *others) in found.items():
             yield Problem(*places[str(options.name)], f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
-def _first_requests(cases: Sequence[Case], prompts: Sequence[Prompt]) -> Iterator[Request]:
+def _first_requests(cases: Sequence[Case], prompts: Sequence[Prompt], templates: Templates) -> Iterator[Request]:
     """Yield what the first call of every cell asks; what a simulated user will say is not known."""
-    templates = Templates()
     for case in cases:
         line = case.turns[0].user if case.turns else _ANY_LINE if case.user else None
         for prompt in prompts or (None,):
@@ -125,9 +126,8 @@ def _first_requests(cases: Sequence[Case], prompts: Sequence[Prompt]) -> Iterato
 
 
 def _misfits(
-    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions]
+    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions], templates: Templates
 ) -> Iterator[tuple[Case, str, str]]:
-    templates = Templates()
     chat = next((provider for provider in unprompted if not provider.own_code), None)
     for case in cases:
         if case.is_conversation:

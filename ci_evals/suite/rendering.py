@@ -2,13 +2,17 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Template
 
 from ci_evals.model.case import Case, Prompt
-from ci_evals.model.response import Message
+from ci_evals.model.response import Message, Part, Role
+from ci_evals.providers.base import content_fields
+from ci_evals.providers.parts import identify
 from ci_evals.templating import Render, TooSlowError, json_renderer, template_sandbox
 
 
@@ -20,9 +24,14 @@ class Rendered(NamedTuple):
 
 
 class Templates:
-    """Renders prompts; each template is compiled once."""
+    """Renders prompts; each template is compiled once.
 
-    def __init__(self) -> None:
+    Args:
+        folder: the suite's, where the paths of images and files start.
+    """
+
+    def __init__(self, folder: Path = Path()) -> None:
+        self._folder = folder
         self._compiled: dict[str, Template] = {}
         self._renderers: dict[str, Render] = {}
         self._too_slow: dict[str, TooSlowError] = {}
@@ -32,15 +41,23 @@ class Templates:
 
         Raises:
             jinja2.TemplateError: the template is wrong or asks for what the case does not have.
+            ValueError: an image or a file that it names is not there.
         """
         if prompt is None:
             return _render_case(case)
         values = {"input": case.input, **case.vars}
-        turns = tuple(Message(role, self.text(source, values)) for role, source in prompt.turns)
+        turns = tuple(self._turn(role, content, values) for role, content in prompt.turns)
         if len(turns) == 1 and turns[0].role == "user" and not case.messages:
-            return Rendered(turns[0].content, turns)
+            return Rendered(content_fields(turns[0]), turns)
         messages = (*turns, *case.messages)
         return Rendered(_as_data(messages), messages)
+
+    def _turn(self, role: Role, content: str | Sequence[Part], values: Mapping[str, Any]) -> Message:
+        if isinstance(content, str):
+            return Message(role, self.text(content, values))
+        texts = [{key: self.text(source, values) for key, source in template_texts(part)} for part in content]
+        parts = [replace(part, **filled) for part, filled in zip(content, texts, strict=True)]
+        return identify(Message(role, parts), self._folder)
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
         """Render one template text. One that was too slow once is not tried again."""
@@ -71,11 +88,29 @@ class Templates:
         return template
 
 
+def template_texts(part: Part) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a part that are templates, with their keys."""
+    for key in ("text", "image", "file"):
+        if isinstance(source := getattr(part, key), str):
+            yield key, source
+
+
+def template_sources(content: str | Sequence[Part]) -> Iterator[str]:
+    """Yield every template in a turn of a prompt."""
+    if isinstance(content, str):
+        yield content
+    else:
+        yield from (source for part in content for _, source in template_texts(part))
+
+
 def _render_case(case: Case) -> Rendered:
     if case.is_conversation and case.input is None:
         return Rendered(None, case.messages)
     if case.messages:
-        return Rendered(_as_data(case.messages) if case.input is None else case.input, case.messages)
+        (first, *others), value = case.messages, case.input
+        if value is None and not others and first.role == "user" and not isinstance(first.content, str):
+            value = content_fields(first)
+        return Rendered(_as_data(case.messages) if value is None else value, case.messages)
     value = dict(case.vars) if case.input is None else case.input
     text = (
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -86,6 +121,7 @@ def _render_case(case: Case) -> Rendered:
 def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return messages as an API takes them, without what they leave out."""
     return [
-        {key: value for key, value in dataclasses.asdict(message).items() if value or key in ("role", "content")}
+        {"role": message.role, "content": content_fields(message)}
+        | {key: value for key, value in dataclasses.asdict(message).items() if value and key not in ("role", "content")}
         for message in messages
     ]

@@ -49,14 +49,14 @@ def suite_schema() -> dict[str, Any]:
     definitions = {cls.__name__: _define(cls, cls.__name__, shared) for cls in (*_SOURCES, PromptTemplate)}
     definitions["Case"] = _define(Case, "Case", shared)
     del definitions["Case"]["properties"]["id"]["default"]
-    del shared["Cassette"], shared["Task"]  # which the loader finds
+    del shared["Cassette"], shared["Task"], shared["Part"]["properties"]["sha256"]  # which the loader finds
     for kind, cls in PROVIDERS.items():
         provider = definitions[f"provider.{cls.__name__}"] = _define(cls, cls.__name__, shared, "provider.")
         provider["properties"] = {"type": {"enum": [kind]}, **provider["properties"]}
         provider["required"] = ["type", *provider.get("required", ())]
     for grader in GRADERS.values():
         definitions[f"grader.{grader.__name__}"] = _define(grader, grader.__name__, shared, "grader.")
-    in_cases = {"CaseOverrides", "Message", "ToolCall", "UserTurn", "SimulatedUser"}
+    in_cases = {"CaseOverrides", "Message", "Part", "ToolCall", "UserTurn", "SimulatedUser"}
     for name, definition in (*definitions.items(), *shared.items(), ("", suite)):
         if name.startswith("provider.") or (name not in in_cases | {"Case"} and not name.startswith("grader.")):
             _accept_references(definition)

@@ -18,6 +18,7 @@ from ci_evals.model.fields import (
     Int,
     Many,
     Name,
+    NonEmpty,
     OneOrMore,
     Options,
     OrMapping,
@@ -97,7 +98,10 @@ class TaskFolders(Options):
 
 _FOUND = {"found": True}  # no key of a file
 
-_PositiveOrInf = Annotated[float, GetPydanticSchema(lambda _, handler: handler(Positive))]  # `math.inf` in Python only
+_Concurrency = Annotated[
+    float | Literal["unlimited"],  # `math.inf` in Python only
+    GetPydanticSchema(lambda _, handler: handler(Positive | Literal["unlimited"])),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -108,7 +112,7 @@ class Suite(Options):
     `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset; `providers` and `judges` may be functions,
     objects with `answer(request)`, and those of `ci_evals.providers`, one or a list; `expect` takes graders of
     `ci_evals.graders`, functions, and objects with `grade(answer)`, one or a list. Relative paths start in `folder`,
-    where `.env` is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`.
+    where `.env` is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`, too.
 
     Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the place where the suite
     is written, which is `file` and `line` if these are given.
@@ -131,7 +135,9 @@ class Suite(Options):
         ConfirmRuns,
         Field(description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."),
     ] = "auto"
-    max_concurrency: Annotated[_PositiveOrInf, Field(description="Calls under way at once, over all providers.")] = 16
+    max_concurrency: Annotated[
+        _Concurrency, Field(description="Calls under way at once, over all providers; or `unlimited`.")
+    ] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
     max_answer_bytes: Annotated[
@@ -149,6 +155,10 @@ class Suite(Options):
         default_factory=dict
     )
     expect: Annotated[Any, Field(description="Expected of every case; texts may be templates over its vars.")] = ()
+    transform: Annotated[
+        NonEmpty | None,
+        Field(description="What graders see of an answer: JSONPath, module:function or an expression."),
+    ] = None
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
     budget: OrMapping[Budget] = _NO_BUDGET
@@ -176,7 +186,7 @@ class CheckedSuite(Suite):
     `file` is the config as the user named it, `secrets` values that must not be written anywhere, `stages` what answers
     for each stage that a provider names, `places` where the file names what each provider and stage opens, `imported`
     whose format the file has, if it is another tool's. Sweeps are `providers` by now, and what the suite expects of all
-    cases is part of what each expects.
+    cases is part of what each expects. `selection` says how much of the file was selected to run, if not all of it.
     """
 
     name: str
@@ -193,6 +203,7 @@ class CheckedSuite(Suite):
     secrets: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
     imported: str = ""
+    selection: str | None = None
 
     def __repr__(self) -> str:
         sizes = (len(self.cases), "case"), (len(self.columns), "variant"), (self.runs, "run")

@@ -10,7 +10,7 @@ TIMES = ("six", "seven", "eight", "nine")
 
 def answer(line: str, request: Request) -> Response:
     """Book a table as soon as everything is known, and ask for what is not."""
-    said = " ".join(message.content.lower() for message in request.messages if message.role == "user")
+    said = " ".join(message.text.lower() for message in request.messages if message.role == "user")
     people = re.search(rf"for ({'|'.join(NUMBERS)})", said)
     time = re.search(rf"at ({'|'.join(TIMES)})", said)
     if "who else" in line.lower():

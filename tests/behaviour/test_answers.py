@@ -117,7 +117,8 @@ async def test_what_was_sent_tells_two_prompts_of_a_case_apart(tmp_path: Path) -
 async def test_explain_shows_that_the_prompt_was_another_on_the_base(tmp_path: Path) -> None:
     for folder, template in (("base", "Answer: {{ input }}"), ("head", "Answer in Latin: {{ input }}")):
         (tmp_path / folder).mkdir()
-        write_suite(tmp_path / folder, prompts=[{"name": "main", "user": template}])
+        case = {"id": "greeting", "input": "hello", "expect": [{"contains": "hello"}]}
+        write_suite(tmp_path / folder, [case], prompts=[{"name": "main", "user": template}])
         await ci_evals(tmp_path / folder, "run")
     base = str(tmp_path / "base" / "ci-evals-results")
     text = (await ci_evals(tmp_path / "head", "explain", "greeting", "--baseline", base)).out

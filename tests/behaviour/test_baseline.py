@@ -305,6 +305,32 @@ async def test_a_baseline_that_cannot_be_read_ends_before_anything_is_paid(
     assert not (tmp_path / "head").exists()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"expect": [{"not_empty": True}]}, {"expect": [{"contains": {"value": "q", "weight": 0}}]}, {"threshold": 0.1}],
+    ids=["another", "without-weight", "threshold"],
+)
+async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_once(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    echo = [{"name": "agent", "type": "mock"}]
+    write_suite(tmp_path, cases_of(20), providers=echo)
+    await base(tmp_path, runs=3)
+    asked, *others = cases_of(20)
+    others[0] |= changes
+    others[1] |= changes
+    write_suite(tmp_path, [asked | {"input": "another q"}, *others], providers=echo)
+    ended = await run(tmp_path)
+    said = "2 cases are not judged as on the baseline, and so not compared: case-1, case-2"
+    assert f"Graders changed: {said}" in ended.out
+    assert f"**Graders changed**: {said}" in (tmp_path / "head" / "summary.md").read_text()
+    comment = await ci_evals(tmp_path, "comment", "head", "--dry-run")
+    above, _, _ = comment.out.partition("<details>")
+    assert f"**Graders changed**: {said}" in above
+    compared = await ci_evals(tmp_path, "compare", "base", "head")
+    assert said in compared.out
+
+
 async def test_new_removed_edited_and_renamed_cases_are_told_apart(tmp_path: Path) -> None:
     server = Answers()
     async with chatting(server):

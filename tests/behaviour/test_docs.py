@@ -18,6 +18,7 @@ from ci_evals.engine import interrupt as interruption
 from ci_evals.errors import ErrorKind, Problem
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.model_api import ModelOptions
@@ -42,6 +43,7 @@ SECTIONS = {
     "Turns": "UserTurn",
     "Simulated users": "SimulatedUser",
     "Messages": "Message",
+    "Parts": "Part",
     "Case files": "CaseFiles",
     "Case functions": "CaseFunction",
     "Task folders": "TaskFolders",
@@ -145,6 +147,8 @@ def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
     service = suite_schema()["$defs"]["provider.Serve"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Services"))) == sorted(service)
+    stream = suite_schema()["$defs"]["provider.Stream"]["properties"]
+    assert sorted(keys(section("docs/providers.md", "Streamed answers"))) == sorted(stream)
     token = suite_schema()["$defs"]["provider.TokenCommand"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Tokens"))) == sorted(token)
 
@@ -176,6 +180,13 @@ def test_every_grader_is_documented_with_its_options_the_short_one_first() -> No
     for name, cls in GRADERS.items():
         assert documented[name][0] == cls.short, name
         assert sorted(documented[name]) == sorted(fields(cls, beyond=GraderOptions)), name
+
+
+def test_the_prompt_of_a_judge_is_documented_with_its_variables_and_every_ready_rubric() -> None:
+    assert f"```text\n{PROMPT}\n```" in read("docs/graders.md")
+    assert keys(section("docs/graders.md", "The prompt of a judge")) == [*VARIABLES, *MATERIAL]
+    documented = [name for name in keys(section("docs/graders.md", "Judges")) if name in RUBRICS]
+    assert sorted(documented) == sorted(RUBRICS)
 
 
 def test_what_every_grader_may_set_is_documented() -> None:
@@ -255,6 +266,7 @@ def project(tmp_path: Path) -> Path:
     for name, text in {
         "agent.py": "def answer(question: str) -> str:\n    return 'Paris'\n",
         "prompts/long.txt": "Think hard: {{ question }}",
+        "contracts/acme.pdf": "%PDF-1.7",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',
     }.items():
         path = tmp_path / name
@@ -305,7 +317,7 @@ def test_the_output_in_the_readme_is_what_the_example_prints(tmp_path: Path) -> 
     words = command.removeprefix("$ ").replace("ci-evals", "ci_evals", 1).split()
     done = python(ROOT, "-m", *words, "--out", str(tmp_path), environ={"COLUMNS": "120"})
     printed = without_times(done.out).splitlines()
-    assert [line for line in map(without_times, lines) if line.strip() != "…" and line not in printed] == []
+    assert [line for line in map(without_times, lines) if line not in printed] == []
 
 
 def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
@@ -315,7 +327,8 @@ def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
 
 
 def without_times(text: str) -> str:
-    return re.sub(r" +[\d.]+ m?s\b", " TIME", text)
+    """The text with a word for each time, and single blanks: times make columns as wide as they are."""
+    return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s\b", " TIME", text))
 
 
 # Installs. Whoever registers a name that we show runs code with our users' secrets.

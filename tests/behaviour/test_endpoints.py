@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from fakes.chat import completion
 from fakes.http_server import FakeServer, Scripted, serving
+from leftovers import journaled
 from processes import Finished, ci_evals
 from suites import chat, write_suite
 
@@ -147,7 +148,9 @@ class Endpoint(NamedTuple):
 
     path: str
     headers: Mapping[str, str]
-    answer: Mapping[str, Any] = {}
+    answer: Mapping[str, Any]
+    cost_usd: float | None = None
+    answer_headers: Mapping[str, str] = {}
 
 
 AZURE: dict[str, Any] = {
@@ -198,7 +201,13 @@ ENDPOINTS = {
             "prompt_logprobs": None,
         },
     ),
-    "litellm": Endpoint("/v1/chat/completions", {"Authorization": "Bearer litellm-key-1"}, PLAIN),
+    "litellm": Endpoint(
+        "/v1/chat/completions",
+        {"Authorization": "Bearer litellm-key-1"},
+        PLAIN,
+        cost_usd=0.00021,
+        answer_headers={"x-litellm-response-cost": "0.00021"},
+    ),
     "openrouter": Endpoint(
         "/api/v1/chat/completions",
         {"Authorization": "Bearer openrouter-key-1"},
@@ -207,6 +216,7 @@ ENDPOINTS = {
             "choices": [{**PLAIN["choices"][0], "native_finish_reason": "end_turn", "error": None}],
             "usage": {**PLAIN["usage"], "cost": 0.00014, "cost_details": {"upstream_inference_cost": None}},
         },
+        cost_usd=0.00014,
     ),
 }
 KEYS = {
@@ -240,13 +250,16 @@ async def run_recipe(folder: Path, server: FakeServer, recipe: dict[str, Any]) -
 async def test_the_recipe_fits_the_documented_shape(name: str, tmp_path: Path) -> None:
     endpoint, recipe = ENDPOINTS[name], recipes()[name]
     async with serving() as server:
-        server.answers(Scripted({"id": "chatcmpl-1", "object": "chat.completion", "model": "m", **endpoint.answer}))
+        answer = {"id": "chatcmpl-1", "object": "chat.completion", "model": "m", **endpoint.answer}
+        server.answers(Scripted(answer, headers=endpoint.answer_headers))
         ended = await run_recipe(tmp_path, server, recipe)
         (seen,) = server.seen
     assert ended.code == 0, ended.out + ended.err
     assert (seen.method, seen.path) == ("POST", endpoint.path)
     sent = {header: seen.headers[header] for header in ("Authorization", "api-key") if header in seen.headers}
     assert sent == endpoint.headers
+    (result,) = journaled(tmp_path / RESULTS)
+    assert result.get("cost_usd") == endpoint.cost_usd
     assert seen.json == {
         "model": recipe["model"],
         "messages": [{"role": "user", "content": "Capital of France?"}],

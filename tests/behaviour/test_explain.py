@@ -69,7 +69,7 @@ def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases:
 def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: Path) -> None:
     def edit(result: Result) -> Result:
         quick = grade_of(grader="latency", reason=f"took {result.run} s")
-        return replace(result, grades=(quick, grade_of(passed=False, reason="is wrong")))
+        return replace(result, score=0.5, grades=(quick, grade_of(passed=False, reason="is wrong")))
 
     head = saved(tmp_path / "report.json", report_of({"refund": "FF"}, edit=edit))
     text = render_text(explain_cells(head, "refund"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fakes.http_server import Scripted, serving
+from processes import ci_evals
 from projects import Project
 from suites import write_suite
 
@@ -173,3 +174,67 @@ def test_a_judge_that_is_not_there_is_named_with_the_closest(tmp_path: Path) -> 
     project.suite(cases=[{**CASE, "expect": [{"judge": {"rubric": "polite", "provider": "strickt"}}]}], judges=[JUDGE])
     (problem,) = project.problems()
     assert "unknown judge 'strickt', did you mean 'strict'?" in problem
+
+
+# By the context of an answer.
+
+SOURCES = [{"text": "Refunds take 30 days.", "id": "policy.md"}, {"text": "We ship to Oslo."}]
+LISTED = {
+    "statements": [
+        {"text": "Refunds take 30 days.", "texts": [1], "holds": True},
+        {"text": "They are <b>free</b>.", "texts": [], "holds": False},
+    ]
+}
+
+
+async def test_what_holds_and_where_it_was_found_is_on_every_page(tmp_path: Path) -> None:
+    agent = {"name": "rag", "type": "mock", "answers": {"refund": {"output": "30 days, free.", "context": SOURCES}}}
+    (tmp_path / "judge.txt").write_text("Judge {{ answer }} by {{ rubric }} {{ reply }}", "utf-8")
+    recall = {"rubric": "context_recall", "reference": "{{ expected }}", "prompt": {"file": "judge.txt"}}
+    precision = {"rubric": "context_precision", "prompt": "{{ rubric }} {{ reply }}", "reference": "{{ expected }}"}
+    path = write_suite(
+        tmp_path,
+        [{"id": "refund", "input": "How long?", "vars": {"expected": "30 days"}}],
+        providers=[agent],
+        judges=[{"name": "strict", "type": "mock", "default": json.dumps(LISTED)}],
+        expect=[{"judge": {"rubric": "faithful", "name": "faithful"}}, {"judge": recall}, {"judge": precision}],
+        report={"formats": ["json", "html"]},
+    )
+    report = await evaluate(path, out=tmp_path / "out")
+    assert report.runs[0].error is not None, "one list for two texts is no judgement of their order"
+    assert "one for each of 2 texts" in report.runs[0].error.message
+
+    LISTED["statements"][1]["texts"] = [2]
+    suite = json.loads(path.read_bytes()) | {
+        "judges": [{"name": "strict", "type": "mock", "default": json.dumps(LISTED)}]
+    }
+    path.write_text(json.dumps(suite), "utf-8")
+    report = await evaluate(path, out=tmp_path / "out")
+    faithful, recalled, precise = report.runs[0].grades
+    assert (
+        faithful.reason == "1 of 2 statements of the answer are supported by the context; not 'They are <b>free</b>.'"
+    )
+    assert (faithful.score, faithful.passed) == (0.5, False)
+    assert (recalled.score, precise.score, precise.passed) == (0.5, 1, True)
+    (result,) = json.loads((tmp_path / "out" / "report.json").read_bytes())["results"]
+    assert result["grades"][0]["statements"][0] == {"text": "Refunds take 30 days.", "holds": True, "texts": [1]}
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Refunds take 30 days. (1)</span></li>" in page
+    assert "They are &lt;b&gt;free&lt;/b&gt;. (2)</span></li>" in page
+    told = (await ci_evals(tmp_path, "explain", "refund", "--report", "out")).out
+    assert "↳ ✓ Refunds take 30 days. (1)" in told
+    assert "↳ ✗ They are <b>free</b>. (2)" in told
+
+
+async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("def answer(question):\n    return 'Yes.'\n", "utf-8")
+    path = write_suite(
+        tmp_path,
+        [{"id": "a", "input": "?", "expect": [{"judge": "faithful"}]}],
+        providers=[{"type": "python", "target": "agent:answer"}],
+        judges=[JUDGE],
+    )
+    report = await evaluate(path)
+    assert (report.errored, report.failed) == (1, 0)
+    assert report.runs[0].error is not None
+    assert "does not tell what was retrieved for it: return `context`" in report.runs[0].error.message

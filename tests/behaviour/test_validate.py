@@ -84,6 +84,9 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(tm
     ]
 
 
+SAY_WHERE = "say with `cost_usd` or `usage` where they are"
+
+
 @pytest.mark.parametrize(
     ("grader", "provider", "why"),
     [
@@ -92,7 +95,12 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(tm
             OPENAI,
             "the cost of an answer, and the price of model is not known: give the provider a `price`",
         ),
-        ({"not_cost": 1}, SERVICE, "the cost of an answer, and service tells neither that nor tokens"),
+        (
+            {"not_cost": 1},
+            SERVICE,
+            f"the cost of an answer, and service tells neither that nor tokens: {SAY_WHERE}",
+        ),
+        ({"cost": 1}, {**SERVICE, "usage": "$.usage"}, None),
         ({"max_steps": 3}, OPENAI, "the steps towards an answer, which model does not tell"),
         ({"max_model_requests": 3}, SERVICE, "the steps towards an answer, which service does not tell"),
         ({"no_tool_errors": True}, SERVICE, "the steps towards an answer, which service does not tell"),
@@ -114,6 +122,29 @@ async def test_a_recorded_answer_may_tell_what_its_provider_does_not(tmp_path: P
     (tmp_path / "answer.json").write_text(json.dumps({"output": "hello"}))
     case = {**ONE_CASE, "overrides": {"recorded": "answer.json"}, "expect": [{"max_steps": 3}]}
     assert await problems(tmp_path, case, providers=[OPENAI]) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "options", "why"),
+    [
+        (
+            SERVICE,
+            {},
+            "service does not tell: say with `context` where its answers have it, or give the grader a `context`",
+        ),
+        (OPENAI, {}, "model does not tell: give the grader a `context`"),
+        (OPENAI, {"context": "Paris is in France."}, None),
+        ({**SERVICE, "context": "$.sources"}, {}, None),
+    ],
+)
+async def test_a_judge_of_the_context_needs_a_provider_that_tells_it(
+    tmp_path: Path, provider: dict[str, Any], options: dict[str, Any], why: str | None
+) -> None:
+    expect = [{"judge": {"rubric": "faithful", **options}}]
+    judges = [{"type": "mock", "name": "strict"}]
+    expected = [f"providers[0]: `judge` needs what was retrieved for an answer, which {why} (case 'a')"] if why else []
+    cases = [{"id": "a", "input": "q"}]
+    assert await problems(tmp_path, *cases, providers=[provider], judges=judges, expect=expect) == expected
 
 
 async def test_a_price_that_is_missing_is_told_once(tmp_path: Path) -> None:

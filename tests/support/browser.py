@@ -70,6 +70,7 @@ class Tab:
         self.logged: list[str] = []
         self._socket = socket
         self._number = 0
+        self._loaded: set[str] = set()
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """Call a method of the protocol and return its result."""
@@ -91,13 +92,16 @@ class Tab:
                 | "Page.javascriptDialogOpening"
             ):
                 self.logged.append(json.dumps(message["params"]))
+            case "Page.lifecycleEvent" if message["params"]["name"] == "load":
+                self._loaded.add(message["params"]["loaderId"])
             case _:
                 pass
 
     async def open(self, url: str) -> None:
         """Go to a page and wait until it is loaded."""
-        await self.call("Page.navigate", url=url)
-        await self.until("document.readyState === 'complete'")
+        found = await self.call("Page.navigate", url=url)
+        while "loaderId" in found and found["loaderId"] not in self._loaded:  # else only the fragment is another one
+            self._note(json.loads(await self._socket.receive_str()))
 
     async def evaluate(self, expression: str) -> Any:
         """Evaluate JavaScript in the page, as its console would, and return the value as JSON."""
@@ -110,12 +114,7 @@ class Tab:
         wait = f"""new Promise((resolve) => {{
             const look = () => (({condition}) ? resolve(true) : requestAnimationFrame(look)); look(); }})"""
         async with asyncio.timeout(60):
-            while True:
-                try:
-                    await self.evaluate(wait)
-                except AssertionError:  # the page that was asked is gone: another one is being loaded
-                    continue
-                return
+            await self.evaluate(wait)
 
     async def type(self, text: str) -> None:
         """Type text where the focus is."""
@@ -169,6 +168,7 @@ async def browsing(*, scripts: bool = True) -> AsyncIterator[Tab]:
                     tab = Tab(socket)
                     for domain in ("Page", "Runtime", "Log"):
                         await tab.call(f"{domain}.enable")
+                    await tab.call("Page.setLifecycleEventsEnabled", enabled=True)
                     await tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)
                     yield tab
         finally:

@@ -133,7 +133,7 @@ def report_of(
             read=lambda indices: (decode(journal[index]) for index in indices),
             started_at=started_at,
             duration_s=duration_s,
-            fingerprints=[ascii(question) for question in questions],
+            fingerprints=[f"{question!a}.graders" for question in questions],
             **more,
         )
 

@@ -267,7 +267,7 @@ def test_the_middle_of_a_long_message_is_left_out_and_no_half_of_a_secret_stays(
     ((_, result),) = read_results(path)
     (message,) = result.messages
     assert len(message.content) < MAX_ASKED_CHARACTERS + 100
-    assert message.content.startswith("xxx")
-    assert message.content.endswith("Until when?")
+    assert message.text.startswith("xxx")
+    assert message.text.endswith("Until when?")
     assert " characters …]" in message.content
     assert "hunter" not in message.content

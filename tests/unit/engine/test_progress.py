@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -20,7 +20,7 @@ from ci_evals.engine import progress
 from ci_evals.engine.progress import describe, show_progress
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import RunRecord
-from ci_evals.model.result import Status
+from ci_evals.model.result import Result, RunError, Status
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -34,6 +34,7 @@ class Watched:
     retrying: int
     cost_usd: float
     doing: str = ""
+    failures: Mapping[Hashable, Result] = field(default_factory=dict)
 
 
 def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
@@ -107,6 +108,37 @@ async def test_a_log_gets_plain_lines_now_and_then() -> None:
     line, _, _ = log.getvalue().partition("\n")
     assert line.startswith("1/2 runs  1 passed  0 failed")
     assert "\x1b" not in log.getvalue()
+
+
+async def test_the_first_failures_are_told_once_with_their_reasons() -> None:
+    lines: asyncio.Queue[str] = asyncio.Queue()
+
+    class Log(StringIO):
+        def write(self, text: str) -> int:
+            for line in text.splitlines():
+                lines.put_nowait(line)
+            return len(text)
+
+    run = watched("failed", total=3)
+    run.failures = {1: result_of("river", "failed"), 2: result_of("odd\n##[error]", "errored", error=_crash("boom"))}
+    async with show_progress(run, Log(), line_every_s=0.001):
+        seen = [await lines.get() for _ in range(4)]
+    assert seen[0] == "✗ river: contains: does not contain 'Paris': got 'Lyon'"
+    assert seen[1] == "! odd # [error]: boom"
+    assert all(line.startswith("1/3 runs") for line in seen[2:])
+
+
+def _crash(message: str) -> RunError:
+    return RunError("crash", message)
+
+
+@posix
+async def test_failures_stand_above_the_bar() -> None:
+    run = watched("failed", total=2)
+    run.failures = {1: result_of("river", "failed")}
+    async with screen(80) as seen_on, show_progress(run, seen_on.terminal, live=True):
+        await seen_on.reader.readuntil("✗ river: contains: does not contain 'Paris': got 'Lyon'".encode())
+        await seen_on.reader.readuntil(b"1/2 runs")
 
 
 @posix

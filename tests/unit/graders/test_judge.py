@@ -9,10 +9,11 @@ from factories import checked
 
 from ci_evals.errors import GradingError
 from ci_evals.graders.embeddings import EmbeddingSimilar
-from ci_evals.graders.judge import RUBRICS, LlmJudge, Opinion, find_orders, read_opinion
+from ci_evals.graders.judge import LlmJudge, Opinion, find_orders, read_opinion, read_statements
+from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES, average_precision
 from ci_evals.graders.scoring import grade
-from ci_evals.model.case import Answer, Asking, Expectation, Finding, Request
-from ci_evals.model.response import Response
+from ci_evals.model.case import Answer, Asking, Expectation, Finding, Request, Statement
+from ci_evals.model.response import Passage, Response
 
 AnswerOf = Callable[..., Answer]
 
@@ -73,7 +74,7 @@ async def judged(options: dict[str, Any], answer: Answer, *replies: str) -> tupl
 
 def data_of(request: Request) -> tuple[str, Any]:
     """The line around the data, and the data."""
-    mark, *lines, last = request.messages[1].content.splitlines()
+    mark, *lines, last = request.messages[1].text.splitlines()
     assert mark == last
     return mark, json.loads("\n".join(lines))
 
@@ -114,7 +115,7 @@ async def test_an_answer_that_gives_orders_changes_nothing_in_the_request_and_is
     mark, data = data_of(request)
     honest_mark, honest_data = data_of(honest)
     assert data == {**honest_data, "answer": injection}
-    assert request.messages[0].content.replace(mark, "…") == honest.messages[0].content.replace(honest_mark, "…")
+    assert request.messages[0].text.replace(mark, "…") == honest.messages[0].text.replace(honest_mark, "…")
     assert request.schema == honest.schema
     assert mark not in injection
     assert "give orders to its judge" in flagged.reason
@@ -226,7 +227,9 @@ async def test_negation_turns_a_verdict_round(answer_of: AnswerOf) -> None:
     ("options", "problem"),
     [
         ({"rubric": "factual"}, "needs `reference`"),
-        ({"rubric": "faithful"}, "needs `context`"),
+        ({"rubric": "context_recall"}, "needs `reference`"),
+        ({"rubric": "faithful", "scale": 5}, "takes neither `choices` nor a `scale`"),
+        ({"rubric": "faithfull"}, "did you mean 'faithful'"),
         ({"rubric": "polite", "choices": {"a": 1, "b": 0}, "scale": 5}, "either"),
         ({"rubric": "polite", "choices": {"a": 1, "b": 0.9}}, "no verdict would change anything"),
         ({"rubric": "polite", "threshold": 0}, "no verdict would change anything"),
@@ -240,6 +243,158 @@ def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> N
 def test_every_ready_rubric_says_what_fails() -> None:
     for name, rubric in RUBRICS.items():
         assert any(word in rubric.text for word in ("It fails", "fails if")), name
+
+
+# Statements, by the context of the answer.
+
+CONTEXT = (Passage("Refunds take 30 days.", "policy.md", 0.8), Passage("We ship to Oslo."), Passage("Cats purr."))
+
+
+def listed(*entries: tuple[str, bool, list[int]]) -> str:
+    return json.dumps(
+        {"statements": [{"text": text, "texts": texts, "holds": holds} for text, holds, texts in entries]}
+    )
+
+
+async def test_a_judge_lists_what_the_context_supports(answer_of: AnswerOf) -> None:
+    reply = listed(("Refunds take 30 days.", True, [1, 1, 9]), ("They are free.", False, []))
+    finding, (request,) = await judged({"rubric": "faithful"}, answer_of("…", context=CONTEXT), reply)
+    assert (finding.passed, finding.score) == (False, 0.5)
+    assert finding.reason == "1 of 2 statements of the answer are supported by the context; not 'They are free.'"
+    assert finding.statements == (
+        Statement("Refunds take 30 days.", holds=True, texts=(1,)),
+        Statement("They are free.", holds=False),
+    )
+    _, data = data_of(request)
+    assert data["context"] == [
+        {"number": 1, "id": "policy.md", "text": "Refunds take 30 days."},
+        {"number": 2, "text": "We ship to Oslo."},
+        {"number": 3, "text": "Cats purr."},
+    ]
+    assert request.schema is not None
+    assert list(request.schema["properties"]) == ["statements"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reply", "passed", "score"),
+    [
+        ({"rubric": "faithful"}, listed(), True, 1),
+        ({"rubric": "faithful"}, listed(("a", True, [1])), True, 1),
+        ({"rubric": "faithful", "threshold": 0.5}, listed(("a", True, [1]), ("b", False, [])), True, 0.5),
+        ({"rubric": "context_recall", "reference": "r"}, listed(("a", True, [1]), ("b", False, [])), False, 0.5),
+        ({"rubric": "context_precision"}, listed(("a", True, [1]), ("b", False, [2]), ("c", True, [3])), True, 5 / 6),
+        ({"rubric": "context_precision"}, listed(("c", True, [3]), ("a", False, [1]), ("b", False, [2])), False, 1 / 3),
+    ],
+)
+async def test_the_score_is_that_of_what_holds(
+    options: dict[str, Any], reply: str, passed: bool, score: float, answer_of: AnswerOf
+) -> None:
+    finding, _ = await judged(options, answer_of("x", context=CONTEXT), reply)
+    assert finding.passed == passed
+    assert finding.score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"), [("", 0), ("0", 0), ("1", 1), ("01", 1 / 2), ("1101", (1 + 1 + 3 / 4) / 3)]
+)
+def test_average_precision_is_that_of_the_textbook(ranks: str, expected: float) -> None:
+    statements = [Statement("", holds=rank == "1") for rank in ranks]
+    assert average_precision(statements) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "by_text", "read"),
+    [
+        (listed(), False, True),
+        (f"```json\n{listed(('a', True, [1]))}\n```", False, True),
+        ("[]", False, False),
+        ('{"statements": "all"}', False, False),
+        ('{"statements": [{"text": "a", "holds": "maybe"}]}', False, False),
+        ('{"statements": [{"text": 5, "holds": true}]}', False, False),
+        (f"It says {listed()}, but {listed(('a', False, []))}", False, False),
+        (listed(("a", True, [1]), ("b", True, [2])), True, True),
+        (listed(("a", True, [1])), True, False),
+        (listed(("a", True, [1]), ("b", True, [1])), True, False),
+        (listed(("a", True, [1]), ("b", True, [1, 2])), True, False),
+    ],
+)
+def test_a_list_is_read_or_asked_for_again_and_never_guessed(text: str, by_text: bool, read: bool) -> None:
+    assert (read_statements(text, 2, by_text=by_text) is not None) == read
+
+
+async def test_of_several_lists_the_lower_median_decides(answer_of: AnswerOf) -> None:
+    replies = [listed(("a", True, [1])), listed(("a", False, [])), "Hm.", listed(("a", True, [1]), ("b", False, []))]
+    options = {"rubric": "faithful", "samples": 3}
+    finding, asked = await judged(options, answer_of("x", context=CONTEXT), *replies)
+    assert finding.score == 0.5
+    assert len({request.run for request in asked}) == 4
+
+
+async def test_where_nothing_was_retrieved_there_is_nothing_to_find_in_it(answer_of: AnswerOf) -> None:
+    for rubric in ("context_recall", "context_precision"):
+        finding, asked = await judged({"rubric": rubric, "reference": "r"}, answer_of("x", context=()))
+        assert (finding.passed, finding.score, finding.reason, asked) == (False, 0, "nothing was retrieved", [])
+    finding, asked = await judged({"rubric": "faithful"}, answer_of("I don't know.", context=()), listed())
+    assert (finding.passed, len(asked)) == (True, 1)
+
+
+async def test_an_answer_that_tells_no_context_cannot_be_judged_by_it(answer_of: AnswerOf) -> None:
+    with pytest.raises(GradingError, match="does not tell what was retrieved for it: return `context`") as caught:
+        await judged({"rubric": "faithful"}, answer_of("x"), listed())
+    assert caught.value.kind == "grader"
+
+
+@pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        ("One text.", [{"number": 1, "text": "One text."}]),
+        (["a", {"text": "b", "id": "x"}, {"page": 1}], [
+            {"number": 1, "text": "a"}, {"number": 2, "text": "b", "id": "x"}, {"number": 3, "text": {"page": 1}},
+        ]),
+    ],
+)  # fmt: skip
+async def test_a_case_may_give_the_context_itself(given: Any, texts: list[Any], answer_of: AnswerOf) -> None:
+    options = {"rubric": "faithful", "context": given}
+    _, (request,) = await judged(options, answer_of("x", context=CONTEXT), listed())
+    assert data_of(request)[1]["context"] == texts
+
+
+# Prompts of one's own.
+
+
+async def test_our_own_prompt_as_the_prompt_changes_nothing(answer_of: AnswerOf) -> None:
+    _, (ours,) = await judged({"rubric": "polite"}, answer_of("Lyon"), verdict("pass"))
+    _, (same,) = await judged({"rubric": "polite", "prompt": PROMPT}, answer_of("Lyon"), verdict("pass"))
+    assert same == ours
+
+
+async def test_a_prompt_may_replace_the_instruction_or_everything(answer_of: AnswerOf) -> None:
+    options = {"rubric": "polite", "reference": "Oui."}
+    prompt = "Juge la réponse. {{ rubric }} {{ reply }}"
+    _, (request,) = await judged(options | {"prompt": prompt}, answer_of("Lyon"), verdict("pass"))
+    assert request.messages[0].text.startswith("Juge la réponse. The answer is courteous")
+    assert data_of(request)[1]["answer"] == "Lyon"
+    messages = [
+        {"role": "system", "content": "{{ reply }}"},
+        {"role": "user", "content": "{{ question }} -> {{ answer }} ({{ reference }}, {{ context }})"},
+    ]
+    _, (request,) = await judged(options | {"prompt": messages}, answer_of("Lyon {{ 7 * 7 }}"), verdict("pass"))
+    assert request.messages[1].content == "Capital of France? -> Lyon {{ 7 * 7 }} (Oui., None)"
+    assert len(request.messages) == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        ("{{ rubric", "prompt: bad template: "),
+        ("{{ rubrik }} {{ reply }}", f"prompt: 'rubrik' is undefined; known: {', '.join(VARIABLES + MATERIAL)}"),
+        ("Judge! {{ rubric }}", "prompt: has no `{{ reply }}`"),
+        ([{"role": "user", "content": "{{ rubric }} {{ reply }}"}], "prompt: none of its messages has `{{ answer }}`"),
+    ],
+)
+def test_a_prompt_that_cannot_work_is_refused(prompt: Any, problem: str) -> None:
+    (told,) = checked({"rubric": "polite", "prompt": prompt}, LlmJudge).problems()
+    assert told.startswith(problem)
 
 
 # Embeddings.

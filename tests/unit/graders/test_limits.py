@@ -1,12 +1,13 @@
 """`latency`, `cost` and `finish_reason`."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ci_evals.graders.limits import Cost, FinishReason, Latency
 from ci_evals.model.case import Answer
-from ci_evals.model.response import Usage
+from ci_evals.model.response import Response, Turn, Usage
 
 AnswerOf = Callable[..., Answer]
 
@@ -23,6 +24,40 @@ AnswerOf = Callable[..., Answer]
 def test_latency_is_held_to_seconds(latency_s: float, passed: bool, reason: str, answer_of: AnswerOf) -> None:
     finding = Latency(value=5).grade(answer_of(latency_s=latency_s))
     assert (finding.passed, finding.reason) == (passed, reason)
+
+
+@pytest.mark.parametrize(
+    ("options", "passed", "reason"),
+    [
+        ({"first_token": 1.5}, True, "took 0.4 s to the first token, within the 1.5 s allowed"),
+        ({"first_token": 0.3}, False, "took 0.4 s to the first token, more than the 0.3 s allowed"),
+        (
+            {"value": 5, "first_token": 1.5},
+            True,
+            "took 0.4 s to the first token, within the 1.5 s allowed; took 3 s, within the 5 s allowed",
+        ),
+        ({"value": 2, "first_token": 1.5}, False, "took 3 s, more than the 2 s allowed"),
+    ],
+)
+def test_the_first_token_is_held_to_seconds(
+    options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf
+) -> None:
+    finding = Latency(**options).grade(answer_of(latency_s=3.0, first_token_s=0.4))
+    assert (finding.passed, finding.reason) == (passed, reason)
+
+
+def test_in_a_conversation_the_longest_wait_counts_and_one_that_is_not_known_does_not_pass(
+    answer_of: AnswerOf,
+) -> None:
+    turns = [Turn("hi", Response("a", first_token_s=0.2)), Turn("so", Response("b", first_token_s=0.6))]
+    assert "0.6 s" in Latency(first_token=1).grade(answer_of(turns=tuple(turns))).reason
+    finding = Latency(first_token=1).grade(answer_of(turns=(*turns, Turn("?", Response("c")))))
+    assert not finding.passed
+    assert finding.reason == "the time to the first token is not known: the provider did not stream its answer"
+
+
+def test_a_latency_without_a_limit_is_a_problem() -> None:
+    assert Latency().problems() == ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "max_length": {"value": 5},
     "word_count": {"min": 1, "max": 5},
     "not_empty": {},
-    "latency": {"value": 1},
+    "latency": {"value": 1, "first_token": None},
     "cost": {"value": 1},
     "finish_reason": {"value": ["stop", "length"]},
     "tool_call": {"tool": "a", "arguments": {"a": 1}},

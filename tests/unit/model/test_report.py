@@ -13,8 +13,8 @@ from ci_evals.github.job import outputs
 from ci_evals.model.report import Spent, Unpriced
 from ci_evals.model.result import Judging, Result
 from ci_evals.reports import report_json as json_report
-from ci_evals.reports.notes import Note, notes
-from ci_evals.reports.summary import summarize
+from ci_evals.reports.notes import notes
+from ci_evals.reports.summary import Note, summarize
 
 JUDGED = Judging(calls=2, cost_usd=0.5, unpriced=1)
 

@@ -3,16 +3,19 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import ClientSession
+from fakes.http_server import lending, request_of
 
 from ci_evals.errors import UsageError
 from ci_evals.model.response import ToolCall
 from ci_evals.providers.mock import Mock, MockAnswer
 from ci_evals.providers.mock_server import run_server, serve
+from ci_evals.providers.openai import OpenAI
 
 
 @pytest.fixture
@@ -75,10 +78,21 @@ async def test_the_last_user_message_is_answered(session: ClientSession) -> None
     assert reply["choices"][0]["message"]["content"] == "Two?"
 
 
+async def test_an_answer_is_streamed_as_the_provider_reads_it() -> None:
+    booked = MockAnswer("I book two  seats.\n", tool_calls=(ToolCall("book", {"to": "Paris"}),))
+    async with run_server(Mock(answers={"Hello!": booked})) as url, lending() as lent:
+        at_once, streamed = [
+            await OpenAI(model="m", base_url=url, stream=stream).open(lent).answer(request_of())
+            for stream in (False, True)
+        ]
+    assert streamed.first_token_s is not None
+    assert replace(streamed, first_token_s=None) == at_once
+    assert at_once.output == "I book two  seats.\n"
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (body_of(stream=True), "does not stream"),
         (body_of(n=2), "one choice"),
         (body_of(messages=[]), "not in the documented shape"),
         ({"model": "m"}, "messages: Field required"),

@@ -197,6 +197,7 @@ def _flight_result(result: Result) -> Result:
         call = ToolCall("refund", {"amount": 100, "currency": "USD"})
         reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
         changes["response"] = Response(output="Done.\nAnything else?", tool_calls=(call,))
+        changes["score"] = 0.0 if result.run == 2 else 0.5
         changes["grades"] = (
             grade_of(passed=result.run != 2),
             grade_of(grader="tool_call", passed=False, reason=reason),

@@ -210,7 +210,7 @@ def test_a_conversation_is_decoded_with_all_its_problems(project: Project) -> No
     project.suite(cases=[{"id": "a", "messages": messages, "expect": EXPECT}])
     assert project.problems() == [
         "evals.yaml:1: cases[0].messages[1].role: expected system, user, assistant or tool, got 'usr'",
-        'evals.yaml:1: cases[0].messages[2].content: expected text, got 5: put quotes round it, as in "5"',
+        'evals.yaml:1: cases[0].messages[2].content: expected text or a list, got 5: put quotes round it, as in "5"',
         "evals.yaml:1: cases[0].messages[2]: unknown key 'x', known: content, role, tool_call_id, tool_calls",
     ]
 

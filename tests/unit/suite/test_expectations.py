@@ -154,7 +154,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[{contains: P, equlas: Q}]", "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?"),
         (
             "[{is_json: true, zzz: 2}]",
-            "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, value, weight",
+            "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, transform, value, weight",
         ),
         ("[{zzz: 1, yyy: 2}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
         ("[python: 'nomod:x']", "expect[0].python: there is no module 'nomod' in"),
@@ -193,6 +193,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[regex: (]", "expect[0].regex: bad regular expression '('"),
         ("[json_path: '$[']", "expect[0].json_path: bad JSONPath"),
         ("[python: nofunction]", "expect[0].python: expected `module:function`"),
+        (
+            "[python: len(output) <]",
+            "expect[0].python: expected `module:function`, such as `graders:is_polite`, or Python",
+        ),
+        (
+            "[python: x = 1]",
+            "expect[0].python: expected `module:function`, such as `graders:is_polite`, or Python code,",
+        ),
         ("[contains: {value: x, name: ''}]", "expect[0].contains.name: expected text of length >= 1, got ''"),
         ("[contains: {value: x, metrik: a}]", "expect[0].contains: unknown key 'metrik', did you mean 'metric'?"),
         ("[tool_call: {name: book}]", "expect[0].tool_call: `name` is what reports call it: write `tool: book`"),
@@ -201,6 +209,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[is_json: {schema: {type: x}}]", "expect[0].is_json: bad JSON Schema at $.type"),
         ("[contains_json: {schmea: {}}]", "expect[0].contains_json: unknown key 'schmea', did you mean 'schema'?"),
         ("[finish_reason: 5]", "expect[0].finish_reason: expected text or a list, got 5: put quotes round it"),
+        ("[contains: {value: x, transform: '$['}]", "expect[0].contains.transform: bad JSONPath '$['"),
+        ("[contains: {value: x, transform: 'nomod:x'}]", "expect[0].contains.transform: there is no module 'nomod' in"),
+        (
+            "[contains: {value: x, transform: output |}]",
+            "expect[0].contains.transform: expected JSONPath (`$.answer`), ",
+        ),
+        ("[contains: {value: x, transform: '{{ output }}'}]", "expect[0].contains.transform: write the expression wi"),
+        ("[cost: {value: 1, transform: $.x}]", "expect[0].cost.transform: this grader reads no text of the answer"),
         ("[any_of: []]", "expect[0].any_of: expected at least 1 entry, got 0"),
         ("[any_of: contains]", "expect[0].any_of: expected a list"),
         ("[any_of: {threshold: 0.5}]", "expect[0].any_of: the key 'of' is missing"),

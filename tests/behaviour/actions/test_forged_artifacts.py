@@ -1,0 +1,294 @@
+"""Artifacts of forks that lie: what `ci-evals comment --from-run` makes of them."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from archives import archive
+from fakes.github import FakeGitHub
+from fakes.github_state import FORK, StoredRun
+from github_markdown import shown
+from jobs import RESULTS, SETTLED, Repository
+from processes import Finished, ci_evals
+from pulls import comments, open_pull
+
+BASE, HEAD = "b" * 40, "c" * 40
+
+Document = dict[str, Any]
+Forgery = Callable[[Document], None]
+
+
+class Fork:
+    """A pull request of a fork whose job has uploaded its results, and the `workflow_run` job that comments on them."""
+
+    def __init__(self, repository: Repository, run: StoredRun, report: Document) -> None:
+        self.report = report
+        self._repository = repository
+        self._run = run
+
+    async def comment(self, *arguments: str, forge: Forgery = lambda _report: None) -> Finished:
+        """Comment on what was uploaded, after a forgery."""
+        state = self._repository.fake.state
+        (uploaded,) = (each for each in state.artifacts.values() if each.run is self._run)
+        document = json.loads(json.dumps(self.report))
+        forge(document)
+        uploaded.content = archive({"report.json": json.dumps(document).encode()})
+        environ = self._repository.environment("workflow_run", {}, self._run, self._repository.folder)
+        command = ("comment", "--from-run", str(self._run.id), *arguments)
+        return await ci_evals(self._repository.folder, *command, environ=environ, constants=SETTLED)
+
+    async def text(self, *arguments: str, forge: Forgery = lambda _report: None) -> str:
+        """What the comment would say."""
+        ended = await self.comment("--dry-run", *arguments, forge=forge)
+        assert ended.code == 0, ended.err
+        return re.sub(r"<!--.*?-->\n?", "", ended.out)
+
+
+async def fork_of(repository: Repository, wrong: tuple[str, ...] = ("river",), **settings: Any) -> Fork:
+    """Compared with main, where every answer was right."""
+    repository.fake.state.add_history(BASE, HEAD)
+    repository.suite(**settings)
+    assert (await repository.push(BASE)).ended.code == 0
+    open_pull(repository.fake, head_sha=HEAD, base_sha=BASE, head_repository=FORK)
+    run = repository.fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    repository.suite(wrong=wrong, **settings)
+    job = await repository.pull_request(HEAD, "--comment", "off", run=run)
+    assert job.ended.code == int(bool(wrong)), job.ended.err
+    repository.upload(job, run)
+    return Fork(repository, run, job.report)
+
+
+def _tested(report: Document) -> Iterator[Document]:
+    return (cell["comparison"] for cell in report["cells"])
+
+
+def edit_verdict(report: Document) -> None:
+    report["verdict"] |= {"status": "pass", "reason": "all is well", "rules": [], "scopes": [], "hint": "merge it"}
+
+
+def edit_sentences(report: Document) -> None:
+    report["comparison"]["sentence"] = "compared with main: all is well"
+    for each in (*report["comparison"]["variants"], *_tested(report)):
+        each["sentence"] = "all is well"
+
+
+def edit_p_values(report: Document) -> None:
+    for variant in report["comparison"]["variants"]:
+        variant |= {"p": 1.0, "adjusted_p": 1.0, "adjusted_p_of_rest": 1.0}
+    for comparison in _tested(report):
+        comparison |= {"p": 0.9, "adjusted_p": 0.9, "kind": "flaky"}
+    report["comparison"]["counts"] = {"unchanged": 4}
+
+
+def edit_tallies_of_base(report: Document) -> None:
+    for cell in report["cells"]:
+        cell["history"] = [[each[0], 0, each[2]] for each in cell["history"]]
+        cell["comparison"] |= {"base": [0, 5], "base_per_run": [[5, 0.0, 0.0], 1.0, 1.0, 60.0]}
+
+
+def edit_cases_of_base(report: Document) -> None:
+    for comparison in _tested(report):
+        comparison |= {"kind": "edited", "base_fingerprint": "other.other", "p": None, "adjusted_p": None}
+    for cell in report["cells"]:
+        cell["history"] = []
+
+
+def edit_rates(report: Document) -> None:
+    report["totals"] |= {"pass_rate": 1.0, "match_rate": 1.0, "cost_usd": 0.0}
+    for variant in (*report["variants"], *(each for point in report["trend"] for each in point["variants"])):
+        variant["pass_rate"] = 1.0
+    for variant in report["comparison"]["variants"]:
+        variant |= {"head_rate": 1.0, "base_rate": 0.0, "differences": {}}
+
+
+def leave_comparison_out(report: Document) -> None:
+    report["comparison"] = None
+    for cell in report["cells"]:
+        cell |= {"comparison": None, "history": []}
+
+
+def forget_confirming(report: Document) -> None:
+    report["comparison"]["confirm_runs"] = 0
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        edit_verdict,
+        edit_sentences,
+        edit_p_values,
+        edit_tallies_of_base,
+        edit_cases_of_base,
+        edit_rates,
+        leave_comparison_out,
+        forget_confirming,
+    ],
+)
+async def test_what_follows_from_results_and_base_is_derived_and_never_taken_over(
+    repository: Repository, forge: Forgery
+) -> None:
+    fork = await fork_of(repository)
+    honest, forged = await fork.text(), await fork.text(forge=forge)
+    assert honest.startswith("### ❌ 1 case regressed: <code>river</code>")
+    assert "5/5" in honest.replace("\u00a0", " ").replace(" / ", "/")
+    assert forged == honest
+
+
+def pass_all(report: Document) -> None:
+    for result in report["results"]:
+        result["status"] = "passed"
+
+
+def delete_failures(report: Document) -> None:
+    report["results"] = [result for result in report["results"] if result["status"] == "passed"]
+
+
+def count_failures_as_passes(report: Document) -> None:
+    for cell in report["cells"]:
+        cell |= {"passed": cell["passed"] + cell["failed"], "failed": 0}
+
+
+@pytest.mark.parametrize("forge", [pass_all, delete_failures, count_failures_as_passes])
+async def test_a_report_that_contradicts_its_results_is_left_out(
+    repository: Repository, fake: FakeGitHub, forge: Forgery
+) -> None:
+    fork = await fork_of(repository)
+    ended = await fork.comment(forge=forge)
+    assert ended.code == 1
+    assert f"warning: artifact '{RESULTS}' was left out: report.json is not a complete report" in ended.err
+    assert comments(fake) == []
+
+
+def leave_cell_out(report: Document) -> None:
+    """Without the case that fails, and without a trace of it."""
+    _keep(report, lambda cell: cell["case"] != "river")
+
+
+def leave_failing_runs_out(report: Document) -> None:
+    """With fewer runs of every case, of which none has failed."""
+    delete_failures(report)
+    passed = {cell["case"]: cell["passed"] for cell in report["cells"]}
+    for cell in report["cells"]:
+        cell |= {"failed": 0, "planned": passed[cell["case"]], "confirming": [0, 0], "confirmed": False}
+        cell["evidence"] = [passed[cell["case"]]] * 2
+        cell["per_run"] = [[passed[cell["case"]]] * 3, *(cell["per_run"][1:] if cell["passed"] else [None] * 3)]
+    report["totals"] |= {"failed": 0, "passed": sum(passed.values()), "planned": sum(passed.values())}
+
+
+def _keep(report: Document, chosen: Callable[[Document], bool]) -> None:
+    report["cells"] = [cell for cell in report["cells"] if chosen(cell)]
+    report["results"] = [result for result in report["results"] if chosen(result)]
+    totals = {name: sum(cell[name] for cell in report["cells"]) for name in ("passed", "failed", "errored", "planned")}
+    report["totals"] |= totals
+
+
+@pytest.mark.parametrize(
+    ("forge", "note"),
+    [
+        (leave_cell_out, "1 case of main was not run"),
+        (leave_failing_runs_out, "1 case has fewer runs than on main"),
+    ],
+)
+async def test_what_a_report_has_less_of_than_main_is_said_at_once(
+    repository: Repository, forge: Forgery, note: str
+) -> None:
+    fork = await fork_of(repository)
+    assert "Missing" not in await fork.text()
+    above, _, _ = (await fork.text(forge=forge)).partition("<details>")
+    assert f"**Missing**: {note}" in above
+
+
+def soften_gate(report: Document) -> None:
+    report["gate"] |= {"min_pass_rate": 0.0, "max_regressions": 99, "on_regression": "warn", "max_error_rate": 1.0}
+    soften_bars(report)
+
+
+def soften_bars(report: Document) -> None:
+    for cell in report["cells"]:
+        cell["bar"] = 0.0
+
+
+def soften_thresholds(report: Document) -> None:
+    """Let half of the graders be enough, and make statuses and counts of that."""
+    for cell in report["cells"]:
+        runs = cell["passed"] + cell["failed"]
+        cell |= {"threshold": 0.5, "passed": runs, "failed": 0, "evidence": [runs, runs]}
+        cell["confirming"] = [cell["confirming"][1]] * 2
+    for result in report["results"]:
+        result["status"] = "passed"
+    report["totals"] |= {"passed": report["totals"]["planned"], "failed": 0}
+
+
+@pytest.mark.parametrize("forge", [soften_gate, soften_bars, soften_thresholds])
+async def test_a_report_is_judged_by_the_rules_of_main_too(repository: Repository, forge: Forgery) -> None:
+    fork = await fork_of(repository, gate={"min_pass_rate": 0.9}, expect=[{"max_length": 20}])
+    text = await fork.text(forge=forge)
+    assert text.startswith("### ❌ 1 case regressed")
+    ruled = "**Rules**: judged by those of main, which this pull request changes" in text
+    assert ruled == (forge is not soften_bars)  # the gate itself holds then
+
+
+async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(repository: Repository) -> None:
+    fork = await fork_of(repository)
+    for artifact in repository.fake.state.artifacts.values():
+        artifact.expired = artifact.run.event == "push"
+    text = await fork.text()
+    assert text.startswith("### ❌ 1 case regressed")
+    assert (
+        "**Not verified**: gate and baseline are what the pull request's own job reports (no baseline: every artifact"
+        " 'ci-evals-results' of main has expired)"
+    ) in text.replace("&#39;", "'")
+    unjudged = await fork.text(forge=leave_comparison_out)
+    assert "**Not verified**: the gate is what the pull request's own job reports" in unjudged.replace("&#39;", "'")
+    assert "o baseline: every artifact" in unjudged
+
+
+async def test_a_baseline_may_be_a_file_of_the_job_or_none(repository: Repository) -> None:
+    fork = await fork_of(repository)
+    base, _ = sorted(repository.folder.glob(f"{RESULTS}-*"))
+    named = await fork.text("--baseline", str(base), forge=leave_comparison_out)
+    assert named.startswith("### ❌ 1 case regressed")
+    alone = await fork.text("--baseline", "none")
+    assert "regressed" not in alone
+    assert alone.startswith("### ❌")
+
+
+HOSTILE = (
+    "</details><script>x</script> @octocat #12 https://evil.example/ ```\n::error::owned\n##[error]owned | \x1b[31m"
+)
+_WORDS = {"status", "kind", "outcome", "rule", "settled", "confirm_runs", "role"}  # of which there are only some
+
+
+def _poison(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {_poison(key, "") if name == "grader_means" else key: _poison(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_poison(each, name) for each in value]
+    return f"{value}{HOSTILE}" if isinstance(value, str) and name not in _WORDS else value
+
+
+async def test_hostile_text_in_every_field_is_only_text(repository: Repository, fake: FakeGitHub) -> None:
+    fork = await fork_of(repository)
+
+    def poison(report: Document) -> None:
+        poisoned = _poison(report)
+        poisoned["gate"] = report["gate"]
+        for scope in poisoned["verdict"]["scopes"]:
+            scope["kind"] = "suite"
+        report |= poisoned
+
+    ended = await fork.comment(forge=poison)
+    assert ended.code == 0, ended.err
+    (comment,) = comments(fake)
+    assert "river" in comment.body
+    seen = shown(comment.body)
+    assert seen.references == ()
+    assert {urlsplit(link).netloc for link in seen.links} == {"github.com"}
+    assert "script" not in seen.tags
+    assert "\x1b" not in comment.body
+    for line in (ended.out + ended.err).splitlines():
+        assert not line.lstrip().startswith("::error")
+        assert "##[" not in line

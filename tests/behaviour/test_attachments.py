@@ -1,0 +1,112 @@
+"""Images and files in cases and prompts, as users write them."""
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from fakes.http_server import Scripted, serving
+from leftovers import journaled
+from processes import ci_evals
+from suites import chat, write_suite
+
+from ci_evals import Case, Message, Part, Suite, check_suite, evaluate
+from ci_evals.graders import NotEmpty
+from ci_evals.providers import OpenAI
+
+EXPECT = [{"not_empty": True}]
+ANSWER = Scripted({"choices": [{"message": {"content": "a cat"}, "finish_reason": "stop"}]})
+
+
+def url_of(data: bytes) -> str:
+    return f"data:image/png;base64,{b64encode(data).decode()}"
+
+
+def image(data: bytes) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url_of(data)}}
+
+
+async def test_an_input_a_message_and_a_prompt_send_their_images_and_the_journal_names_them(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"cat bytes")
+    said: list[dict[str, Any]] = [{"text": "What is this?"}, {"image": "cat.png"}]
+    cases = [
+        {"id": "input", "input": said, "expect": EXPECT},
+        {"id": "messages", "messages": [{"role": "user", "content": said}], "expect": EXPECT},
+    ]
+    async with serving() as server:
+        server.answers(ANSWER)
+        write_suite(tmp_path, cases, providers=[chat(server.url)], report={"formats": ["json", "markdown", "html"]})
+        ended = await ci_evals(tmp_path, "run")
+        bodies = [seen.json["messages"] for seen in server.seen]
+    assert ended.code == 0, ended.out + ended.err
+    assert (
+        bodies == [[{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")]}]] * 2
+    )
+    for result in journaled(tmp_path / "ci-evals-results"):
+        (message,) = result["messages"]
+        assert message["content"][1]["image"] == "cat.png"
+        assert len(message["content"][1]["sha256"]) == 64
+    written = [path.read_text() for path in (tmp_path / "ci-evals-results").iterdir() if path.is_file()]
+    assert not any("Y2F0IGJ5dGVz" in text for text in written)  # base64 of the bytes
+    assert "[image cat.png]" in (tmp_path / "ci-evals-results" / "report.html").read_text()
+
+
+async def test_a_prompt_takes_paths_from_vars(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / f"{name}.png").write_bytes(name.encode())
+    prompt = {"messages": [{"role": "user", "content": [{"text": "{{ q }}?"}, {"image": "{{ animal }}.png"}]}]}
+    cases = [{"id": name, "vars": {"q": "What", "animal": name}, "expect": EXPECT} for name in ("cat", "dog", "cow")]
+    async with serving() as server:
+        server.answers(ANSWER)
+        write_suite(tmp_path, cases[:2], prompts=[prompt], providers=[chat(server.url)])
+        ended = await ci_evals(tmp_path, "run")
+        sent = [seen.json["messages"][0]["content"] for seen in server.seen]
+        assert ended.code == 0, ended.out + ended.err
+        assert sorted(part["image_url"]["url"] for _, part in sent) == [url_of(b"cat"), url_of(b"dog")]
+        write_suite(tmp_path, cases, prompts=[prompt], providers=[chat(server.url)])
+        missing = await ci_evals(tmp_path, "validate")
+    assert "the prompt 'prompt 1' does not fit this case: cow.png cannot be read: No such file" in missing.err
+    assert "1 problem" in missing.err
+
+
+async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -> None:
+    def asking(number: int, *parts: Any) -> dict[str, Any]:
+        return {"id": f"case-{number}", "messages": [{"role": "user", "content": list(parts)}], "expect": EXPECT}
+
+    wrong = [{"image": "dog.png"}, {"imag": "cat.png"}, "cat.png", {"text": "a", "image": "b"}]
+    cases = [asking(number, part) for number, part in enumerate(wrong)]
+    write_suite(tmp_path, [*cases, {"id": "input", "input": [{"image": "no.png"}], "expect": EXPECT}])
+    ended = await ci_evals(tmp_path, "validate")
+    told = [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines()[:-2]]
+    assert told == [
+        f"cases[0].messages[0]: dog.png cannot be read: No such file or directory (looked in {tmp_path})",
+        "cases[1].messages[0].content[0]: unknown key 'imag', did you mean 'image'?",
+        "cases[2].messages[0].content[0]: expected a mapping with keys such as text, image, file, got 'cat.png'",
+        "cases[3].messages[0]: a part of a message has one of `text`, `image` and `file`: it has text and image",
+        f"cases[4].input: no.png cannot be read: No such file or directory (looked in {tmp_path})",
+    ]
+
+
+def test_a_changed_file_makes_another_question(tmp_path: Path) -> None:
+    def fingerprint() -> str:
+        case = Case(id="a", input=[{"text": "What?"}, {"image": "cat.png"}], expect=[NotEmpty()])
+        suite = Suite(providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path)
+        return check_suite(suite).case_fingerprint(0)
+
+    (tmp_path / "cat.png").write_bytes(b"one")
+    first = fingerprint()
+    assert fingerprint() == first
+    (tmp_path / "cat.png").write_bytes(b"two")
+    assert fingerprint() != first
+
+
+async def test_python_gives_bytes(tmp_path: Path) -> None:
+    said = Message("user", [Part(text="What?"), Part(image=b"cat", media_type="image/png")])
+    async with serving() as server:
+        server.answers(ANSWER)
+        provider = OpenAI(model="m", base_url=server.url)
+        case = Case(id="a", messages=[said], expect=[NotEmpty()])
+        report = await evaluate(Suite(providers=[provider], cases=[case]), out=tmp_path)
+        assert server.seen[0].json["messages"][0]["content"][1] == image(b"cat")
+    assert report.passed
+    (result,) = journaled(tmp_path)
+    assert result["messages"][0]["content"][1]["image"].startswith("sha256:")

@@ -1,0 +1,238 @@
+"""report.html in a real browser: search, filters, order, addresses, keys, without scripts, and at its largest."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pages
+import pytest
+from browser import Tab, browser, browsing
+from factories import STARTED_AT, baseline_of, many, report_of
+from rendered import html_of
+
+from ci_evals.model.response import Response
+from ci_evals.model.result import Result
+from ci_evals.model.rules import Gate
+from ci_evals.reports.summary import Summary, summarize
+
+pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
+
+SHOWN = "[...document.querySelectorAll('.case:not([hidden])')].map((each) => each.querySelector('.id').textContent)"
+CHOOSE = """(() => {{ const field = document.querySelector('[name="{name}"]'); field.value = '{value}';
+    field.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"""
+ATTACKS = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)>",
+    "\"><svg onload=alert(3)>' onmouseover=alert(4) <b id=tools><form id=list>",
+    "</pre></details></section><style>* { display: none }</style><meta http-equiv=refresh content=0;url=//evil>",
+    "javascript:alert(5) <a href=javascript:alert(6)>x</a> <iframe srcdoc='<script>alert(7)</script>'>",
+    "&lt;script&gt;alert(8)&lt;/script&gt; {{ 7 * 7 }} {% raw %} \\u003cscript\\u003e",
+)
+
+
+@pytest.fixture
+async def tab() -> AsyncIterator[Tab]:
+    async with browsing() as opened:
+        await opened.resize(1200, 900)
+        yield opened
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Callable[[Summary], str]:
+    """Write the page of a summary, and return its URL."""
+
+    def write(summary: Summary) -> str:
+        path = tmp_path / "report.html"
+        path.write_text(html_of(summary), "utf-8")
+        return path.as_uri()
+
+    return write
+
+
+async def test_search_looks_into_answers_and_filters_add_up(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    assert len(await tab.evaluate(SHOWN)) == 40
+    await tab.press("/")
+    await tab.type("Store credit")
+    assert await tab.evaluate(SHOWN) == ["lost-package", "refund-full", "angry-customer"]
+    assert await tab.evaluate("document.querySelector('output').value") == "3 of 40 cases"
+    await tab.evaluate(CHOOSE.format(name="tag", value="billing"))
+    assert await tab.evaluate(SHOWN) == ["refund-full"]
+    assert await tab.evaluate("location.hash") == "#q=Store%20credit&tag=billing"
+    await tab.press("Escape")
+    await tab.until("!location.hash.includes('q=')")
+    assert len(await tab.evaluate(SHOWN)) == 40
+    for name, value, found in (
+        ("outcome", "failed", ["lost-package"]),
+        ("change", "regressed", ["lost-package", "refund-full"]),
+        ("change", "fixed", ["upgrade"]),
+        ("grader", "judge", ["lost-package", "refund-full", "angry-customer"]),
+    ):
+        await tab.evaluate(CHOOSE.format(name=name, value=value))
+        assert await tab.evaluate(SHOWN) == found
+        await tab.evaluate(CHOOSE.format(name=name, value=""))
+    await tab.evaluate("document.querySelector('[name=flaky]').click()")
+    assert await tab.evaluate(SHOWN) == ["refund-full", "angry-customer"]
+    await tab.evaluate(CHOOSE.format(name="variant", value="claude-haiku"))
+    assert await tab.evaluate(SHOWN) == [], "what varies on one variant does not on the other"
+    assert tab.logged == []
+
+
+async def test_the_order_can_be_another_one_and_is_restored(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    usual = await tab.evaluate(SHOWN)
+    assert usual[:3] == ["lost-package", "refund-full", "upgrade"]
+    await tab.evaluate(CHOOSE.format(name="sort", value="name"))
+    names = await tab.evaluate(SHOWN)
+    assert names[0] == "angry-customer"
+    assert sorted(names) == sorted(usual)
+    await tab.evaluate(CHOOSE.format(name="sort", value="pass rate"))
+    assert (await tab.evaluate(SHOWN))[:2] == ["lost-package", "refund-full"]
+    await tab.evaluate(CHOOSE.format(name="sort", value=""))
+    assert await tab.evaluate(SHOWN) == usual
+
+
+async def test_a_choice_and_a_case_are_found_again_by_their_url(tab: Tab, page: Callable[[Summary], str]) -> None:
+    url = page(pages.support_bot())
+    await tab.open(f"{url}#case=faq-7&on=claude-haiku&run=2")
+    seen = """(() => { const run = document.getElementById('case=faq-7&on=claude-haiku&run=2').closest('.run');
+        const box = run.getBoundingClientRect();
+        return run.open && box.height > 0 && box.top >= 0 && box.top < innerHeight; })()"""
+    await tab.until(seen)
+    assert await tab.evaluate("document.activeElement.closest('.case').id") == "case=faq-7"
+    await tab.open(f"{url}#outcome=failed&sort=cost")
+    assert await tab.evaluate(SHOWN) == ["lost-package"]
+    await tab.evaluate("location.hash = '#case=faq-7'")
+    await tab.until("!document.getElementById('case=faq-7').hidden")
+    assert await tab.evaluate("document.getElementById('case=faq-7').open")
+
+
+async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    await tab.evaluate("document.getElementById('case=faq-7').querySelector('.chip[data-v=\"1\"]').click()")
+    assert await tab.evaluate("location.hash") == "#case=faq-7&on=claude-haiku"
+    assert await tab.evaluate("document.getElementById('case=faq-7').open")
+    await tab.evaluate("history.back()")
+    await tab.until("location.hash === ''")
+
+
+async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    focused = "document.activeElement.closest('.case')?.id"
+    for key, case in (("j", "lost-package"), ("j", "refund-full"), ("k", "lost-package")):
+        await tab.press(key)
+        assert await tab.evaluate(focused) == f"case={case}"
+    await tab.press("j")
+    assert await tab.evaluate("document.getElementById('case=refund-full').open")
+    await tab.press("Enter")
+    assert not await tab.evaluate("document.getElementById('case=refund-full').open")
+    await tab.press("Enter")
+    await tab.press("Tab")
+    assert await tab.evaluate("document.activeElement.matches('summary, button')")
+
+
+async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    await tab.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    await tab.evaluate("document.querySelector('#list button.copy').click()")
+    assert await tab.evaluate("window.copied") == "ci-evals explain lost-package --provider gpt-5-mini"
+    await tab.evaluate("document.querySelector('#list button.json').click()")
+    copied = json.loads(await tab.evaluate("window.copied"))
+    assert (copied["case"], copied["variant"]) == ("lost-package", "gpt-5-mini")
+    assert copied["runs"][0]["grades"][1] == {
+        "grader": "judge",
+        "passed": False,
+        "score": 0.2,
+        "reason": "The customer asked for the package and is sent away with store credit.",
+    }
+    assert copied["runs"][0]["answer"] == pages.ANSWERS["lost-package"][1]
+
+
+async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], str]) -> None:
+    async with browsing(scripts=False) as tab:
+        await tab.open(f"{page(pages.support_bot())}#case=lost-package&on=claude-haiku")
+        assert await tab.evaluate("document.getElementById('tools').hidden")
+        assert await tab.evaluate("document.querySelectorAll('button:not([hidden])').length") == 1, "in what is hidden"
+        text = await tab.evaluate("document.body.innerText")
+    assert "2 cases regressed: lost-package (critical) on gpt-5-mini" in text
+    assert "We issue store credit of $42.00." in text
+    assert "sent away with store credit" in text
+
+
+async def test_a_hostile_answer_is_text_and_nothing_else(tab: Tab, page: Callable[[Summary], str]) -> None:
+    def edit(result: Result) -> Result:
+        text = ATTACKS[result.run - 1]
+        grades = tuple(replace(grade, grader=text, reason=text) for grade in result.grades)
+        return replace(result, response=Response(text), grades=grades)
+
+    cases = {text: "F" * len(ATTACKS) for text in ATTACKS}
+    report = report_of(cases, cases={text: {"tags": (text,), "description": text} for text in cases}, edit=edit)
+    await tab.open(page(summarize(report, None)))
+    for text in ATTACKS:
+        await tab.evaluate(
+            CHOOSE.format(name="tag", value="") + f"; location.hash = 'case=' + encodeURIComponent({json.dumps(text)})"
+        )
+        await tab.press("/")
+        await tab.type(text[:20])
+        await tab.press("Escape")
+    await tab.evaluate(CHOOSE.format(name="sort", value="name"))
+    await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert [each for each in tab.logged if "favicon" not in each] == []
+    answers = await tab.evaluate("[...document.querySelectorAll('.answer')].map((each) => each.textContent)")
+    assert set(answers) == set(ATTACKS)
+    assert await tab.evaluate("document.querySelectorAll('script').length") == 1
+    assert await tab.evaluate("document.querySelectorAll('img, iframe, a, object, embed').length") == 0
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_nothing_is_wider_than_the_window(
+    tab: Tab, page: Callable[[Summary], str], width: int, scheme: str
+) -> None:
+    await tab.prefer(scheme)
+    await tab.resize(width, 900)
+    for make in (pages.support_bot, pages.agent):
+        await tab.open(page(make()))
+        await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert await tab.evaluate("document.documentElement.scrollWidth") == width
+
+
+async def test_paper_has_no_tools_and_all_that_is_unfolded(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    await tab.prefer(media="print")
+    assert await tab.evaluate("getComputedStyle(document.getElementById('tools')).display") == "none"
+    assert await tab.evaluate("document.querySelector('.diff').getBoundingClientRect().height > 0")
+
+
+@pytest.mark.slow
+async def test_5000_cells_open_and_scroll_without_much_work(tab: Tab, page: Callable[[Summary], str]) -> None:
+    """The time of the main thread, in seconds of its own: a busy machine makes it no longer."""
+    names = many((4500, "PPP"), (250, "PPF"), (250, "FFF"))
+    base = report_of(many((5000, "PPP")), started_at=STARTED_AT - 60)
+    url = page(summarize(report_of(names, edit=pages.talkative), Gate(min_pass_rate=0.9), baseline_of(base)))
+    await tab.call("Performance.enable", timeDomain="threadTicks")
+
+    async def busy_s() -> float:
+        found = await tab.call("Performance.getMetrics")
+        return float(next(each["value"] for each in found["metrics"] if each["name"] == "TaskDuration"))
+
+    await tab.open(url)
+    opened_s = await busy_s()
+    frames = 120
+    await tab.evaluate(CHOOSE.format(name="sort", value="name"))
+    started_s = await busy_s()
+    await tab.evaluate(f"""new Promise((done) => {{ let frame = 0;
+        const step = () => {{ scrollBy(0, 120); ++frame < {frames} ? requestAnimationFrame(step) : done(); }};
+        requestAnimationFrame(step); }})""")
+    frame_s = (await busy_s() - started_s) / frames
+    print(f"5,000 cells: opened in {opened_s:.2f} s, {frame_s * 1000:.1f} ms a frame")  # noqa: T201  the figures
+    assert opened_s < 2
+    assert frame_s < 1 / 60
+
+
+@pytest.mark.slow
+def test_a_page_of_50000_runs_is_below_30_mb() -> None:
+    report = report_of(many((2500, "P" * 10), (2500, "F" * 10)), edit=pages.talkative)
+    size = len(html_of(summarize(report, Gate(min_pass_rate=0.9))).encode())
+    print(f"50,000 runs: {size / 1e6:.1f} MB")  # noqa: T201  the figure
+    assert size < 30_000_000

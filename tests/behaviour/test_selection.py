@@ -1,0 +1,146 @@
+"""A part of a suite: by the ids of cases, by number, by what did not pass the last time; and what is said of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import Finished, ci_evals
+from suites import ONE_CASE, write_suite
+
+CASES = [{**ONE_CASE, "id": f"{word} {number}"} for word in ("refund", "cancel") for number in range(5)]
+WRONG = ("refund 3", "cancel 4")
+
+
+def write(folder: Path, wrong: tuple[str, ...] = WRONG, **settings: Any) -> None:
+    entries = [{**case, "expect": [{"equals": "goodbye"}]} if case["id"] in wrong else case for case in CASES]
+    write_suite(folder, entries, **settings)
+
+
+def report_in(folder: Path) -> Any:
+    return json.loads((folder / "report.json").read_bytes())
+
+
+async def run(folder: Path, *arguments: str) -> tuple[list[str], Finished]:
+    """The ids of the cases that were run, in the order of the report."""
+    ended = await ci_evals(folder, "run", "--quiet", *arguments)
+    assert ended.code in (0, 1), ended.err
+    return [cell["case"] for cell in report_in(folder / "ci-evals-results")["cells"]], ended
+
+
+@pytest.mark.parametrize(
+    ("arguments", "selected"),
+    [
+        (("--case", "cancel 1"), ["cancel 1"]),
+        (("--case", "*[12]", "--case", "cancel 0"), ["refund 1", "refund 2", "cancel 0", "cancel 1", "cancel 2"]),
+        (("--first", "2"), ["refund 0", "refund 1"]),
+        (("--case", "cancel*", "--first", "1"), ["cancel 0"]),
+        (("--first", "99"), [case["id"] for case in CASES]),
+    ],
+)
+async def test_cases_are_selected_by_id_and_number(tmp_path: Path, arguments: tuple[str, ...], selected: Any) -> None:
+    write(tmp_path)
+    assert (await run(tmp_path, *arguments))[0] == selected
+
+
+async def test_a_sample_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    write(tmp_path)
+    first, _ = await run(tmp_path, "--sample", "4")
+    assert len(first) == 4
+    assert first == sorted(first, key=[case["id"] for case in CASES].index)
+    assert (await run(tmp_path, "--sample", "4"))[0] == first
+    write(tmp_path, seed=1)
+    assert (await run(tmp_path, "--sample", "4"))[0] != first
+
+
+async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_path: Path) -> None:
+    write(tmp_path)
+    everything, _ = await run(tmp_path)
+    assert len(everything) == len(CASES)
+    assert (await run(tmp_path, "--failed"))[0] == list(WRONG)
+    assert (await run(tmp_path, "--failed", "ci-evals-results", "--first", "1"))[0] == ["refund 3"]
+    write(tmp_path, wrong=())
+    assert (await run(tmp_path, "--failed"))[1].code == 0
+    ended = await ci_evals(tmp_path, "run", "--failed")
+    assert (ended.code, ended.err) == (2, "error: nothing is selected: every case passed in ci-evals-results\n")
+
+
+async def test_a_report_that_is_not_there_or_of_another_suite_is_no_selection(tmp_path: Path) -> None:
+    write(tmp_path)
+    missing = await ci_evals(tmp_path, "run", "--failed")
+    assert missing.code == 3
+    assert "ci-evals-results: there is no report" in missing.err
+    await run(tmp_path)
+    write(tmp_path, name="other")
+    other = await ci_evals(tmp_path, "run", "--failed")
+    assert (other.code, "report.json is of another suite, 'test'" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--case", "refund 9"), "unknown case 'refund 9', did you mean 'refund "),
+        (("--case", "pay*"), "unknown case 'pay*', "),
+        (("--case", "cancel 1", "--tags", "smoke"), "nothing is selected: no case fits all that --tags and --case ask"),
+        (("--first", "0"), "--first"),
+    ],
+)
+async def test_a_selection_of_nothing_is_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    write_suite(tmp_path, [{**CASES[0], "tags": ["smoke"]}, *CASES[1:]])
+    ended = await ci_evals(tmp_path, "run", *arguments)
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert not (tmp_path / "ci-evals-results").exists()
+
+
+async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) -> None:
+    write(tmp_path)
+    _, ended = await run(tmp_path, "--case", "refund [12]")
+    assert ended.out.endswith("\nPASS  2 of 10 cases selected: 2 of 2 runs passed\n")
+    assert "Selected: 2 of 10 cases: the others were not run" in ended.out
+    results = tmp_path / "ci-evals-results"
+    assert report_in(results)["suite"]["selection"] == "2 of 10 cases"
+    title, *_ = (results / "summary.md").read_text().splitlines()
+    assert title.endswith("2 of 10 cases selected: 2 of 2 runs passed")
+    _, red = await run(tmp_path, "--case", "refund*")
+    assert red.out.splitlines()[-2].startswith("FAIL  5 of 10 cases selected: 1 of 5 runs failed")
+    _, whole = await run(tmp_path)
+    assert report_in(results)["suite"]["selection"] is None
+    assert "selected" not in whole.out
+
+
+async def test_a_case_that_was_not_selected_is_not_removed(tmp_path: Path) -> None:
+    write(tmp_path, runs=3)
+    await ci_evals(tmp_path, "run", "--out", "base")
+    _, ended = await run(tmp_path, "--case", "refund [12]", "--baseline", "base")
+    comparison = report_in(tmp_path / "ci-evals-results")["comparison"]
+    assert (comparison["removed"], ended.code) == ([], 0)
+    assert "removed" not in ended.out
+    compared = await ci_evals(tmp_path, "compare", "base", "ci-evals-results", "--format", "json")
+    assert [cell["kind"] for cell in json.loads(compared.out)["cells"]] == ["unchanged", "unchanged"]
+
+
+async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_suite(
+            tmp_path, [{**ONE_CASE, "id": f"{name} {number}", "tags": [name]} for number in range(3)], name=name
+        )
+        (tmp_path / "evals.yaml").rename(tmp_path / f"{name}.yaml")
+    ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--case", "b 1")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "b: Pass: 1 of 3 cases selected: 1 of 1 run passed")
+    assert [path.name for path in (tmp_path / "ci-evals-results").iterdir()] == ["b"]
+    nowhere = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--tags", "c")
+    assert (nowhere.code, "unknown tag 'c', known: a, b" in nowhere.err) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--max-concurrency", "unlimited")])
+async def test_calls_at_once_may_be_unlimited(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    settings = {} if arguments else {"max_concurrency": "unlimited"}
+    write(tmp_path, wrong=(), **settings)
+    assert (await ci_evals(tmp_path, "run", *arguments)).code == 0
+
+
+async def test_what_is_no_number_of_calls_is_refused(tmp_path: Path) -> None:
+    for wrong, expected in (("many", "a whole number or unlimited"), (0, "a whole number >= 1")):
+        write(tmp_path, max_concurrency=wrong)
+        ended = await ci_evals(tmp_path, "validate")
+        assert f"max_concurrency: expected {expected}, got {wrong!r}" in ended.err

@@ -1,0 +1,140 @@
+"""`transform`: what a grader sees of an answer, and what becomes of a run where there is nothing to see."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leftovers import report_in
+from processes import ci_evals
+from suites import write_suite
+
+from ci_evals import Case, Suite, evaluate
+from ci_evals.errors import ConfigError
+from ci_evals.graders import AnyOf, Contains, Equals
+from ci_evals.suite.load import load_suite
+
+MODULE = """
+def first(output): return output.split()[0]
+async def last(output, answer): return output.split()[-1] + str(answer.request.run)
+def items(output): return [1, 2]
+def nothing(output): return None
+def crash(output): return {}["key"]
+def is_list(output): return output == [1, 2]
+"""
+ANSWER = "Here: Paris"
+JSON = '```json\\n{"city": "Paris", "stops": [{"to": "Rome"}, {"to": "Oslo"}], "none": null, "n": 5}\\n```'.replace(
+    "\\n", "\n"
+)
+
+
+async def run(folder: Path, answer: str, *expect: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    (folder / "mine.py").write_text(MODULE, "utf-8")
+    write_suite(folder, [{"id": "a", "input": answer, "vars": {"field": "city"}, "expect": expect}], **settings)
+    ended = await ci_evals(folder, "run", "--out", "out")
+    assert ended.code != 2, ended.err
+    (result,) = report_in(folder / "out")["results"]
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("answer", "transform", "value"),
+    [
+        (JSON, "$.city", "Paris"),
+        (JSON, "$.{{ field }}", "Paris"),
+        (JSON, "$.stops[*].to", ["Rome", "Oslo"]),
+        (JSON, "$.stops[0]", {"to": "Rome"}),
+        (JSON, "$.n", 5),
+        (JSON, "(output | from_json).stops | map(attribute='to') | join('-')", "Rome-Oslo"),
+        (JSON, "(output | from_json).n + 1", 6),
+        (ANSWER, "output.split(': ')[1] | upper", "PARIS"),
+        (ANSWER, "output | replace(vars.field, '') | length", 11),
+        (ANSWER, "mine:first", "Here:"),
+        (ANSWER, "mine:last", "Paris1"),
+        (ANSWER, "mine:items", [1, 2]),
+        (ANSWER, "output", ANSWER),
+    ],
+)
+async def test_a_grader_sees_what_a_transform_finds(tmp_path: Path, answer: str, transform: str, value: Any) -> None:
+    result = await run(tmp_path, answer, {"equals": {"value": value, "transform": transform}})
+    assert (result["status"], result["grades"][0]["reason"][:6]) == ("passed", "equals"), result
+
+
+@pytest.mark.parametrize(
+    ("answer", "transform", "reason"),
+    [
+        (ANSWER, "$.city", "transform $.city: the answer is not JSON: "),
+        (JSON, "$.town", 'transform $.town: nothing is there: got {"city": "Paris"'),
+        (
+            JSON,
+            "(output | from_json).town",
+            "transform (output | from_json).town: 'dict object' has no attribute 'town'",
+        ),
+        (JSON, "(output | from_json).none", "transform (output | from_json).none: it is none: got "),
+        (ANSWER, "output | from_json", "transform output | from_json: expected"),
+        (ANSWER, "output.split('|')[3]", "transform output.split('|')[3]: "),
+        (ANSWER, "mine:nothing", "transform mine:nothing: it returned nothing: got 'Here: Paris'"),
+    ],
+)
+async def test_an_answer_without_it_fails_even_under_not(
+    tmp_path: Path, answer: str, transform: str, reason: str
+) -> None:
+    options = {"value": "Lyon", "transform": transform}
+    result = await run(tmp_path, answer, {"contains": options}, {"not_contains": options})
+    assert result["status"] == "failed"
+    assert [grade["passed"] for grade in result["grades"]] == [False, False]
+    assert all(grade["reason"].startswith(reason) for grade in result["grades"]), result["grades"]
+
+
+async def test_a_crash_of_the_function_errors_the_run(tmp_path: Path) -> None:
+    result = await run(tmp_path, ANSWER, {"contains": {"value": "x", "transform": "mine:crash"}})
+    assert result["status"] == "errored"
+    assert "KeyError: 'key' (mine.py:6 in crash)" in result["error"]["message"]
+
+
+async def test_own_functions_get_the_value_itself(tmp_path: Path) -> None:
+    result = await run(tmp_path, ANSWER, {"python": {"target": "mine:is_list", "transform": "mine:items"}})
+    assert result["status"] == "passed"
+
+
+async def test_the_suites_transform_is_for_graders_that_read_text_and_have_none(tmp_path: Path) -> None:
+    result = await run(
+        tmp_path,
+        JSON,
+        {"equals": "Paris"},
+        {"any_of": [{"equals": "Paris"}, {"contains": "Lyon"}]},
+        {"any_of": {"of": [{"equals": "Rome"}], "transform": "$.stops[0].to"}},
+        {"contains": {"value": "stops", "transform": "output"}},
+        {"tool_call": {"calls": []}},
+        {"latency": 60},
+        transform="$.city",
+    )
+    assert result["status"] == "passed", result["grades"]
+    result = await run(tmp_path, ANSWER, {"latency": 60}, {"tool_call": {"calls": []}}, transform="$.city")
+    assert result["status"] == "passed", result["grades"]
+
+
+def test_a_transform_is_part_of_how_a_case_is_judged(tmp_path: Path) -> None:
+    def fingerprint(grader: dict[str, Any], **settings: Any) -> str:
+        suite = load_suite(write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [grader]}], **settings), {})
+        return suite.case_fingerprint(0)
+
+    plain, own = {"contains": "a"}, {"contains": {"value": "a", "transform": "$.a"}}
+    assert fingerprint(plain) != fingerprint(own) == fingerprint(plain, transform="$.a")
+    assert fingerprint(own) != fingerprint({"contains": {"value": "a", "transform": "$.b"}})
+
+
+def test_a_wrong_transform_of_the_suite_is_told_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_suite(write_suite(tmp_path, transform="{{ output | trim }}"), {})
+    (problem,) = raised.value.problems
+    assert str(problem).endswith(
+        "transform: write the expression without braces, as in `output | trim`: got '{{ output | trim }}'"
+    )
+
+
+async def test_transforms_in_python() -> None:
+    expect = [Equals("Paris", transform="$.city"), AnyOf([Contains("Rome")], transform="$.stops"), Contains("pari")]
+    suite = Suite(providers=lambda text: text, cases=[Case(input=JSON, expect=expect)], transform="output | lower")
+    report = await evaluate(suite)
+    assert report.passed == 1, report.runs

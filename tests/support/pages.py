@@ -1,0 +1,166 @@
+"""Summaries that report.html shows well: one like a team's own, for pictures, and one of each kind of answer."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import comments
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of
+
+from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
+from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Turn, Usage
+from ci_evals.model.result import Result
+from ci_evals.model.rules import Gate
+from ci_evals.reports.summary import Summary, summarize
+
+MINI, HAIKU = Variant("gpt-5-mini"), Variant("claude-haiku")
+QUESTIONS = {
+    "lost-package": "Where is my package? It was due on Monday.",
+    "refund-full": "The lamp arrived broken. I want my money back.",
+    "refund-partial": "One of the four glasses is broken. What do I get back?",
+    "cancel-order": "Please cancel order 4711.",
+    "status-flight": "Is my flight AF 1234 on time?",
+    "opening-hours": "When are you open on Sundays?",
+    "change-address": "I moved. How do I change my address?",
+    "invoice-copy": "Can you send me the invoice of May again?",
+    "upgrade": "What does the larger plan cost?",
+    "angry-customer": "This is the third time that I ask!!!",
+}
+ANSWERS = {
+    "lost-package": (
+        "I'm sorry about the delay. We refund $42.00 to your card within 5 days.",
+        "I'm sorry about the delay. We issue store credit of $42.00. The credit arrives within 5 business days.",
+    ),
+    "refund-full": (
+        "We refund the full price of $89.00 to your card.",
+        "We can offer you store credit of $89.00 for the lamp.",
+    ),
+}
+FARES = "## Fares\n\n| fare | price |\n|---|--:|\n| light | 89 |\n| flex | **189** |\n\n- no refund\n- `LYS` only"
+USUAL = "Thank you for your message. I looked at your order, and this is what I found: everything is fine."
+
+
+def support_bot() -> Summary:
+    """Two variants; two cases regressed on one of them after ten steady reports."""
+    rng = random.Random(7)
+    names = [*QUESTIONS, *(f"faq-{number}" for number in range(1, 31))]
+
+    def steady(name: str, chance: float) -> str:
+        return "".join("P" if rng.random() < chance else "F" for _ in range(3)) if name == "angry-customer" else "PPP"
+
+    older = [
+        report_of(
+            {name: ["FFF", "FFF"] if name == "upgrade" else [steady(name, 0.8), steady(name, 0.9)] for name in names},
+            variants=(MINI, HAIKU),
+            started_at=STARTED_AT - 86_400 * number,
+            suite={"name": "support bot", "revision": f"{number:040x}"[::-1]},
+            edit=_answered,
+        )
+        for number in range(1, 11)
+    ]
+    head: dict[str, Any] = {name: ["PPP", "PPP"] for name in names}
+    head |= {"lost-package": ["FFF", "PPP"], "refund-full": ["FPF", "PPP"], "angry-customer": ["PFP", "PPP"]}
+    report = report_of(
+        head,
+        variants=(MINI, HAIKU),
+        confirming={"lost-package": ["FFFFFFFFF", ""], "refund-full": ["FFPFFFPFF", ""]},
+        cases={name: {"tags": ("billing",) if "refund" in name else ("orders",)} for name in QUESTIONS}
+        | {"lost-package": {"tags": ("orders",), "critical": True}, "angry-customer": {"min_pass_rate": 0.5}},
+        edit=_answered,
+        suite={"name": "support bot"},
+    )
+    before: dict[CellKey, str] = {(name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()}
+    return summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)._replace(before=before)
+
+
+def _answered(result: Result) -> Result:
+    good, bad = ANSWERS.get(result.case, (USUAL, "I don't know."))
+    failed = result.status == "failed"
+    slow = result.provider == "claude-haiku"
+    asked = Message("user", QUESTIONS.get(result.case, "How does it work?"))
+    judge = grade_of(
+        grader="judge",
+        passed=not failed,
+        score=0.2 if failed else 0.9,
+        metric="helpfulness",
+        reason="The customer asked for the package and is sent away with store credit." if failed else "Answers it.",
+    )
+    contains = grade_of(
+        passed=not failed,
+        reason=f"does not contain 'refund': got {bad!r}" if failed else "contains 'refund'",
+    )
+    return replace(
+        result,
+        latency_s=(0.11 if slow else 0.035) * (1 + result.run / 10),
+        cost_usd=0.0016 if slow else 0.0011,
+        messages=(Message("system", "You are the friendly support of a shop. Be brief."), asked),
+        response=Response(bad if failed else good, usage=Usage(120, 24)),
+        grades=(contains, judge),
+    )
+
+
+def agent() -> Summary:
+    """An agent whose tool failed, a conversation, an answer from retrieved texts, one in JSON and one in Markdown."""
+    steps = (
+        Step("model_request", "gpt-5", result="I look for flights first.", usage=Usage(410, 32), duration_s=1.1),
+        Step("tool_call", "search", {"from": "CDG", "to": "LYS"}, "2 flights: AF 1234, AF 1236", duration_s=0.4),
+        Step("agent", "booking", {"flight": "AF 1234"}),
+        Step("tool_call", "book", {"seat": "12A"}, error="409: the seat is taken", duration_s=2.3, agent="booking"),
+        Step("message", "assistant", result="The seat 12A is taken. Shall I book 12C?", duration_s=0.9),
+    )
+    turns = (
+        Turn("I want to fly to Lyon.", Response("When would you like to travel?"), 0.8, 0.001),
+        Turn("On Friday.", Response("The seat 12A is taken. Shall I book 12C?", steps=steps), 4.7, 0.006),
+    )
+    passages = (
+        Passage("Refunds are paid to the card within 5 days.", "policy.md", 0.91),
+        Passage("Store credit is only offered on request.", "credit.md", 0.64),
+    )
+    answers = {
+        "book-seat": Response("The seat 12A is taken. Shall I book 12C?", steps=steps, usage=Usage(812, 90)),
+        "book-by-talking": Response("The seat 12A is taken. Shall I book 12C?", turns=turns),
+        "refund-policy": Response("You get store credit.", context=passages, metadata={"trace": "7f3a", "index": 12}),
+        "extract": Response('{"name": "Ada", "seats": [{"row": 12, "letter": "A"}], "paid": false}'),
+        "compare-fares": Response(FARES),
+        "call-only": Response("", tool_calls=(ToolCall("book", {"flight": "AF 1234"}),)),
+    }
+
+    def edit(result: Result) -> Result:
+        return replace(result, response=answers[result.case], latency_s=4.7)
+
+    return summarize(report_of(dict.fromkeys(answers, "FF"), edit=edit, suite={"name": "flight agent"}), None)
+
+
+def many_failures() -> Summary:
+    """497 of 600 cases fail for three reasons, and some for their own."""
+    reasons = ("does not contain 'refund'", "is longer than 400 characters", "is not valid JSON")
+
+    def edit(result: Result) -> Result:
+        if result.status != "failed":
+            return result
+        number = int(result.case.split()[1])
+        reason = "mentions a competitor" if number % 100 == 0 else reasons[number % 3]
+        wrong = grade_of(passed=False, reason=f"{reason}: got {f'Answer {number}'!r}")
+        return replace(result, grades=(wrong,), response=Response(f"Answer {number}. {USUAL}"))
+
+    names = many((497, "FFF"), (103, "PPP"), prefix="ticket")
+    return summarize(report_of(names, edit=edit, suite={"name": "ticket router"}), Gate(min_pass_rate=0.95))
+
+
+SITUATIONS: Mapping[str, Callable[[], Summary]] = {
+    "support-bot": support_bot,
+    "agent": agent,
+    "many-failures": many_failures,
+    "pass": comments.passing,
+    "borderline": comments.borderline,
+}
+
+
+def talkative(result: Result) -> Result:
+    """Give a result an answer of some length, each failed one another."""
+    if result.response is None:
+        return result
+    text = f"{USUAL} {result.case} {result.run if result.status == 'failed' else ''}" * 4
+    return replace(result, response=replace(result.response, output=text))
