@@ -63,7 +63,9 @@ class Problem(NamedTuple):
     message: str
 
     def seen_from(self, place: Place) -> "Problem":
-        """Return the problem at `place`, the entry that leads to it, with its own place in the message."""
+        """Return the problem at `place`, the entry that leads to it, with its own place, if any, in the message."""
+        if not self.file:
+            return Problem(*place, self.message)
         where = f"{self.file}:{self.line}" if self.line else self.file
         return Problem(*place, f"{self.message} ({where})")
 
@@ -176,9 +178,11 @@ class GradingError(Exception):
     Args:
         message: one line for people: what is missing, and what to try.
         kind: `judge` if the cause is a model that judges.
+        detail: the stack of what was thrown.
     """
 
-    def __init__(self, message: str, kind: Literal["grader", "judge"] = "grader") -> None:
+    def __init__(self, message: str, kind: Literal["grader", "judge"] = "grader", *, detail: str | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.detail = detail
         self.kind: Literal["grader", "judge"] = kind

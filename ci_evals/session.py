@@ -57,6 +57,7 @@ class Invocation:
         replay: a journal that answers before any provider is called.
         replay_only: call no provider and no judge.
         without_secrets: that is so because GitHub gives the job no secrets.
+        replayed: a recording answered in one of the sources.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
@@ -75,6 +76,7 @@ class Invocation:
     replay: Path | None = None
     replay_only: bool = False
     without_secrets: bool = False
+    replayed: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
     revision: str | None = None
     run_id: str | None = None
@@ -118,6 +120,7 @@ class Invocation:
             run_id=self.run_id,
             own_code=suite.own_code,
             without_secrets=self.without_secrets,
+            replayed=self.replayed or self.replay is not None,
             selection=suite.selection,
         )
 

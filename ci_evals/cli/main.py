@@ -12,7 +12,7 @@ import click
 
 from ci_evals.cli.console import error_redactor
 from ci_evals.cli.importing import import_command
-from ci_evals.cli.reports import comment, compare_command, explain
+from ci_evals.cli.reports import comment, compare_command, explain, view
 from ci_evals.cli.run import merge_command, run_command
 from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
 from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
@@ -102,6 +102,7 @@ _COMMANDS: dict[str, click.Command] = {
     "import": import_command,
     "compare": compare_command,
     "explain": explain,
+    "view": view,
     "comment": comment,
     "power": power,
     "grade": grade,

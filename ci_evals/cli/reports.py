@@ -1,5 +1,6 @@
-"""The commands that read saved reports, and run nothing: `comment`, `compare` and `explain`."""
+"""The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and `view`."""
 
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -9,15 +10,15 @@ import click
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
 from ci_evals.errors import UsageError
+from ci_evals.files import write_atomically
 from ci_evals.format import name_of
-from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison, NoComparison, compare
-from ci_evals.gate.verdict import comparison_verdict, exit_code
+from ci_evals.gate.verdict import comparison_verdict, decide, exit_code
 from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.rules import Gate
-from ci_evals.reports import markdown, report_json, terminal
+from ci_evals.reports import html, markdown, report_json, terminal
 from ci_evals.reports.explain import (
     Explanation,
     explanations,
@@ -25,7 +26,14 @@ from ci_evals.reports.explain import (
     render_markdown,
     render_text,
 )
-from ci_evals.reports.read import read_baseline, read_report, read_summary, report_folders
+from ci_evals.reports.read import (
+    SavedReport,
+    read_baseline,
+    read_report,
+    read_summary,
+    report_folders,
+    with_answers,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.problems import unknown
 
@@ -47,16 +55,39 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     """
     saved = read_report(head)
     report, gate = saved.summary.report, saved.summary.gate
-    found: Comparison | NoComparison | Baseline = read_baseline(base, saved.suite.name, but=saved)
-    if isinstance(found, Baseline):
-        found = compare(
-            saved.head,
-            found,
-            confirm_runs=saved.confirm_runs,
-            alpha=(gate or Gate()).alpha,
-            is_selection=saved.suite.selection is not None,
-        )
+    found = _compare(saved, base)
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
+
+
+def _compare(head: SavedReport, base: Sequence[Path]) -> Comparison | NoComparison:
+    found = read_baseline(base, head.suite.name, but=head)
+    if isinstance(found, NoComparison):
+        return found
+    return compare(
+        head.head,
+        found,
+        confirm_runs=head.confirm_runs,
+        alpha=(head.document.gate or Gate()).alpha,
+        is_selection=head.suite.selection is not None,
+    )
+
+
+def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
+    """Return the summary of a saved report, judged again by all its rules.
+
+    Args:
+        path: the report, or its folder.
+        base: what to compare it with; without it, what the report itself has of its comparison.
+
+    Raises:
+        StorageError: see `read_report`.
+    """
+    saved = read_report(path)
+    if not base:
+        return saved.summary
+    report, gate = saved.summary.report, saved.summary.gate
+    found = _compare(saved, base)
+    return with_answers(Summary(report, decide(report, gate, found), gate, found))
 
 
 def explain_cells(
@@ -158,6 +189,30 @@ def explain(
     render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
     Console.of_process(output).print(render(found))
     return 0
+
+
+@options.command()
+@click.argument("report", type=options.PATH, required=False, metavar="[REPORT]")
+@options.baseline_reports
+@options.option("--no-browser", is_flag=True, help="Write the page and print its path; open nothing.")
+def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -> None:
+    """Make report.html from a saved report, and open it in the browser.
+
+    REPORT is a report.json or a results folder (default: ci-evals-results); the page goes beside it. It says what the
+    report says; with --baseline, the comparison is made anew. Nothing is run.
+
+    \b
+    Examples:
+      ci-evals view
+      ci-evals view downloads/report.json --baseline main/report.json
+    """
+    path = report or Path(RESULTS)
+    page = path / "report.html" if path.is_dir() else path.with_suffix(".html")
+    write_atomically(page, html.render(summary_to_view(path, baseline)))
+    console = Console.of_process()
+    console.print(page.as_posix())
+    if not no_browser and not webbrowser.open(page.absolute().as_uri()):
+        console.remark("no browser could be started: open the page yourself")
 
 
 @options.command()

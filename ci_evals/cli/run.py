@@ -412,6 +412,7 @@ def merge_command(
         merge=True,
         run_missing=run_missing,
         without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
+        replayed=any(each.suite.replayed for each in starts),
         revision=revision(console.environ),
         run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
         files=suite.out,

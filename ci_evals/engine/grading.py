@@ -58,7 +58,8 @@ async def grade_answer(
             raise
         grader = grader_name(case.expect[len(grades)])
         if isinstance(raised, GradingError):
-            ungraded = RunError(raised.kind, f"grader {grader} could not judge: {raised.message}")
+            text = f"grader {grader} could not judge: {raised.message}"
+            ungraded = RunError(raised.kind, text, detail=raised.detail)
         else:
             text = f"grader {grader} crashed: {describe_crash(raised)}"
             ungraded = RunError("grader", text, detail=traceback.format_exc())

@@ -19,6 +19,7 @@ from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_ident
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
 from ci_evals.graders.scoring import leaves, nested
 from ci_evals.graders.transform import prepare_transform
+from ci_evals.javascript import node_process
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
@@ -62,7 +63,7 @@ async def open_resources(
     folder: Path, max_concurrency: int, files: Path | None = None
 ) -> AsyncIterator[EngineResources]:
     """Open what the providers of one invocation share. Meanwhile, the config's folder is importable."""
-    with importable(folder):
+    with importable(folder), node_process(folder):
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(open_session(max_concurrency))
             tokens, services = Tokens(folder), Services(folder)
@@ -102,6 +103,7 @@ async def open_suite(
         for each in {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values():
             with collect_problems(problems, each.place):
                 each.grader.prepare()
+        problems = list({problem.message: problem for problem in reversed(problems)}.values())[::-1]  # each told once
         for transform in dict.fromkeys(each.transform for case in suite.cases for each in nested(case.expect)):
             with collect_problems(problems):
                 if transform is not None:

@@ -10,11 +10,11 @@ from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, 
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
-    HOW_TO_CHECK,
     all_errored_sentence,
     bar_sentence,
     calm_sentence,
     error_rate_sentence,
+    how_to_check,
     no_answer_clause,
     not_compared_sentence,
     over_budget_sentence,
@@ -207,7 +207,7 @@ def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules
 
 def _unchecked(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Verdict:
     reason = unchecked_sentence(report)
-    return Verdict(status="error", reason=reason, scopes=scopes, hint=HOW_TO_CHECK, unchecked=True)
+    return Verdict(status="error", reason=reason, scopes=scopes, hint=how_to_check(report), unchecked=True)
 
 
 def _beside(comparison: Comparison | NoComparison | None, bars: Verdict, report: SuiteReport, rules: Gate) -> Verdict:

@@ -403,7 +403,7 @@ def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
     return scope.cases < len(report.plan.cases)
 
 
-# Jobs without secrets.
+# Code that was not run.
 
 
 def unchecked_sentence(report: SuiteReport) -> str:
@@ -411,14 +411,20 @@ def unchecked_sentence(report: SuiteReport) -> str:
     unchecked = report.unchecked
     names = dict.fromkeys(name_of(variant.provider) for variant in unchecked)
     which = f" ({', '.join(names)})" if len(unchecked) < len(report.plan.variants) else ""
-    return f"not checked: this pull request's agent{which} was not run, for lack of secrets"
+    if report.suite.without_secrets:
+        return f"not checked: this pull request's agent{which} was not run, for lack of secrets"
+    return f"not checked: your own code{which} was not run, only a recording of it was graded"
 
 
-HOW_TO_CHECK = (
-    "To check it, a maintainer who has read the change runs it with secrets: push it to a branch of this repository and"
-    " open a pull request from there. For Dependabot, add the keys to its own secrets and run the job again."
-)
-"""Tells a maintainer how to run a pull request that gets no secrets."""
+def how_to_check(report: SuiteReport) -> str:
+    """Tell how code is run that was not."""
+    if report.suite.without_secrets:
+        return (
+            "To check it, a maintainer who has read the change runs it with secrets: push it to a branch of this"
+            " repository and open a pull request from there. For Dependabot, add the keys to its own secrets and run"
+            " the job again."
+        )
+    return "to check it, run without `--replay`; `gate: {on_unchecked: warn}` makes this a warning"
 
 
 def unchanged_clause(report: SuiteReport) -> str:

@@ -10,15 +10,16 @@ write that reaches GitHub more than `SETTLE_S` after its read.
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from ci_evals.errors import GitHubError, StorageError
+from ci_evals.errors import GitHubError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import short_sha
 from ci_evals.gate.baseline import Baseline
@@ -37,7 +38,7 @@ from ci_evals.github.comment_body import (
     with_section,
 )
 from ci_evals.github.context import RESULTS, Context, PullRequest
-from ci_evals.reports.markdown import Links, comment_document, progress_text
+from ci_evals.reports.markdown import Links, comment_document, problems_text, progress_text
 from ci_evals.reports.read import (
     SavedReport,
     baseline_of,
@@ -102,7 +103,7 @@ def post_progress(suite: str, context: Context, part: str = RESULTS) -> Outcome:
 def post_text(text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto") -> Outcome:
     """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be read."""
     section = SectionId(suite, context.workflow, part)
-    return _post(Contribution(section, _stamp(context), lambda _max_bytes: text), context, mode)
+    return _post(_text_of(section, _stamp(context), text), context, mode)
 
 
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
@@ -160,7 +161,8 @@ def comment_from_run(
 
     Nothing that the run has uploaded is believed but its results: archives are unpacked within limits, reports are
     decoded by their schema and judged again beside a baseline that is fetched anew, the comment is rendered anew, and
-    the pull request is the one whose head GitHub says the run had.
+    the pull request is the one whose head GitHub says the run had. Where it has left nothing that can be used, what
+    older runs said does not stand.
 
     Args:
         context: this job, with a token that may read artifacts and comment.
@@ -179,7 +181,10 @@ def comment_from_run(
         outcome = Outcome()
         previews: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
-            uploaded, problems = await _reports_of_run(github, run, artifact, Path(scratch, "head"))
+            uploaded, unusable = await _reports_of_run(github, run, artifact, Path(scratch, "head"))
+            problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
+            if not uploaded and not unusable:
+                problems.append(f"{_NOT_POSTED}: no artifact {artifact!r} of run {run.id} has a {REPORT}")
             for number, (pull, (found, report)) in enumerate(product(pulls, uploaded)):
                 base = Path(scratch, f"base-{number}")
                 summary = await _judge(
@@ -192,6 +197,9 @@ def comment_from_run(
                 put = await put_section(github, pull.number, contribution, mode=mode)
                 problems += [put.warning] if put.warning else []
                 outcome = replace(outcome, url=put.url or outcome.url, note=put.note or outcome.note)
+            judged = {found.name for found, _ in uploaded}
+            for pull in () if dry_run or mode == "new" else pulls:
+                await _withdraw(github, pull, run, artifact, judged, unusable)
         return replace(outcome, warning="; ".join(problems) or None, preview="\n".join(previews) or None)
 
     return _with_github(context, post)
@@ -214,21 +222,24 @@ async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullReques
 
 async def _reports_of_run(
     github: GitHub, run: WorkflowRun, pattern: str, folder: Path
-) -> tuple[list[tuple[Artifact, SavedReport]], list[str]]:
-    """Return each report that a run has uploaded, and a sentence for each that cannot be believed."""
+) -> tuple[list[tuple[Artifact, SavedReport]], dict[str, str]]:
+    """Return each report that a run has uploaded, and why others cannot be used, by the name of their artifact."""
     reports: list[tuple[Artifact, SavedReport]] = []
-    problems: list[str] = []
-    uploaded = await artifacts_of_run(github, run.id, pattern)
+    unusable: dict[str, str] = {}
+    try:
+        uploaded = await artifacts_of_run(github, run.id, pattern)
+    except GitHubError as error:
+        if error.kind != "missing":
+            raise
+        return [], {pattern: str(error)}
     for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
         try:
             files = await fetch(github, artifact, folder / str(number), (REPORT,), FORK_LIMITS)
             # A shard's has none: what it found is in that of the merge.
             reports += [(artifact, _report_of_artifact(file)) for file in files[:_MAX_REPORTS]]
         except (GitHubError, StorageError) as error:
-            problems.append(f"artifact {artifact.name!r} was left out: {error}")
-    if not reports and not problems:
-        problems.append(f"{_NOT_POSTED}: no artifact {pattern!r} of run {run.id} has a {REPORT}")
-    return reports, problems
+            unusable[artifact.name] = str(error)
+    return reports, unusable
 
 
 def _report_of_artifact(file: Path) -> SavedReport:
@@ -277,6 +288,41 @@ def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Con
     links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}", source)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
     return Contribution(section, Stamp(run.id, run.run_attempt, run.head_sha), comment_document(summary, links).render)
+
+
+async def _withdraw(
+    github: GitHub,
+    pull: PullRequest,
+    run: WorkflowRun,
+    pattern: str,
+    judged: Collection[str],
+    unusable: Mapping[str, str],
+) -> None:
+    """Say that there is no verdict where older runs of a workflow had one, and this one has left no report.
+
+    Args:
+        github: with a token that may comment.
+        pull: the pull request.
+        run: the run.
+        pattern: the artifacts that it is about.
+        judged: those that have a report.
+        unusable: why others have none, by artifact.
+    """
+    stamp = Stamp(run.id, run.run_attempt, run.head_sha)
+    found = await _own_comments(github, pull.number, "", await github.login() or _ACTIONS_LOGIN)
+    for section in found[0].body.sections if found else ():
+        part = section.id.part
+        if section.id.job != (run.name or "") or part in judged or not fnmatchcase(part, pattern):
+            continue
+        if stamp.is_newer_than(section.stamp):
+            why = unusable.get(part, "its job ended before")
+            problem = Problem("", None, "", f"no verdict: this run has left no report that can be used ({why})")
+            text = problems_text([problem], run.html_url)
+            await put_section(github, pull.number, _text_of(section.id, stamp, text))
+
+
+def _text_of(section: SectionId, stamp: Stamp, text: str) -> Contribution:
+    return Contribution(section, stamp, lambda _max_bytes: text)
 
 
 # Posting.
@@ -330,6 +376,14 @@ class _Found(NamedTuple):
     body: Body
 
 
+async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> list[_Found]:
+    """Return the comments with the marker by the right author, the lowest id first."""
+    listed = await github.list(f"issues/{number}/comments", Comment)
+    own = [comment for comment in listed if comment.user and comment.user.login == login]
+    found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
+    return sorted((each for each in found if each.body.scope == scope), key=lambda each: each.comment.id)
+
+
 class _Thread:
     """The comments of one pull request, as far as they are ours."""
 
@@ -358,11 +412,7 @@ class _Thread:
         raise GitHubError("unexpected", text)
 
     async def _ours(self) -> list[_Found]:
-        """Return the comments with the marker by the right author, the lowest id first."""
-        listed = await self._github.list(f"issues/{self._number}/comments", Comment)
-        own = [comment for comment in listed if comment.user and comment.user.login == self._login]
-        found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
-        return sorted((each for each in found if each.body.scope == self._scope), key=lambda each: each.comment.id)
+        return await _own_comments(self._github, self._number, self._scope, self._login)
 
     def _outcome(self, head_sha: str, ours: Sequence[_Found]) -> Outcome | None:
         """Return what has been reached, if there is nothing left to do."""

@@ -5,6 +5,7 @@ from ci_evals.graders.classify import Classify
 from ci_evals.graders.code import Not, PythonGrader, grader
 from ci_evals.graders.composite import AllOf, AnyOf
 from ci_evals.graders.embeddings import EmbeddingSimilar
+from ci_evals.graders.javascript import JavaScriptGrader
 from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.limits import Cost, FinishReason, GoalReached, Latency, Reward
@@ -43,6 +44,7 @@ __all__ = [
     "GraderOptions",
     "IContains",
     "IsJson",
+    "JavaScriptGrader",
     "JsonPath",
     "JsonSchema",
     "Latency",
@@ -97,6 +99,7 @@ GRADERS: dict[str, type[GraderOptions]] = {
     "judge": LlmJudge,
     "embedding_similar": EmbeddingSimilar,
     "python": PythonGrader,
+    "javascript": JavaScriptGrader,
     "any_of": AnyOf,
     "all_of": AllOf,
     "reward": Reward,

@@ -24,7 +24,8 @@ class SuiteInfo:
 
     `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
     continuations; `label` is the user's, to group reports by. `own_code` are the providers that run code of the team's
-    own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered.
+    own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered;
+    elsewhere a recording was asked first if the run is `replayed`.
     `selection` says how much of the suite was selected to run, if not all of it: `3 of 40 cases`.
     """
 
@@ -40,6 +41,7 @@ class SuiteInfo:
     run_id: str | None = None
     own_code: tuple[str, ...] = ()
     without_secrets: bool = False
+    replayed: bool = False
     selection: str | None = None
 
 
@@ -384,12 +386,13 @@ class SuiteReport:
         """The number of runs that a recording answered instead of the provider."""
         return sum(record.recorded for record in self.records.values())
 
-    @property
+    @cached_property
     def unchecked(self) -> tuple[Variant, ...]:
-        """The variants of the team's own code of which no run was made, for lack of secrets."""
-        if not self.suite.without_secrets:
-            return ()
-        own = (each for each in self.plan.variants if each.provider in self.suite.own_code)
+        """The variants of the team's own code of which no run was made: there were no secrets, or only replays."""
+        suite = self.suite
+        own = [each for each in self.plan.variants if each.provider in suite.own_code]
+        if not suite.without_secrets:
+            own = [each for each in own if suite.replayed and self.counts(self.cells_of(each)).graded]
         return tuple(each for each in own if not any(self.fresh(cell).graded for cell in self.cells_of(each)))
 
     @property

@@ -67,7 +67,7 @@ class Gate(Options):
     require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
     on_unchecked: Annotated[
         Literal["error", "warn"],
-        Field(description="What to do where your own code could not be run for lack of secrets, as on forks."),
+        Field(description="What to do where your own code was not run: without secrets, as on forks, or in a replay."),
     ] = "error"
     ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
     max_cost_increase: Annotated[

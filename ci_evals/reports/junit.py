@@ -9,7 +9,7 @@ from junit_xml import TestCase, TestSuite
 
 from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
 from ci_evals.gate.rules import blocking
-from ci_evals.gate.wording import cell_finding
+from ci_evals.gate.wording import cell_finding, unchecked_sentence
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, Status
@@ -38,9 +38,10 @@ def render(summary: Summary) -> Iterator[bytes]:
     """Return junit.xml.
 
     `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate red; `<error>`
-    one without a graded run, `<skipped>` one that never ran. Any other cell passes, and its system-out says which of
-    its runs did not and what the comparison found. Properties of each suite say what concerns all of its cells: what
-    ended the run early, which results are recorded or of an earlier invocation, the mean of each metric.
+    one without a graded run, `<skipped>` one that never ran, or of code that only a recording answered for. Any other
+    cell passes, and its system-out says which of its runs did not and what the comparison found. Properties of each
+    suite say what concerns all of its cells: what ended the run early, which results are recorded or of an earlier
+    invocation, the mean of each metric.
     """
     report = summary.report
     red = blocking(summary.comparison, summary.verdict.rules)
@@ -91,7 +92,9 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
     case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
     finding = _comparison_text(summary, cell)
     outcome = "failed" if cell.key in red else cell.outcome
-    if outcome == "failed":
+    if outcome in ("passed", "flaky", "failed") and cell.variant in report.unchecked:
+        case.add_skipped_info(_attribute(unchecked_sentence(report)))
+    elif outcome == "failed":
         message, body = _message_and_body(report, cell, "failed")
         case.add_failure_info(f"{finding}; {message}" if finding else message, body)
     elif outcome == "errored":

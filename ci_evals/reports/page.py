@@ -549,6 +549,9 @@ class Page:
             words += ["--provider", cell.variant.provider]
             words += ["--prompt", cell.variant.prompt] if cell.variant.prompt else []
         yield "Explain", shlex.join(words)
+        words = ["ci-evals", "run", "--case", cell.case.id]
+        words += ["--providers", cell.variant.provider] if self._found.several_variants else []
+        yield "Run this case", shlex.join(words)
 
     # What can be chosen.
 

@@ -2,8 +2,10 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from fakes.chat import ChatServer, Fault, chatting
@@ -90,6 +92,31 @@ async def test_what_is_asked_otherwise_is_not_recorded_and_errored_with_the_reas
     errors = {each["case"]: each["error"] for each in report_in(tmp_path / "out")["results"] if "error" in each}
     reason = {"kind": "not_recorded", "message": "not in the recording: what is asked is new or has changed"}
     assert errors == {"case-0": reason, "case-5": reason}
+
+
+@pytest.mark.parametrize("how", [("--replay-only",), ()], ids=["only", "first"])
+async def test_a_recording_of_your_own_code_checks_nothing(tmp_path: Path, how: tuple[str, ...]) -> None:
+    agent = {"name": "agent", "type": "command", "command": [sys.executable, "agent.py"]}
+    (tmp_path / "agent.py").write_text("import json, sys; print(json.load(sys.stdin)['input'])")
+    providers = [agent, {"name": "model", "type": "mock"}]
+    write_suite(tmp_path, [case(0)], providers=providers)
+    assert (await run(tmp_path, out="first")).code == 0
+    (tmp_path / "agent.py").write_text("raise SystemExit(1)")
+    found = await run(tmp_path, "--replay", "first", *how)
+    reason = "not checked: your own code (agent) was not run, only a recording of it was graded"
+    assert found.code == 3
+    assert f"NO VERDICT  {reason}" in found.out
+    suites = ET.parse(tmp_path / "out" / "junit.xml").getroot()
+    agents, models = suites.findall("testsuite")
+    (skipped,) = agents.iter("skipped")
+    assert skipped.get("message") == reason
+    assert (agents.get("skipped"), models.get("skipped"), models.get("tests")) == ("1", "0", "1")
+
+    write_suite(tmp_path, [case(0)], providers=providers, gate={"on_unchecked": "warn"})
+    assert (await run(tmp_path, "--replay", "first", *how)).code == 0
+    write_suite(tmp_path, [case(0), case(1)], providers=providers)
+    mixed = await run(tmp_path, "--replay", "first")
+    assert mixed.code == 1, "what is called is checked"
 
 
 async def test_only_what_is_not_recorded_is_called(tmp_path: Path) -> None:

@@ -277,6 +277,39 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
     assert "### ⚠️ " in comment.body
 
 
+@pytest.mark.parametrize(
+    ("event", "code"), [("issue_comment", 0), ("repository_dispatch", 0), ("workflow_dispatch", 1)]
+)
+async def test_a_run_by_slash_command_is_neither_baseline_nor_recording(
+    repository: Repository, fake: FakeGitHub, event: str, code: int
+) -> None:
+    """It has the name and commit of main while it evaluates somebody's pull request; a run of main itself counts."""
+    fake.state.add_history(BASE, RED)
+    async with serving() as server:
+        server.answers(answer)
+        needs_a_key(repository, server.url)
+        recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
+        assert recorded.ended.code == 0, recorded.ended.err
+
+        async def wrong(request: web.Request) -> web.StreamResponse:
+            river = "river" in (await request.json())["messages"][-1]["content"]
+            return web.Response(body=completion("no idea")) if river else await answer(request)
+
+        server.answers(wrong)
+        run = fake.state.add_run(BASE, event=event)
+        changes = {"GITHUB_REF": "refs/heads/main", "AGENT_KEY": "secret-of-the-agent"}
+        other = await repository.job(event, {}, run, "--baseline", "none", **changes)
+        assert (other.ended.code, other.report["suite"]["revision"]) == (1, BASE)
+        repository.upload(other, run)
+        asked = len(server.seen)
+
+        job = await fork_run(repository, "--comment", "off")
+        assert len(server.seen) == asked
+    (baseline,) = job.report["comparison"]["baseline"]
+    assert baseline["id"] == (other if code else recorded).report["id"]
+    assert (job.report["totals"]["passed"], job.ended.code) == (5 if code else 10, code)
+
+
 async def test_a_forks_shard_is_answered_from_what_the_base_branchs_merge_has_uploaded(
     repository: Repository, fake: FakeGitHub
 ) -> None:
@@ -485,12 +518,13 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     assert HEADLINE.replace("agent was", "agent (agent) was") in shown(job.summary)
 
 
-async def test_a_recording_that_a_workflow_names_itself_answers_for_own_code_too(repository: Repository) -> None:
+async def test_a_recording_that_a_workflow_names_itself_checks_no_own_code_either(repository: Repository) -> None:
     agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
     recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
     journal = str(recorded.results / "results.jsonl")
     job = await fork_run(repository, "--comment", "off", "--replay", journal, "--replay-only")
-    assert (job.ended.code, job.outputs["verdict"]) == (0, "pass")
+    assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
+    assert "not checked: your own code was not run, only a recording of it was graded" in job.ended.out
 
 
 async def test_a_later_attempt_with_secrets_runs_what_only_a_recording_had_answered(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,9 +14,9 @@ from fakes.github_state import FORK, StoredRun
 from github_markdown import shown
 from jobs import RESULTS, SETTLED, Repository
 from processes import Finished, ci_evals
-from pulls import comments, open_pull
+from pulls import NUMBER, comments, open_pull
 
-BASE, HEAD = "b" * 40, "c" * 40
+BASE, HEAD, LATER = "b" * 40, "c" * 40, "d" * 40
 
 Document = dict[str, Any]
 Forgery = Callable[[Document], None]
@@ -32,10 +33,10 @@ class Fork:
     async def comment(self, *arguments: str, forge: Forgery = lambda _report: None) -> Finished:
         """Comment on what was uploaded, after a forgery."""
         state = self._repository.fake.state
-        (uploaded,) = (each for each in state.artifacts.values() if each.run is self._run)
-        document = json.loads(json.dumps(self.report))
-        forge(document)
-        uploaded.content = archive({"report.json": json.dumps(document).encode()})
+        for uploaded in (each for each in state.artifacts.values() if each.run is self._run):
+            document = json.loads(json.dumps(self.report))
+            forge(document)
+            uploaded.content = archive({"report.json": json.dumps(document).encode()})
         environ = self._repository.environment("workflow_run", {}, self._run, self._repository.folder)
         command = ("comment", "--from-run", str(self._run.id), *arguments)
         return await ci_evals(self._repository.folder, *command, environ=environ, constants=SETTLED)
@@ -254,6 +255,48 @@ async def test_a_baseline_may_be_a_file_of_the_job_or_none(repository: Repositor
     alone = await fork.text("--baseline", "none")
     assert "regressed" not in alone
     assert alone.startswith("### ❌")
+
+
+async def test_code_that_was_not_run_stays_unchecked_whatever_the_report_says_of_it(repository: Repository) -> None:
+    command = [sys.executable, "-c", "import sys; print('the input', sys.stdin.read())"]
+    agent = {"name": "agent", "type": "command", "command": command}
+    fork = await fork_of(repository, wrong=(), cases=("input",), providers=[agent])
+    assert (await fork.text()).startswith("### ✅")
+
+    def pretend_to_be_a_model(report: Document) -> None:
+        report["suite"] |= {"own_code": [], "without_secrets": False}
+        for result in report["results"]:
+            result["recorded"] = True
+        for cell in report["cells"]:
+            cell |= {"evidence": [0, 0], "per_run": [[0, 0, 0], None, None, None]}
+
+    forged = await fork.text(forge=pretend_to_be_a_model)
+    assert forged.startswith("### ⚠️ Not checked: this pull request")
+
+
+@pytest.mark.parametrize("forge", [None, pass_all, lambda report: report.clear()], ids=["none", "lies", "empty"])
+async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
+    repository: Repository, fake: FakeGitHub, forge: Forgery | None
+) -> None:
+    fork = await fork_of(repository, wrong=())
+    assert (await fork.comment()).code == 0
+    (comment,) = comments(fake)
+    assert "### ✅" in comment.body
+
+    fake.state.pulls[NUMBER].head_sha = LATER
+    run = fake.state.add_run(LATER, head_branch="feature", head_repository=FORK, event="pull_request")
+    if forge:
+        repository.suite(wrong=("river",))
+        job = await repository.pull_request(LATER, "--comment", "off", run=run)
+        repository.upload(job, run)
+        later = Fork(repository, run, job.report)
+    else:
+        later = Fork(repository, run, {})
+    ended = await later.comment(forge=forge or (lambda _report: None))
+    assert ended.code == 1
+    (comment,) = comments(fake)
+    assert "✅" not in comment.body
+    assert "### ⚠️ No verdict: this run has left no report that can be used" in comment.body
 
 
 HOSTILE = (

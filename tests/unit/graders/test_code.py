@@ -34,7 +34,7 @@ def in_a_thread(output): return threading.current_thread() is not threading.main
 def nothing(output): return None
 def too_much(output): return 7
 def nan(output): return float("nan")
-def misspelt(output): return {"pass": True}
+def misspelt(output): return {"pased": True}
 def empty(output): return {}
 def bad_reason(output): return {"passed": True, "reason": 5}
 def bad_score(output): return {"score": True}

@@ -17,6 +17,7 @@ from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import PythonGrader
 from ci_evals.graders.composite import Composite, passes, score_of
+from ci_evals.graders.javascript import JavaScriptGrader
 from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
 from ci_evals.graders.scoring import LONG_ANSWER, grade
 from ci_evals.graders.text import Regex, Similar
@@ -63,12 +64,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "judge": {"rubric": "polite"},
     "embedding_similar": {"value": "abc"},
     "python": {"target": "builtins:bool"},
+    "javascript": {"code": "output.length < 9"},
     "any_of": {"of": [{"contains": "a"}]},
     "all_of": {"of": [{"contains": "a"}]},
     "reward": {"value": 0.5},
     "goal_reached": {},
 }
-NEEDING_MORE = {name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader | Composite | PythonGrader)}
+NEEDING_MORE = {
+    name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader | Composite | PythonGrader | JavaScriptGrader)
+}
 
 KEYWORDS = [
     "$schema",

@@ -43,6 +43,7 @@ SHORT: dict[str, Any] = {
     "judge": "polite",
     "embedding_similar": "Paris",
     "python": "json:loads",
+    "javascript": "output.length < 9",
     "any_of": [{"contains": "a"}, {"not_contains": "b"}],
     "all_of": [{"contains": "a"}, {"any_of": [{"contains": "b"}, {"tool_call": "book"}]}],
     "reward": 0.5,

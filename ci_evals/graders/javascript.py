@@ -1,0 +1,84 @@
+"""`javascript`: code of the suite's owner judges the answer, in the machine's Node.js."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ci_evals.errors import GradingError
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import GraderOptions, failed
+from ci_evals.graders.code import FunctionGrader
+from ci_evals.graders.inline import context_of
+from ci_evals.javascript import JavaScriptError, NodeEndedError, current_node, file_problem, split_file
+from ci_evals.model.case import Answer, Finding
+from ci_evals.model.fields import NonEmpty, Seconds, Share
+
+_NAME_CHARACTERS = 80
+_REASON_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class JavaScriptGrader(GraderOptions):
+    """JavaScript judges the answer: an expression over `output` and `context`, lines that return something, or a file.
+
+    It gives a boolean, a score from 0 to 1, or `{pass, score, reason}`. A file exports a function of the output and the
+    context, by `module.exports` or `export default`.
+
+    Args:
+        code: the expression, or the lines.
+        file: a file instead, `.js`, `.mjs` or `.cjs`; `file.mjs:name` is another function of it.
+        config: `context.config` of the code.
+        threshold: the lowest score that passes; 1 when left out.
+        timeout_s: seconds that one call may take; those of the run's own call when left out.
+    """
+
+    short: ClassVar[str] = "code"
+    has_dependency: ClassVar[bool] = True
+
+    code: NonEmpty | None = None
+    file: NonEmpty | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    threshold: Share | None = None
+    timeout_s: Seconds | None = None
+
+    def problems(self) -> list[str]:
+        if (self.code is None) == (self.file is None):
+            return ["give either code, as in `javascript: output.length < 200`, or a `file`"]
+        if self.code is not None and (self.code.startswith("file://") or split_file(self.code.strip())):
+            path = self.code.removeprefix("file://").strip()
+            return [f"to run a file, write `javascript: {{file: {one_line(path)}}}`"]
+        return []
+
+    def missing(self, folder: Path) -> str | None:
+        return None if self.file is None else file_problem(self.file, folder)
+
+    def prepare(self) -> None:
+        current_node().check(do="check", **self._source)
+
+    def for_fingerprint(self) -> Self:
+        return replace(self, timeout_s=None)
+
+    @property
+    def _source(self) -> Mapping[str, str]:
+        return {"code": self.code or ""} if self.file is None else split_file(self.file) or {}
+
+    async def grade(self, answer: Answer) -> Finding:
+        async def judge(output: Any, answer: Answer) -> Any:
+            context = {**context_of(answer), "config": dict(self.config)}
+            judged = await current_node().ask(do="grade", output=output, context=context, **self._source)
+            if isinstance(judged, dict):  # other tools have more in it
+                return {key: judged[key] for key in ("pass", "passed", "score", "reason") if key in judged}
+            return judged
+
+        name = one_line(self.code or self.file or "", _NAME_CHARACTERS)
+        called = FunctionGrader(judge, name=name, threshold=self.threshold, timeout_s=self.timeout_s)
+        try:
+            return await called.grade(answer)
+        except JavaScriptError as error:
+            first = one_line(str(error).partition("\n")[0], _REASON_CHARACTERS)
+            if error.parse:  # of the answer, as code itself is parsed beforehand
+                return failed(f"cannot be parsed: {first}: got {quote(answer.output)}")
+            raise GradingError(f"it threw {first}", "grader", detail=str(error)) from error
+        except NodeEndedError as error:
+            raise GradingError(str(error), "grader") from error

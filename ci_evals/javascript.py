@@ -1,0 +1,235 @@
+"""JavaScript of a suite, in one process of the machine's Node.js that lives as long as the invocation."""
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as WaitTimeoutError
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import one_line
+
+_WORKER = Path(__file__).with_name("javascript_worker.cjs")
+_OLDEST = (18, 0)
+_DETECTS_MODULES = (20, 10)  # from which on Node tells ES modules in .js files by itself, if asked
+_START_S = 30.0
+_PING_S = 1.0
+_END_S = 1.0
+_STDERR_LINES = 20
+_FILE = re.compile(r"(?P<file>.+\.[cm]?js)(?::(?P<name>\w+))?")
+
+
+class JavaScriptError(Exception):
+    """JavaScript threw something; the message is its stack. `parse` is True if a text could not be parsed."""
+
+    def __init__(self, message: str, *, parse: bool = False) -> None:
+        super().__init__(message)
+        self.parse = parse
+
+
+class NodeEndedError(Exception):
+    """Node ended while it was asked something."""
+
+
+class _RestartedError(Exception):
+    """Node was ended for the sake of another request."""
+
+
+def split_file(reference: str) -> Mapping[str, str] | None:
+    """Split `file.mjs:name` into `file` and `name`, as far as it is there; None if it is no file of JavaScript."""
+    found = _FILE.fullmatch(reference)
+    return {key: value for key, value in found.groupdict().items() if value} if found else None
+
+
+def file_problem(reference: str, folder: Path) -> str | None:
+    """Say why a reference to a file can't be followed; None if it can."""
+    parts = split_file(reference.removeprefix("file://"))
+    if parts is None:
+        return f"expected a file of JavaScript (.js, .mjs or .cjs), got {reference!r:.80}"
+    if reference.startswith("file://"):
+        return f"write the path alone: {parts['file']}"
+    path = folder / parts["file"]
+    return None if path.is_file() else f"there is no file {path}"
+
+
+class NodeProcess:
+    """One process of Node.js in a folder, started when it is needed first, and again when it had to be ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = Lock()
+        self._numbers = count(1)
+        self._process: subprocess.Popen[str] | None = None
+        self._pending: dict[int, Future[Any]] = {}
+        self._readers: list[Thread] = []
+
+    async def ask(self, **request: Any) -> Any:
+        """Return the value that JavaScript gives.
+
+        A caller that is cancelled, as by a time-out, ends the process if it is stuck; others are then asked again.
+
+        Raises:
+            JavaScriptError: it threw something.
+            NodeEndedError: the process ended meanwhile, twice.
+        """
+        endings = 0
+        while True:
+            asked = self._send(request)
+            try:
+                return await asyncio.wrap_future(asked)
+            except asyncio.CancelledError:
+                Thread(target=self._end_if_stuck, name="ci-evals-node", daemon=True).start()
+                raise
+            except _RestartedError:
+                continue
+            except NodeEndedError:  # perhaps by the code of another request
+                endings += 1
+                if endings > 1:
+                    raise
+
+    def check(self, **request: Any) -> None:
+        """Ask for something that needs no code of the suite to run but that of its modules.
+
+        Raises:
+            ConfigError: there is no Node.js, or the code is wrong.
+        """
+        try:
+            self._send(request).result(_START_S)
+        except (JavaScriptError, NodeEndedError) as error:
+            raise ConfigError([Problem("", None, "", one_line(str(error), 500))]) from error
+        except WaitTimeoutError as error:
+            raise ConfigError([Problem("", None, "", f"Node.js did not answer within {_START_S:g} s")]) from error
+
+    def close(self) -> None:
+        """End the process."""
+        self._end(_RestartedError())
+        for reader in self._readers:
+            reader.join(_END_S)
+
+    def _send(self, request: Mapping[str, Any]) -> Future[Any]:
+        asked: Future[Any] = Future()
+        with self._lock:
+            number = next(self._numbers)
+            process = self._process or self._start()
+            self._pending[number] = asked
+            assert process.stdin is not None
+            with suppress(OSError):  # it has just ended, which its reader is about to notice
+                process.stdin.write(json.dumps({"id": number, **request}, default=str) + "\n")
+                process.stdin.flush()
+        return asked
+
+    def _start(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        command = [*node_command(), str(_WORKER)]
+        process = subprocess.Popen(  # noqa: S603  no shell
+            command, cwd=self._folder, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace"
+        )
+        self._process = process
+        reader = Thread(target=self._read, args=(process,), name="ci-evals-node", daemon=True)
+        self._readers.append(reader)
+        reader.start()
+        return process
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        """Give each answer to whoever waits for it, until the process ends."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        tail: deque[str] = deque(maxlen=_STDERR_LINES)
+        listener = Thread(target=tail.extend, args=(process.stderr,), name="ci-evals-node", daemon=True)
+        listener.start()
+        for line in process.stdout:
+            answer = json.loads(line)
+            with self._lock:
+                asked = self._pending.pop(answer["id"], None)
+            if asked is None or not asked.set_running_or_notify_cancel():
+                continue
+            if "error" in answer:
+                asked.set_exception(JavaScriptError(answer["error"], parse=answer["parse"]))
+            else:
+                asked.set_result(answer["value"])
+        status = process.wait()
+        listener.join(_END_S)
+        process.stdout.close()
+        process.stderr.close()
+        said = one_line("".join(tail).strip(), 300)
+        ended = NodeEndedError(f"Node.js ended with exit status {status}{f': {said}' if said else ''}")
+        self._end(ended, process)
+
+    def _end_if_stuck(self) -> None:
+        try:
+            self._send({"do": "ping"}).result(_PING_S)
+        except WaitTimeoutError:
+            self._end(_RestartedError())
+        except (NodeEndedError, _RestartedError):
+            pass
+
+    def _end(self, error: Exception, ended: subprocess.Popen[str] | None = None) -> None:
+        """End the process, or take note that `ended` did, and have those that wait for it raise an error."""
+        with self._lock:
+            process = self._process
+            if process is None or ended not in (None, process):
+                return
+            self._process = None
+            pending, self._pending = self._pending, {}
+        for asked in pending.values():
+            if asked.set_running_or_notify_cancel():
+                asked.set_exception(error)
+        process.kill()
+        process.wait()
+        with suppress(OSError):
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+@lru_cache(maxsize=1)
+def node_command() -> tuple[str, ...]:
+    """Return the command that starts Node.js.
+
+    Raises:
+        ConfigError: there is none on the PATH, or it is too old.
+    """
+    program = shutil.which("node")
+    if program is None:
+        text = "JavaScript needs Node.js: there is no `node` on the PATH"
+        raise ConfigError([Problem("", None, "", text)])
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    numbers = re.match(r"v(\d+)\.(\d+)", told)
+    version = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    if version < _OLDEST:
+        text = f"JavaScript needs Node.js {_OLDEST[0]} or newer: {program} is {told.strip() or 'of an unknown version'}"
+        raise ConfigError([Problem("", None, "", text)])
+    return (program, "--experimental-detect-module") if version >= _DETECTS_MODULES else (program,)
+
+
+_current: ContextVar[NodeProcess | None] = ContextVar("node", default=None)
+
+
+@contextmanager
+def node_process(folder: Path) -> Iterator[None]:
+    """Have JavaScript run in a folder for as long as the context lasts. Nothing is started before it is needed."""
+    node, before = NodeProcess(folder), _current.get()
+    _current.set(node)
+    try:
+        yield
+    finally:
+        _current.set(before)
+        node.close()
+
+
+def current_node() -> NodeProcess:
+    """Return the process in which JavaScript runs here."""
+    node = _current.get()
+    if node is None:
+        raise RuntimeError("no `node_process` is open here")
+    return node

@@ -1,0 +1,164 @@
+"""`javascript`: what suites of other tools have in it works, and what goes wrong in it is told."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from leftovers import report_in
+from processes import ci_evals
+from suites import write_suite
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+
+TEXT = "The capital of France is Paris.\nIt lies on the Seine, and has 2,102,650 inhabitants."
+JSON = json.dumps(
+    {
+        "intent": "book_flight",
+        "confidence": 0.92,
+        "ok": True,
+        "error": None,
+        "tags": ["travel", "urgent"],
+        "flight": {"from": "Berlin", "to": "Paris", "price": 99.5, "stops": []},
+        "items": [{"name": "seat", "qty": 1}, {"name": "bag", "qty": 2}],
+    }
+)
+FENCED = f"Here you are:\n```json\n{JSON}\n```\nAnything else?"
+
+ANSWERS = {"text": TEXT, "json": JSON, "fenced": FENCED, "empty": ""}
+CORPUS = yaml.safe_load((Path(__file__).parents[1] / "data" / "javascript.yaml").read_text("utf-8"))
+
+
+def judge(grader: Any, answer: str = TEXT, **more: Any) -> dict[str, Any]:
+    values = {"city": "Paris", "words": ["Paris", "Seine"]}
+    return {"id": "a", "input": answer, "vars": values, "expect": [{"javascript": grader}], **more}
+
+
+async def run(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[dict[str, Any]]:
+    numbered = [{**case, "id": f"{number}"} for number, case in enumerate(cases)]
+    write_suite(folder, numbered, **settings)
+    ended = await ci_evals(folder, "run", "--out", "out")
+    assert ended.code != 2, ended.err
+    results = report_in(folder / "out")["results"]
+    assert isinstance(results, list)
+    return results
+
+
+async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> None:
+    assert len(CORPUS) >= 60
+    cases = [judge({"code": each["code"], "threshold": 0.05}, ANSWERS[each["answer"]]) for each in CORPUS]
+    for each, result in zip(CORPUS, await run(tmp_path, *cases), strict=True):
+        score = each["score"]
+        if score > 1:
+            assert f"must return a score from 0 to 1; it returned {score}" in result["error"]["message"]
+            continue
+        assert result["status"] != "errored", (each, result["error"])
+        (grade,) = result["grades"]
+        assert (grade["score"], grade["passed"]) == (pytest.approx(score, abs=0.001), score > 0), (each, grade)
+
+
+async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
+    (tmp_path / "module.mjs").write_text(
+        "import { sep } from 'node:path';\n"
+        "export default async (output, { config }) =>\n"
+        "  ({ pass: output.length > config.least, score: 1, reason: sep });\n"
+        "export const short = (output) => output.length < 5;\n",
+        "utf-8",
+    )
+    (tmp_path / "common.cjs").write_text(
+        "module.exports = (output, context) => output.includes(context.vars.city);\n"
+        "module.exports.strict = () => false;\n",
+        "utf-8",
+    )
+    (tmp_path / "plain.js").write_text(
+        "module.exports = { check: (o) => require('./common.cjs')(o, { vars: { city: 'S' } }) };", "utf-8"
+    )
+    found = await run(
+        tmp_path,
+        judge({"file": "module.mjs", "config": {"least": 3}}),
+        judge({"file": "module.mjs", "config": {"least": 300}}),
+        judge({"file": "module.mjs:short"}),
+        judge({"file": "common.cjs"}),
+        judge({"file": "./common.cjs:strict"}),
+        judge({"file": "plain.js:check"}),
+    )
+    assert [result["status"] for result in found] == ["passed", "failed", "failed", "passed", "failed", "passed"]
+    assert found[0]["grades"][0]["reason"] == "/"
+
+
+async def test_a_transform_gives_the_value_itself(tmp_path: Path) -> None:
+    found = await run(tmp_path, judge({"code": "output.flight.to === 'Paris'", "transform": "$"}, JSON))
+    assert found[0]["status"] == "passed"
+
+
+async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> None:
+    (tmp_path / "crash.mjs").write_text(
+        "function inner(o) {\n  return o.a.b;\n}\nexport default (o) => inner(o);\n", "utf-8"
+    )
+    by_file, by_code, returned, exited = await run(
+        tmp_path,
+        judge({"file": "crash.mjs"}),
+        judge("context.nothing.here"),
+        judge("const x = 1;"),
+        judge("process.exit(3)"),
+    )
+    assert {each["status"] for each in (by_file, by_code, returned, exited)} == {"errored"}
+    assert by_file["error"]["message"] == (
+        "grader javascript could not judge: it threw TypeError: Cannot read properties of undefined (reading 'b')"
+    )
+    assert "crash.mjs:2" in by_file["error"]["detail"]
+    assert "at inner" in by_file["error"]["detail"]
+    assert "must return a bool, a score from 0 to 1, or a mapping" in returned["error"]["message"]
+    assert "process.exit(3) would end" in exited["error"]["message"]
+
+
+async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(tmp_path: Path) -> None:
+    slow = judge({"code": "while (true) {}", "timeout_s": 0.3})
+    found = await run(tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8)
+    assert [result["status"] for result in found] == ["passed", "errored", *["passed"] * 8]
+    assert "no judgement within 0.3 s" in found[1]["error"]["message"]
+    mine = [each for each in psutil.process_iter(["cmdline", "cwd"]) if each.info["cwd"] == str(tmp_path)]
+    assert mine == []
+
+
+async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
+    (tmp_path / "broken.mjs").write_text("export default (output => ;\n", "utf-8")
+    (tmp_path / "empty.mjs").write_text("export const other = 1;\n", "utf-8")
+    expect = [{"javascript": "output.length <"}, {"any_of": [{"javascript": {"file": "broken.mjs"}}]}]
+    write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [*expect, {"javascript": {"file": "empty.mjs"}}]}])
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 2
+    assert "expect[0].javascript: SyntaxError: " in ended.err
+    assert "expect[1].any_of[0].javascript: SyntaxError: " in ended.err
+    assert "empty.mjs does not export a function, by `module.exports` or `export default`" in ended.err
+    assert not (tmp_path / "out/results.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("grader", "problem"),
+    [
+        ("file://check.js", "to run a file, write `javascript: {file: check.js}`"),
+        ({"file": "nope.js"}, "there is no file "),
+        ({"file": "check.py"}, "expected a file of JavaScript (.js, .mjs or .cjs), got 'check.py'"),
+        (
+            {"code": "true", "file": "check.js"},
+            "give either code, as in `javascript: output.length < 200`, or a `file`",
+        ),
+        ({"fiel": "check.js"}, "unknown key 'fiel', did you mean 'file'?"),
+    ],
+)
+async def test_what_validate_says(tmp_path: Path, grader: Any, problem: str) -> None:
+    write_suite(tmp_path, [judge(grader)])
+    ended = await ci_evals(tmp_path, "validate")
+    assert (ended.code, f"expect[0].javascript: {problem}" in ended.err) == (2, True), ended.err
+
+
+async def test_a_machine_without_node_is_told_once_and_before_any_call(tmp_path: Path) -> None:
+    write_suite(tmp_path, [judge("true"), {**judge("false"), "id": "b"}])
+    ended = await ci_evals(tmp_path, "run", "--out", "out", environ={"PATH": str(Path(sys.executable).parent)})
+    assert ended.code == 2
+    assert ended.err.count("JavaScript needs Node.js: there is no `node` on the PATH") == 1
