@@ -15,16 +15,20 @@ from ci_evals.templating import is_template
 
 _DEFAULT_JUDGE = {"type": "openai", "model": "gpt-4.1"}
 _DEFAULT_EMBEDDINGS = {"type": "embeddings", "model": "text-embedding-3-large"}
-_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", "assert", "contextTransform"})
+_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", "assert", "config", "transform"})
 _CODE = re.compile(r"\.([cm]?js|ts|py|rb)(:\w+)?$")
 
 
 class _Rubric(NamedTuple):
-    """A ready rubric, or none; the option that takes the assertion's value; the threshold unless it has one."""
+    """A ready rubric, or none; the option that takes the assertion's value; the threshold unless it has one.
+
+    Those `of_context` have shares as scores, and need no scale.
+    """
 
     name: str | None
     option: str | None
     threshold: float | None = None
+    of_context: bool = False
 
 
 _RUBRICS: Mapping[str, _Rubric] = {
@@ -33,7 +37,9 @@ _RUBRICS: Mapping[str, _Rubric] = {
     "model-graded-closedqa": _Rubric(None, "rubric"),
     "factuality": _Rubric("factual", "reference"),
     "answer-relevance": _Rubric("relevant", None),
-    "context-faithfulness": _Rubric("faithful", "context"),
+    "context-faithfulness": _Rubric("faithful", None, of_context=True),
+    "context-recall": _Rubric("context_recall", "reference", of_context=True),
+    "context-relevance": _Rubric("context_precision", None, of_context=True),
     "trajectory:goal-success": _Rubric(None, "rubric"),
     "is-refusal": _Rubric("refusal", None),
 }
@@ -59,8 +65,6 @@ _REASONS = {
     "classifier": "let a `python` grader ask the model, or see `classify`",
     "webhook": "let a `python` grader call it",
     "ruby": "write it as a `python` grader",
-    "javascript": "write it as a `python` grader",
-    "python": "write a function `fn(output, answer)`, and name it as `python: module:function`",
     "tool-call-f1": "`tool_call` has the share of the expected calls as its score",
     "is-valid-openai-tools-call": "`tool_call` and `tool_arguments` say which tools are to be called, and with what",
     "is-valid-openai-function-call": "`tool_call` and `tool_arguments` say which tools are to be called, and with what",
@@ -70,8 +74,6 @@ _REASONS = {
     "contains-sql": "let a `python` grader parse it",
     "contains-xml": "let a `python` grader parse it",
     "pi": "it is a service: use a `judge`",
-    "context-relevance": "use `judge` with a rubric of your own, and the retrieved texts as `context`",
-    "context-recall": "use `judge` with a rubric of your own, and the retrieved texts as `context`",
     "trace-span-count": "`max_steps`, `max_tool_calls` and `trajectory` look at the steps of an answer",
     "human": "see `ci-evals judge check` for people's labels",
 }
@@ -119,6 +121,8 @@ class Assertions:
             options["weight"] = weight
         if given.get("metric"):
             options["metric"] = str(given["metric"])
+        if given.get("transform"):
+            options["transform"] = transform_of(given["transform"])
         entry_name = f"not_{name}" if kind.startswith("not-") else name
         return [self._draft.at({entry_name: options}, entry.line)]
 
@@ -134,8 +138,9 @@ class Assertions:
     def _grader(self, kind: str, entry: Written, judge: Written | None, source: Source) -> tuple[str, dict[str, Any]]:
         """Return the name of a grader, and its options."""
         threshold = entry.value.get("threshold")
-        if kind == "assert-set":
-            return self._set(entry, judge, source)
+        if kind in ("assert-set", "javascript", "python"):
+            is_set = kind == "assert-set"
+            return self._set(entry, judge, source) if is_set else (kind, self._code(kind, entry.value, source))
         value = self._value(kind, entry.value.get("value"), source)
         if kind in _TEXT:
             return _TEXT[kind], {GRADERS[_TEXT[kind]].short: _text(value)}
@@ -156,15 +161,37 @@ class Assertions:
         threshold = entry.value.get("threshold")
         return "all_of", {"of": of, **({"threshold": threshold} if isinstance(threshold, int | float) else {})}
 
+    def _code(self, kind: str, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
+        value, is_script = _text(given.get("value")), kind == "javascript"
+        options: dict[str, Any]
+        if not value.startswith("file://"):
+            options = {"code" if is_script else "target": self._templates.text(value)}
+        elif is_script:
+            path, colon, name = value.removeprefix("file://").partition(":")
+            options = {"file": source.relative(path) + colon + name}
+        else:
+            path, _, name = value.removeprefix("file://").partition(":")
+            module = source.relative(path).removesuffix(".py")
+            if not all(part.isidentifier() for part in module.split("/")):
+                raise UntranslatableError("its file is none that can be imported beside the suite")
+            module, name = module.replace("/", "."), name or "get_assert"
+            options = {"target": f"from {module} import {name}\nreturn {name}(output, context)\n"}
+        if isinstance(threshold := given.get("threshold"), int | float):
+            options["threshold"] = threshold
+        if given.get("config") and is_script:
+            options["config"] = given["config"]
+        return options
+
     def _rubric(self, rubric: _Rubric, value: Any, threshold: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"rubric": rubric.name}
         if rubric.option == "rubric":
             texts = value if isinstance(value, list) else [value]
             options["rubric"] = "\n".join(f"- {text}" for text in texts) if len(texts) > 1 else _text(texts[0])
-        elif rubric.option == "context" and not value:
-            options["context"] = self._templates.text("{{ context }}")
         elif rubric.option:
             options[rubric.option] = _text(value)
+        if rubric.of_context:
+            options["context"] = self._templates.text("{{ context }}")
+            return options | ({"threshold": threshold} if isinstance(threshold, int | float) else {})
         least = threshold if isinstance(threshold, int | float) else rubric.threshold
         if least is not None and 0 < least < 1 and least != 0.5:
             options |= {"scale": 11, "threshold": least}
@@ -202,10 +229,31 @@ class Assertions:
 
 
 _OPTIONS = {
-    "transform": "answers are judged as they come: a stage (`after`) or a `python` grader can change that",
-    "rubricPrompt": "judges have a prompt of their own",
-    "config": "there is nothing to configure",
+    "contextTransform": "the provider tells the retrieved texts, as `context` of its answer",
+    "rubricPrompt": "`prompt` of a judge is a template over other names",
 }
+
+
+_TRANSFORMS = (
+    (r"output\.trim\(\)", "output | trim"),
+    (r"output\.toLowerCase\(\)", "output | lower"),
+    (r"output\.toUpperCase\(\)", "output | upper"),
+    (r"JSON\.parse\(output\)", "$"),
+    (r"(?:JSON\.parse\(output\)|output)((?:\??\.\w+|\??\.?\[\d+\])+)", r"$\1"),
+)
+
+
+def transform_of(code: Any) -> str:
+    """Return a transform in JavaScript as one of ours, if it is one of the usual ones.
+
+    Raises:
+        UntranslatableError: it is another one.
+    """
+    for pattern, ours in _TRANSFORMS:
+        if isinstance(code, str) and (found := re.fullmatch(pattern, code.strip().removesuffix(";"))):
+            return found.expand(ours).replace("?.[", "[").replace("?.", ".")
+    reason = "`transform` here is a JSONPath, a Jinja2 expression or a Python function; `javascript` graders run code"
+    raise UntranslatableError(reason)
 
 
 def _judge_among(specs: tuple[Written | None, ...], *, embeds: bool) -> Written | None:

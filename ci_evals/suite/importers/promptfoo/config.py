@@ -11,7 +11,7 @@ from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
 from ci_evals.suite.importers.draft import Comment, Draft, Lost, UntranslatableError, original, seconds, shorten
-from ci_evals.suite.importers.promptfoo.assertions import Assertions
+from ci_evals.suite.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
 from ci_evals.suite.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.suite.importers.promptfoo.templates import Templates, quote_dumped
@@ -39,9 +39,9 @@ _OF_A_TEST: Mapping[str, str] = {
     "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
 }
 _OPTIONS: Mapping[str, str] = {
-    "transform": "answers are judged as they come: a stage (`after`) or a `python` grader can change that",
-    "postprocess": "answers are judged as they come: a stage (`after`) or a `python` grader can change that",
-    "rubricPrompt": "judges have a prompt of their own",
+    "transform": "`transform` is one of the suite, or of a grader; code is run by `javascript` graders",
+    "postprocess": "`transform` is one of the suite, or of a grader; code is run by `javascript` graders",
+    "rubricPrompt": "`prompt` of a judge is a template over other names",
     "prefix": "put it into the prompt",
     "suffix": "put it into the prompt",
     "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
@@ -148,7 +148,7 @@ class _Converter:
             found.setdefault("vars", {})["vars"] = self.vars
         order = (
             *("name", "description", "runs", "max_concurrency", "timeout_s", "budget", "providers", "judges"),
-            *("prompts", "vars", "expect", "threshold"),
+            *("prompts", "vars", "transform", "expect", "threshold"),
         )
         last = {"cases": found.pop("cases")} if "cases" in found else {}
         for section in ({name: found.pop(name) for name in order if name in found} | found | last).values():
@@ -275,7 +275,11 @@ class _Converter:
             for key in written.value
             if key not in ("vars", "assert", "threshold", "options", "description")
         ]
-        if lost := [*lost, *self.lost_options(written, "defaultTest")]:
+        with suppress(UntranslatableError):
+            if code := (written["options"].value or {}).get("transform"):
+                found["transform"] = {"transform": transform_of(code)}
+        without = "transform" if "transform" in found else ""
+        if lost := [*lost, *self.lost_options(written, "defaultTest", without)]:
             section: dict[Any, Any] = found.setdefault("expect", {})
             section |= dict.fromkeys(lost)
 
@@ -283,10 +287,10 @@ class _Converter:
         provider = written["options"]["provider"]
         return provider if provider.value else self.judge
 
-    def lost_options(self, written: Written, where: str) -> Iterator[Comment]:
+    def lost_options(self, written: Written, where: str, without: str = "") -> Iterator[Comment]:
         options = written["options"]
         for key in options.value if isinstance(options.value, dict) else ():
-            if key not in ("provider", "disableVarExpansion", "repeat"):
+            if key not in ("provider", "disableVarExpansion", "repeat", without):
                 reason = _OPTIONS.get(key, _NOTHING_LIKE_IT)
                 yield self.draft.lose(options[key], f"{where}.options.{key}", reason, weakens=key in _OPTIONS)
 
