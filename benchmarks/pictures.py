@@ -1,19 +1,33 @@
-"""Draws the pictures of docs/statistics.md from the formulas that `ci-evals power` uses."""
+"""Draws the pictures of docs/statistics.md, from the functions that decide and that `ci-evals power` uses."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from ci_evals.gate.compare import SUSPICION, USUAL_CONFIRM_RUNS
+from ci_evals.gate.outages import worst_round
+from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#7a3e9d")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 380, 64, 48, 120, 56
+MARKS = {
+    "+": f'<circle r="4.5" fill="{COLORS[0]}"/>',
+    "-": f'<path d="M-4 -4L4 4M-4 4L4 -4" stroke="{COLORS[1]}" stroke-width="2.5"/>',
+    "?": '<circle r="4" fill="none" stroke="#777" stroke-dasharray="2 2" stroke-width="1.5"/>',
+}
 Line = Sequence[tuple[float, float]]
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
+    draw_strips(FOLDER / "a-name.svg", "Three failures are a suspicion, not a name", name_strips())
+    draw_strips(FOLDER / "a-re-run.svg", "A re-run goes on with what was graded", re_run_strips())
+    draw_strips(
+        FOLDER / "an-outage.svg", "An outage strikes one round, a change the same cases in every round", outages()
+    )
     drops = [point / 4 for point in range(81)]
     seen = {
         f"{runs} run{'s' * (runs > 1)}": [
@@ -30,6 +44,78 @@ def main() -> None:
     }
     title = "The smallest drop that is detected, with a chance of 80 %"
     draw(FOLDER / "what-runs-buy.svg", title, ("runs of each case", "drop, in points"), smallest, (12, 24))
+
+
+class Strip(NamedTuple):
+    """A row of runs: `+` passed, `-` failed, `?` errored; in brackets if they are kept from before."""
+
+    label: str
+    marks: str
+    remark: str = ""
+
+
+GAP = Strip("", "")
+
+
+def name_strips() -> Iterator[Strip]:
+    """Two cases that begin alike."""
+    for case, repeats in (("refund", "-------"), ("cancel", "+++-+++")):
+        planned, base = "---" if case == "refund" else "+--", 30
+        p = fisher_lower(planned.count("+"), 3, base, base)
+        every = planned + repeats
+        after = fisher_lower(every.count("+"), len(every), base, base)
+        assert p <= SUSPICION
+        yield Strip(f"{case}: main, 10 reports", "+" * base, "30 of 30")
+        yield Strip("here, 3 planned runs", planned, f"{planned.count('+')} of 3 (p = {p:.2g}): a suspect, not named")
+        named = "regressed" if after * 40 <= 0.05 else "within noise"
+        found = f"{every.count('+')} of 10 (p = {after:.1g}): {named}"
+        yield Strip(f"here, {USUAL_CONFIRM_RUNS} more to be sure", repeats, found)
+        yield GAP
+
+
+def re_run_strips() -> Iterator[Strip]:
+    yield Strip("first attempt", "++-+?+-++?+-", "3 of 10 failed, 2 errored: no verdict")
+    yield Strip("second attempt", "(++-+)+(+-++)-(+-)", "runs the 2 that errored; 4 of 12 failed: red")
+    yield Strip("third attempt", "(++-+++-++-+-)", "nothing is left to run: red, as it was")
+
+
+def outages() -> Iterator[Strip]:
+    cases = 20
+    out = ["+" * 7 + "-" + "+" * 12, "-" * cases, "+" * cases]
+    changed = ["+" * 5 + "--" + "+" * 13, "+" * 5 + "--" + "+" * 9 + "-+++", "+" * 5 + "--" + "+" * 13]
+    for title, rounds in (("outage", out), ("change", changed)):
+        by_case = [{run: marks[case] == "+" for run, marks in enumerate(rounds, 1)} for case in range(cases)]
+        lost = worst_round(by_case)
+        for run, marks in enumerate(rounds, 1):
+            remark = "set aside: no verdict, and --resume makes it again" if lost and lost.run == run else ""
+            if title == "change" and run == 2:
+                remark = "two cases look worse: run them again"
+            yield Strip(f"{title}: run {run} of {cases} cases", marks, remark)
+        yield GAP
+
+
+def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
+    """Write rows of runs: a dot for a pass, a cross for a failure, a ring for an error; what is kept is paler."""
+    rows = list(strips)
+    places = list(accumulate((16 if row == GAP else 30 for row in rows), initial=60))
+    height, left, step = places[-1], 190, 13
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 920 {height}" role="img" aria-label="{title}">',
+        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
+        f'<rect width="920" height="{height}" fill="#fff"/>',
+        f'<text x="16" y="26" font-size="16" font-weight="600">{title}</text>',
+    ]
+    for y, strip in zip(places, rows, strict=False):
+        x, opacity = left, 1.0
+        parts.append(f'<text x="{left - 14}" y="{y + 4}" text-anchor="end">{strip.label}</text>')
+        for mark in strip.marks:
+            if mark in "()":
+                opacity = 0.35 if mark == "(" else 1.0
+                continue
+            parts.append(f'<g transform="translate({x} {y})" opacity="{opacity}">{MARKS[mark]}</g>')
+            x += step
+        parts.append(f'<text x="{x + 8}" y="{y + 4}">{strip.remark}</text>')
+    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
 
 class Scale(NamedTuple):

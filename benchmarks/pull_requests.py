@@ -1,235 +1,258 @@
 """Pull requests on suites whose true rates are known, to see how often their verdict is wrong.
 
-Cases differ as published for tool-agent benchmarks: their own rates follow a beta distribution with an intra-class
-correlation of 0.5. The same cases are run again and again; only the runs are random, and they follow from a seed.
+Every pull request has cases of its own, whose rates are drawn from one distribution; everything follows from a seed.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
-from ci_evals.gate.compare import MOST_CONFIRM_RUNS, Comparison, compare, suspects
-from ci_evals.gate.outages import outages
+from ci_evals.gate.compare import MOST_CONFIRM_RUNS, compare, suspects
+from ci_evals.gate.outages import find_lost_reports, outages, worst_round
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
-from ci_evals.stats.distributions import beta_quantile
 
 ALPHA = 0.05
-CORRELATION = 0.5
-Rates = tuple[float, ...]
+Rates = Sequence[float]
+
+
+class Beta(NamedTuple):
+    """The distribution of the cases' true pass rates."""
+
+    a: float
+    b: float
+
+    def draw(self, rng: random.Random) -> float:
+        return rng.betavariate(self.a, self.b)
+
+
+class Alike(NamedTuple):
+    """All cases have the same rate."""
+
+    rate: float
+
+    def draw(self, rng: random.Random) -> float:
+        del rng
+        return self.rate
+
+
+USUAL = Beta(8, 1)
+SPLIT = Beta(0.9, 0.1)
+"""As published for tool-agent benchmarks: a mean of 90 %, and an intra-class correlation of 0.5."""
 
 
 class Suite(NamedTuple):
-    """A suite and its habits. `rate` is the mean over its cases on the base branch now."""
+    """A suite, the distribution of its cases' rates, and how many reports of it the base branch has."""
 
+    rates: Beta | Alike = USUAL
     cases: int = 40
-    rate: float = 0.9
     runs: int = 3
     reports: int = 10
-    confirm_runs: ConfirmRuns = "auto"
     variants: int = 1
-    alike: bool = False
-
-    @property
-    def rates(self) -> Rates:
-        """The true rate of each case, the steadiest last."""
-        return case_rates(self.cases, self.rate, alike=self.alike)
-
-
-class Outcome(NamedTuple):
-    """What a pull request came to. `named` are the numbers of the cases that are said to have regressed."""
-
-    named: frozenset[int]
-    fallen: bool
-    calls: int
-    outage: bool = False
-
-    @property
-    def red(self) -> bool:
-        return not self.outage and (self.fallen or bool(self.named))
-
-
-@lru_cache
-def case_rates(cases: int, mean: float, *, alike: bool) -> Rates:
-    if alike or mean in (0, 1):
-        return (mean,) * cases
-    spread = (1 - CORRELATION) / CORRELATION
-    return tuple(beta_quantile((i + 0.5) / cases, mean * spread, (1 - mean) * spread) for i in range(cases))
-
-
-def moved(rates: Rates, by: float) -> Rates:
-    """All rates moved so that their mean moves by so much: down in proportion, or up towards 1."""
-    mean = sum(rates) / len(rates)
-    if by < 0:
-        return tuple(rate * (1 + by / mean) for rate in rates)
-    by = min(by, 1 - mean)
-    return tuple(rate + (1 - rate) * by / (1 - mean) for rate in rates) if by else rates
-
-
-def broken(rates: Rates, number: int, to: float) -> Rates:
-    """The steadiest cases broken."""
-    return tuple(min(rate, to) if i >= len(rates) - number else rate for i, rate in enumerate(rates))
+    confirm_runs: ConfirmRuns = "auto"
 
 
 Past = Callable[[Rates, int], Rates]
-"""From the rates now and an age in reports, the rates then."""
+"""From the rates that the base branch had first, and an age in reports, the rates then; the head is of age 0, too."""
+Change = Callable[[Rates, random.Random], tuple[Rates, frozenset[int]]]
+"""From the rates on the base branch, what a pull request makes of them, and the numbers of the cells that it breaks."""
 
 
-def steady(rates: Rates, _age: int) -> Rates:
-    """Nothing ever changed on the base branch."""
-    return rates
+class Story(NamedTuple):
+    """What happens. `out` is the share of the runs that fail as the provider is out.
+
+    Args:
+        past: what became of the base branch.
+        change: what the pull request does; None: nothing.
+        head_out: that share in each planned round of the pull request.
+        base_out: that share in base reports, by age; the newest is 0.
+    """
+
+    past: Past = lambda rates, _age: rates
+    change: Change | None = None
+    head_out: Sequence[float] = ()
+    base_out: Mapping[int, float] = {}
 
 
-def slowly(by: float) -> Past:
-    """The mean rate changed by so much from one report to the next; below 0, it was higher before."""
-    return lambda rates, age: moved(rates, -by * age)
+QUIET = Story()
 
 
-def at_once(by: float, age: int) -> Past:
-    """The mean rate changed by so much, `age` reports ago."""
-    return lambda rates, then: moved(rates, -by) if then >= age else rates
+class Outcome(NamedTuple):
+    """What a pull request came to. `named` are the numbers of the cells that are said to have regressed."""
+
+    named: frozenset[int]
+    broken: frozenset[int]
+    fallen: bool
+    withdrawn: bool
+    calls: int
+
+    @property
+    def red(self) -> bool:
+        return self.fallen or bool(self.named)
 
 
-def one_case(age: int, before: float, now: float) -> Past:
-    """The last case changed, `age` reports ago."""
-    return lambda rates, then: (*rates[:-1], before if then >= age else now)
+def moved(rates: Rates, by: float) -> Rates:
+    """Move the mean of all rates by so much: down in proportion, or up towards 1."""
+    mean = sum(rates) / len(rates)
+    if by < 0:
+        return [rate * (1 + by / mean) for rate in rates]
+    by = min(by, 1 - mean)
+    return [rate + (1 - rate) * by / (1 - mean) for rate in rates] if by else rates
 
 
-def to_and_fro(by: float) -> Past:
-    """Every other report was better by so much."""
-    return lambda rates, age: moved(rates, by) if age % 2 else rates
+def breaks(share: float, *, times: float = 0.0) -> Change:
+    """Break this share of the cells: their rate is multiplied."""
+
+    def change(rates: Rates, rng: random.Random) -> tuple[Rates, frozenset[int]]:
+        chosen = frozenset(rng.sample(range(len(rates)), round(share * len(rates))))
+        return [rate * times if number in chosen else rate for number, rate in enumerate(rates)], chosen
+
+    return change
 
 
-def pull_requests(
-    suite: Suite,
-    *,
-    number: int,
-    past: Past = steady,
-    now: Rates | None = None,
-    change: Callable[[Rates], Rates] | None = None,
-    lost_rounds: int = 0,
-) -> Iterator[Outcome]:
-    """The outcomes of so many pull requests, each with a history of its own.
+def falls(by: float) -> Change:
+    """All cells fall in proportion, so that their mean falls by so much."""
+    return lambda rates, _rng: (moved(rates, -by), frozenset())
+
+
+def fell(by: float, age: int) -> Past:
+    """The base branch fell by so much: its `age` newest reports show it."""
+    return lambda rates, then: moved(rates, -by) if then < age else rates
+
+
+def slides(by: float, reports: int = 10) -> Past:
+    """The base branch falls by so much with every report."""
+    return lambda rates, then: moved(rates, -by * (reports - 1 - then)) if then < reports - 1 else rates
+
+
+def crashes(share: float) -> Past:
+    """This share of all runs fails, whatever the case."""
+    return lambda rates, _then: [rate * (1 - share) for rate in rates]
+
+
+def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterator[Outcome]:
+    """Yield the outcomes of so many pull requests, each with cases and a history of its own."""
+    for seed in range(number):
+        rng = random.Random(f"{suite} {seed}")
+        first = [suite.rates.draw(rng) for _ in keys(suite)]
+        base = base_of(suite, story, first, rng)
+        now, broken = story.past(first, 0), frozenset[int]()
+        if story.change:
+            now, broken = story.change(now, rng)
+        rounds = [
+            {run + 1: rng.random() < rate and rng.random() >= out_in(story, run) for run in range(suite.runs)}
+            for rate in now
+        ]
+        repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
+        yield outcome(suite, base, rounds, repeats)._replace(broken=broken)
+
+
+def out_in(story: Story, run: int) -> float:
+    return story.head_out[run] if run < len(story.head_out) else 0.0
+
+
+def outcome(
+    suite: Suite, base: Baseline, rounds: Sequence[Mapping[int, bool]], repeats: Sequence[Sequence[bool]]
+) -> Outcome:
+    """Judge a head as a session does: lost rounds, suspects, their repeats, outages, the comparison.
 
     Args:
         suite: what is run.
-        number: of pull requests.
-        past: what the base branch did.
-        now: the rates of the base branch now; None are the suite's.
-        change: what the pull request makes of them; None: nothing.
-        lost_rounds: planned rounds in which every run fails, as the provider is out.
+        base: the baseline.
+        rounds: of each cell, whether each planned run passed, by its number.
+        repeats: the same of its confirm runs, as many as there may be.
     """
-    rates = now or suite.rates
-    head_rates = change(rates) if change else rates
-    history = [past(rates, age) for age in range(suite.reports)]
-    rng = random.Random(f"{suite} {rates} {head_rates} {history}")
-    for _ in range(number):
-        yield outcome(suite, base_of(suite, history, rng), head_rates, rng, lost_rounds)
-
-
-def outcome(suite: Suite, base: Baseline, rates: Rates, rng: random.Random, lost_rounds: int = 0) -> Outcome:
-    """Run the head, confirm its suspects, and judge it."""
-    planned = [
-        Tally(drawn(rng, rates[i], suite.runs - lost_rounds).passed if lost_rounds < suite.runs else 0, suite.runs)
-        for i, _ in keys(suite)
+    names = list(keys(suite))
+    variants = [Variant(*key[1:]) for key in names]
+    planned = list(rounds)
+    withdrawn = False
+    for variant in dict.fromkeys(variants):
+        mine = [number for number, each in enumerate(variants) if each == variant]
+        if (lost := worst_round([planned[number] for number in mine])) is not None:
+            withdrawn = True
+            for number in mine:
+                planned[number] = {run: passed for run, passed in planned[number].items() if run != lost.run}
+    head = [
+        HeadCell(key, key[0], Tally(sum(each.values()), len(each))) for key, each in zip(names, planned, strict=True)
     ]
-    return attempt(suite, base, planned, lambda i, runs: drawn(rng, rates[i], runs))
-
-
-def attempt(suite: Suite, base: Baseline, planned: Sequence[Tally], confirm: Callable[[int, int], Tally]) -> Outcome:
-    """What planned runs come to; `confirm` makes so many more of a case."""
-    cells = list(keys(suite))
-    head = [HeadCell(key, key[0], tally) for (_, key), tally in zip(cells, planned, strict=True)]
-    found = suspects(head, base, suite.confirm_runs)
+    found = suspects(head, base, suite.confirm_runs, ALPHA)
     confirmed = [
-        cell._replace(confirming=confirm(i, found[key]), confirmed=True) if key in found else cell
-        for cell, (i, key) in zip(head, cells, strict=True)
+        cell._replace(confirming=Tally(sum(passed[: found[cell.key]]), found[cell.key]), confirmed=True)
+        if cell.key in found
+        else cell
+        for cell, passed in zip(head, repeats, strict=True)
     ]
-    made = judged(suite, compare(confirmed, base, confirm_runs=suite.confirm_runs), sum(found.values()))
-    return made._replace(named=frozenset(), outage=True) if outages(confirmed, base, ALPHA) else made
+    out = outages(confirmed, base, ALPHA)
+    made = compare(confirmed, base, confirm_runs=suite.confirm_runs, alpha=ALPHA)
+    number_of = {key: number for number, key in enumerate(names)}
+    return Outcome(
+        named=frozenset(number_of[cell.key] for cell in made.of("regressed") if cell.variant not in out),
+        broken=frozenset(),
+        fallen=any(variant.variant not in out for variant in made.worse_variants()),
+        withdrawn=withdrawn or bool(out),
+        calls=len(names) * suite.runs + sum(found.values()),
+    )
 
 
-def re_run(
-    suite: Suite, *, number: int, change: Callable[[Rates], Rates], lost: float = 0.2
-) -> Iterator[tuple[Outcome, Outcome]]:
-    """Pull requests of one variant that lost a share of their planned runs to errors, and then their second attempts.
+def run_again(suite: Suite, change: Change, lost: float, *, number: int) -> Iterator[tuple[Outcome, Outcome]]:
+    """Yield pull requests that lost a share of their planned runs to errors, and then their second attempts.
 
-    The second attempt goes on with the first one's journal: what was graded stays, what errored is run again.
+    A second attempt goes on with the first one's journal: what was graded stays, what errored is run again.
     """
-    rates = change(suite.rates)
-    history = [suite.rates] * suite.reports
-    rng = random.Random(f"{suite} {rates} {lost}")
-    for _ in range(number):
-        base = base_of(suite, history, rng)
-        confirming = [[drawn(rng, rate, 1) for _ in range(MOST_CONFIRM_RUNS)] for rate in rates]
-        early, whole = [], []
-        for rate in rates:
-            graded = sum(rng.random() >= lost for _ in range(suite.runs))
-            first, rest = drawn(rng, rate, graded), drawn(rng, rate, suite.runs - graded)
-            early.append(first)
-            whole.append(Tally(first.passed + rest.passed, suite.runs))
-
-        def confirm(i: int, runs: int, confirming: Sequence[Sequence[Tally]] = confirming) -> Tally:
-            return Tally(sum(each.passed for each in confirming[i][:runs]), runs)
-
-        yield attempt(suite, base, early, confirm), attempt(suite, base, whole, confirm)
+    for seed in range(number):
+        rng = random.Random(f"{suite} {lost} {seed}")
+        first = [suite.rates.draw(rng) for _ in keys(suite)]
+        base = base_of(suite, QUIET, first, rng)
+        now, _ = change(first, rng)
+        whole = [{run: rng.random() < rate for run in range(1, suite.runs + 1)} for rate in now]
+        early = [{run: passed for run, passed in each.items() if rng.random() >= lost} for each in whole]
+        repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
+        yield outcome(suite, base, early, repeats), outcome(suite, base, whole, repeats)
 
 
-def judged(suite: Suite, comparison: Comparison, confirmed: int) -> Outcome:
-    named = frozenset(int(cell.case) for cell in comparison.of("regressed"))
-    calls = suite.cases * suite.variants * suite.runs + confirmed
-    return Outcome(named, any(comparison.worse_variants()), calls)
-
-
-def base_of(suite: Suite, history: Sequence[Rates], rng: random.Random) -> Baseline:
-    refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(len(history)))
+def base_of(suite: Suite, story: Story, first: Rates, rng: random.Random) -> Baseline:
+    refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(suite.reports))
+    then = [story.past(first, age) for age in range(suite.reports)]
     shared = cache(History)
-    cells: Mapping[CellKey, BaseCell] = {
-        key: BaseCell(
-            key[0],
-            shared(
-                tuple(
-                    Evidence(ref.id, *drawn(rng, rates[i], suite.runs))
-                    for ref, rates in zip(refs, history, strict=True)
-                )
-            ),
-        )
-        for i, key in keys(suite)
-    }
-    return Baseline(suite="simulated", reports=refs, cells=cells)
+    cells: dict[CellKey, BaseCell] = {}
+    for number, key in enumerate(keys(suite)):
+        evidence = []
+        for age, ref in enumerate(refs):
+            rate = then[age][number] * (1 - story.base_out.get(age, 0.0))
+            evidence.append(Evidence(ref.id, sum(rng.random() < rate for _ in range(suite.runs)), suite.runs))
+        cells[key] = BaseCell(key[0], shared(tuple(evidence)))
+    return find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
 
 
-def keys(suite: Suite) -> Iterator[tuple[int, CellKey]]:
-    """The number of its case and the key of each cell."""
-    return ((i, (str(i), f"agent {variant}", None)) for i in range(suite.cases) for variant in range(suite.variants))
-
-
-def drawn(rng: random.Random, rate: float, runs: int) -> Tally:
-    if rate in (0, 1):
-        return Tally(int(rate) * runs, runs)
-    return Tally(sum(rng.random() < rate for _ in range(runs)), runs)
+def keys(suite: Suite) -> Iterator[CellKey]:
+    """Yield the key of each cell."""
+    return ((str(case), f"agent {variant}", None) for case in range(suite.cases) for variant in range(suite.variants))
 
 
 class Frequencies(NamedTuple):
-    """In per cent of the pull requests. `named` is how often a case that is broken was named, `false_name` another."""
+    """In per cent of the pull requests: red, with a name that is false, with runs that were withdrawn as an outage.
 
-    outage: float
+    `named` is the share of broken cells that were named, None if none was broken; `calls` their mean number.
+    """
+
     red: float
-    false_name: float
     named: float | None
+    false_name: float
+    withdrawn: float
     calls: float
 
 
-def frequencies(outcomes: Iterator[Outcome], broken_cases: frozenset[int] = frozenset()) -> Frequencies:
+def frequencies(outcomes: Iterable[Outcome]) -> Frequencies:
     seen = list(outcomes)
-    hits = sum(len(each.named & broken_cases) for each in seen)
+    size, broken = len(seen), sum(len(each.broken) for each in seen)
     return Frequencies(
-        outage=100 * sum(each.outage for each in seen) / len(seen),
-        red=100 * sum(each.red for each in seen) / len(seen),
-        false_name=100 * sum(bool(each.named - broken_cases) for each in seen) / len(seen),
-        named=100 * hits / len(seen) / len(broken_cases) if broken_cases else None,
-        calls=sum(each.calls for each in seen) / len(seen),
+        red=100 * sum(each.red for each in seen) / size,
+        named=100 * sum(len(each.named & each.broken) for each in seen) / broken if broken else None,
+        false_name=100 * sum(bool(each.named - each.broken) for each in seen) / size,
+        withdrawn=100 * sum(each.withdrawn for each in seen) / size,
+        calls=sum(each.calls for each in seen) / size,
     )

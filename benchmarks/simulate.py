@@ -4,130 +4,116 @@ Every figure follows from a seed: the same code prints the same tables.
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from benchmarks.pull_requests import (
-    Frequencies,
-    Past,
-    Rates,
+    QUIET,
+    SPLIT,
+    USUAL,
+    Alike,
+    Beta,
+    Story,
     Suite,
-    at_once,
-    broken,
+    breaks,
+    crashes,
+    falls,
+    fell,
     frequencies,
-    moved,
-    one_case,
     pull_requests,
-    re_run,
-    slowly,
-    to_and_fro,
+    run_again,
+    slides,
 )
 
-STEADY = Suite(rate=1.0, alike=True)
-Change = Callable[[Rates], Rates]
+BETA, ICC = Suite(USUAL), Suite(SPLIT)
+Rows = Mapping[str, tuple[Suite, Story]]
+
+NOTHING_CHANGED: Rows = {
+    "beta(8, 1)": (BETA, QUIET),
+    "ICC 0.5": (ICC, QUIET),
+    "every case at 90 %": (Suite(Alike(0.9)), QUIET),
+    "beta(2, 2)": (Suite(Beta(2, 2)), QUIET),
+    "1 base report": (BETA._replace(reports=1), QUIET),
+    "3 base reports": (BETA._replace(reports=3), QUIET),
+    "20 cases": (BETA._replace(cases=20), QUIET),
+    "100 cases": (BETA._replace(cases=100), QUIET),
+    "500 cases": (BETA._replace(cases=500), QUIET),
+    "40 × 1": (BETA._replace(runs=1), QUIET),
+    "40 × 5": (BETA._replace(runs=5), QUIET),
+    "3 variants": (BETA._replace(variants=3), QUIET),
+    "one case at 80 %": (Suite(Alike(0.8), cases=1), QUIET),
+    "5 % of all runs crash, on both sides": (BETA, Story(past=crashes(0.05))),
+}
+BROKEN: Rows = {
+    "10 % of the cases die": (BETA, Story(change=breaks(0.1))),
+    "10 % of the cases die, ICC 0.5": (ICC, Story(change=breaks(0.1))),
+    "10 % fall to a fifth": (BETA, Story(change=breaks(0.1, times=0.2))),
+    "10 % fall to a fifth, ICC 0.5": (ICC, Story(change=breaks(0.1, times=0.2))),
+    "one of 40 dies": (BETA, Story(change=breaks(1 / 40))),
+    "one of 40 dies, 1 base report": (BETA._replace(reports=1), Story(change=breaks(1 / 40))),
+    "30 % die": (BETA, Story(change=breaks(0.3))),
+    "60 % die": (BETA, Story(change=breaks(0.6))),
+    "all fall by 5 points": (BETA, Story(change=falls(0.05))),
+    "all fall by 8 points": (BETA, Story(change=falls(0.08))),
+    "all fall by 10 points": (BETA, Story(change=falls(0.1))),
+    "all fall by 5 points, ICC 0.5": (ICC, Story(change=falls(0.05))),
+    "all fall by 8 points, ICC 0.5": (ICC, Story(change=falls(0.08))),
+    "all fall by 10 points, ICC 0.5": (ICC, Story(change=falls(0.1))),
+}
+OUTAGES: Rows = {
+    "one round": (BETA, Story(head_out=(0, 1, 0))),
+    "one round, ICC 0.5": (ICC, Story(head_out=(0, 1, 0))),
+    "all three rounds": (BETA, Story(head_out=(1, 1, 1))),
+    "one round, and 10 % of the cases die": (BETA, Story(change=breaks(0.1), head_out=(0, 1, 0))),
+    "one round, and 10 % of the cases die, ICC 0.5": (ICC, Story(change=breaks(0.1), head_out=(0, 1, 0))),
+    "a quarter of a round": (BETA, Story(head_out=(0, 0.25, 0))),
+}
+BASE_BRANCH: Rows = {
+    "the newest report was out": (BETA, Story(base_out={0: 1})),
+    "the newest report was out, and 10 % of the cases die": (BETA, Story(change=breaks(0.1), base_out={0: 1})),
+    "the two newest were out by 60 %, and 10 % die": (BETA, Story(change=breaks(0.1), base_out={0: 0.6, 1: 0.6})),
+    "fell by 10 points in its newest report": (BETA, Story(past=fell(0.1, 1))),
+    "fell by 10 points 3 reports ago": (BETA, Story(past=fell(0.1, 3))),
+    "fell by 30 points in its newest report": (BETA, Story(past=fell(0.3, 1))),
+    "fell by 5 points in its newest report": (BETA, Story(past=fell(0.05, 1))),
+    "slides by a point with every report": (BETA, Story(past=slides(0.01))),
+}
+TABLES: Mapping[str, Rows] = {
+    "nothing changed": NOTHING_CHANGED,
+    "the pull request broke something": BROKEN,
+    "an outage on the pull request": OUTAGES,
+    "the base branch": BASE_BRANCH,
+}
 
 
-def nothing_changed(number: int) -> Iterator[str]:
-    yield from head("nothing changed", "red", "a case named")
-    suites = {
-        "40 cases × 3 runs": Suite(),
-        "40 × 3, rate 80 %": Suite(rate=0.8),
-        "40 × 3, rate 60 %": Suite(rate=0.6),
-        "40 × 3, every case at 90 %": Suite(alike=True),
-        "40 × 3, a single earlier report": Suite(reports=1),
-        "40 × 1": Suite(runs=1, reports=30),
-        "40 × 5": Suite(runs=5, reports=6),
-        "10 × 3 on 4 variants": Suite(cases=10, variants=4),
-        "one case at 80 %": Suite(cases=1, rate=0.8, alike=True),
-        "100 × 3": Suite(cases=100),
-    }
-    for name, suite in suites.items():
-        seen = frequencies(pull_requests(suite, number=number))
-        yield f"| {name} | {seen.red:.1f} % | {seen.false_name:.1f} % |"
-
-
-def base_branch_changed(number: int) -> Iterator[str]:
-    yield from head("the base branch changed, the pull request did not", "red", "a case named")
-    pasts: Mapping[str, Past] = {
-        "half a point worse with every report": slowly(-0.005),
-        "a point worse with every report": slowly(-0.01),
-        "a point better with every report": slowly(0.01),
-        "5 points worse, five reports ago": at_once(-0.05, 5),
-        "5 points worse, two reports ago": at_once(-0.05, 2),
-        "5 points worse, in the newest report": at_once(-0.05, 1),
-        "10 points worse, three reports ago": at_once(-0.1, 3),
-        "10 points worse, in the newest report": at_once(-0.1, 1),
-        "2 points to and fro": to_and_fro(0.02),
-    }
-    for name, past in pasts.items():
-        seen = frequencies(pull_requests(Suite(), number=number, past=past))
-        yield f"| {name} | {seen.red:.1f} % | {seen.false_name:.1f} % |"
-    for age, when in ((5, "five reports ago"), (2, "two reports ago"), (1, "in the newest report")):
-        seen = frequencies(
-            pull_requests(STEADY, number=number, past=one_case(age, 1.0, 0.5), now=(*STEADY.rates[:-1], 0.5))
-        )
-        yield f"| one case from 100 to 50 %, {when} | {seen.red:.1f} % | {seen.false_name:.1f} % |"
-
-
-def something_broke(number: int) -> Iterator[str]:
-    yield from head("the pull request broke something", "red", "broken cases named", "others named", "calls")
-
-    def row(name: str, suite: Suite, change: Change, cases: int = 0) -> str:
-        broke = frozenset(range(suite.cases - cases, suite.cases))
-        seen: Frequencies = frequencies(pull_requests(suite, number=number, change=change), broke)
-        named = "" if seen.named is None else f"{seen.named:.0f} %"
-        others = f"{seen.false_name:.1f} %" if cases else ""
-        return f"| {name} | {seen.red:.0f} % | {named} | {others} | {seen.calls:.0f} |"
-
-    yield row("two of 40 steady cases fall to 40 %", STEADY, lambda rates: broken(rates, 2, 0.4), 2)
-    yield row("two of 40 cases fall to 40 %, others vary", Suite(), lambda rates: broken(rates, 2, 0.4), 2)
-    once = Suite(rate=1.0, alike=True, runs=1, reports=30)
-    yield row("two of 40 steady cases fall to 40 %, 1 run each", once, lambda rates: broken(rates, 2, 0.4), 2)
-    yield row("four of 40 cases fail always", Suite(), lambda rates: broken(rates, 4, 0), 4)
-    yield row("four of 40 cases fall to a fifth", Suite(), lambda rates: broken(rates, 4, 0.2), 4)
-    yield row("one of 40 cases fails always", Suite(), lambda rates: broken(rates, 1, 0), 1)
-    yield row("the same, a single earlier report", Suite(reports=1), lambda rates: broken(rates, 1, 0), 1)
-    yield row("12 of 40 cases fail always", Suite(), lambda rates: broken(rates, 12, 0), 12)
-    for points in (3, 5, 8, 10):
-        yield row(f"all cases fall, {points} points", Suite(), lambda rates, by=points / 100: moved(rates, -by))  # type: ignore[misc]
-    yield row("100 cases fall, 5 points", Suite(cases=100), lambda rates: moved(rates, -0.05))
-
-
-def providers_went_out(number: int) -> Iterator[str]:
-    yield from head("the provider was out on the pull request", "red", "no verdict", "a sound case named")
-    changes: Mapping[str, tuple[int, Change | None, int]] = {
-        "for one of three rounds": (1, None, 0),
-        "for all three, not for the confirm runs": (3, None, 0),
-        "for one round, and four of 40 cases fail always": (1, lambda rates: broken(rates, 4, 0), 4),
-    }
-    for name, (rounds, change, cases) in changes.items():
-        outcomes = pull_requests(Suite(), number=number, change=change, lost_rounds=rounds)
-        seen = frequencies(outcomes, frozenset(range(40 - cases, 40)))
-        yield f"| {name} | {seen.red:.1f} % | {seen.outage:.1f} % | {seen.false_name:.1f} % |"
+def table(title: str, rows: Rows, number: int) -> Iterator[str]:
+    yield from ("", f"| {title} | red | broken cases named | a false name | no verdict | calls |", "|---" * 6 + "|")
+    for name, (suite, story) in rows.items():
+        # The largest suites take long, and show the same with fewer.
+        seen = frequencies(pull_requests(suite, story, number=number if suite.cases <= 100 else max(1, number // 4)))
+        named = "" if seen.named is None else f"{seen.named:.1f} %"
+        false_name = "" if story.change and seen.named is None else f"{seen.false_name:.1f} %"  # where all cases fell
+        figures = (f"{seen.red:.1f} %", named, false_name, f"{seen.withdrawn:.1f} %", f"{seen.calls:.0f}")
+        yield f"| {name} | {' | '.join(figures)} |"
 
 
 def running_again(number: int) -> Iterator[str]:
-    yield from head("two of 40 fell to 40 %, a fifth of the runs errored", "share of pull requests")
-    attempts = list(re_run(STEADY, number=number, change=lambda rates: broken(rates, 2, 0.4)))
+    yield from ("", "| two of 40 cases die, a fifth of the runs errored | share of pull requests |", "|---|---|")
+    attempts = list(run_again(BETA, breaks(0.05), 0.2, number=number))
     missed = sum(not first.red for first, _ in attempts) / number
     turned = sum(first.red and not second.red for first, second in attempts) / number
     yield f"| green at the first attempt | {100 * missed:.1f} % |"
     yield f"| red at first, green when run again | {100 * turned:.1f} % |"
 
 
-def head(*names: str) -> Sequence[str]:
-    return "", f"| {' | '.join(names)} |", "|---" * len(names) + "|"
-
-
-TABLES = (nothing_changed, base_branch_changed, something_broke, providers_went_out, running_again)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=500, help="pull requests a row (default: 500)")
     number = parser.parse_args().number
-    for table in TABLES:
-        for line in table(number):
+    for title, rows in TABLES.items():
+        for line in table(title, rows, number):
             print(line, flush=True)
+    for line in running_again(number):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

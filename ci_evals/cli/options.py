@@ -223,6 +223,12 @@ overriding = _collect(
             type=click.IntRange(min=0, max=20),
             help="Further attempts after a refused or lost call.",
         ),
+        "reuse": setting(
+            "--reuse/--no-reuse",
+            default=None,
+            help="Take answers from the last run here, or on the base branch, where nothing that they depend on has"
+            " changed. Default: the suite's.",
+        ),
         "label": setting(
             "--label",
             metavar="TEXT",

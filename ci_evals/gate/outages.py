@@ -99,7 +99,8 @@ def outages(head: Sequence[HeadCell], base: Baseline, alpha: float) -> Mapping[V
         if 2 * len(suspicious) < len(cells) or not repeated:
             continue
         worse = fall([(cell.head.planned, cell.base.history) for cell in cells]).p <= alpha
-        dropped = stratified_lower((*cell.head.confirming, *cell.pooled) for cell in repeated) <= NO_DROP
+        # Suspects have the best histories of all cells, so the newest report by itself has its say here, too.
+        dropped = fall([(cell.head.confirming, cell.base.history) for cell in repeated]).p <= NO_DROP
         recovered = stratified_lower((*cell.head.planned, *cell.head.confirming) for cell in repeated) <= RECOVERY
         if worse and recovered and not dropped:
             planned, confirming = (cell.head.planned for cell in repeated), (cell.head.confirming for cell in repeated)

@@ -435,9 +435,12 @@ def unchanged_clause(report: SuiteReport) -> str:
     return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
 
 
-def selection_clause(report: SuiteReport) -> str:
-    """Say that not all of the suite was to run: `3 of 40 cases selected: `."""
-    return f"{report.suite.selection} selected: " if report.suite.selection else ""
+def scope_clause(report: SuiteReport) -> str:
+    """Say that not all of the suite was to run, and that nothing was: `3 of 40 cases selected, all 9 runs reused: `."""
+    parts = [f"{report.suite.selection} selected"] if report.suite.selection else []
+    if report.reused and report.reused == report.totals.graded:
+        parts.append(f"all {number_of(report.reused, 'run')} reused" if report.reused > 1 else "the only run reused")
+    return f"{', '.join(parts)}: " if parts else ""
 
 
 # Runs without an answer.

@@ -45,9 +45,12 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
             yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
-    if report.recorded:
-        of = number_of(report.total, "run")
-        yield Note("Recorded", f"{report.recorded:,} of {of} were recorded, no provider was called for them")
+    of = number_of(report.total, "run")
+    if report.reused:
+        why = "what they ask has not changed, and their earlier answers were judged anew"
+        yield Note("Reused", f"{report.reused:,} of {of} were not made again: {why}")
+    if recorded := report.recorded - report.reused:
+        yield Note("Recorded", f"{recorded:,} of {of} were recorded, no provider was called for them")
     if (judging := report.judging).calls:
         tokens, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
         of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""

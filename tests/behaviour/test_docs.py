@@ -54,6 +54,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Reuse": "Reuse",
 }
 """Where docs/configuration.md has the keys of each definition of the schema."""
 
@@ -336,7 +337,7 @@ def without_times(text: str) -> str:
 INSTALL = re.compile(
     r"\b(?:pip3? install|pipx (?:run|install)|uvx|uv (?:pip install|add|tool (?:run|install))) +([^\n`;&#]+)"
 )
-PINNED = re.compile(rf"git\+https://github\.com/{re.escape(ACTION)}|-\S+|\.(?:/.*)?|requirements\.txt|agents")
+PINNED = re.compile(rf"git\+https://github\.com/{re.escape(ACTION)}|-\S+|\.(?:/.*)?|requirements\.txt|agents|dev")
 USES = re.compile(r"\buses: +(\S+)")
 
 
