@@ -85,6 +85,7 @@ def run_and_report(
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),
+            reusable=(previous.recording,) if previous.recording else (),
         )
         if needs_recording:
             recording = _recording(invocation.replay, previous.recording, Path(scratch), job or console)
@@ -106,7 +107,7 @@ def run_and_report(
             summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
             write_reports(summary, out, suite.formats)
             console.show(summary)
-            files = (*(suite.out / FORMATS[name][0] for name in suite.formats), invocation.journal)
+            files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)
             console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
         if job:
             job.finish(summary)

@@ -19,6 +19,7 @@ from ci_evals.model.fields import Bool
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, clean_text, unfit_type
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.frameworks import unpack_result
 from ci_evals.user_code import (
     PACKAGE,
     call,
@@ -47,7 +48,7 @@ class Python(ProviderOptions):
 
     The function gets the request as second argument if it has a second positional parameter that is required or is
     called `request`. It may be async; otherwise it runs in a thread. It returns text, a mapping with `output` or
-    `tool_calls`, or a `Response`. The config's folder is importable.
+    `tool_calls`, a `Response`, or the result of an agent framework. The config's folder is importable.
 
     Args:
         target: `module:function`, or `module:object.method`.
@@ -251,9 +252,10 @@ class _Callee:
             raise error
         if error is not None:
             raise _crash(error) from error
-        if reason := unfit_type(value):
-            raise ProviderError("bad_answer", f"`{self._target}` returned {reason}")
         try:
+            value = await unpack_result(value)
+            if reason := unfit_type(value):
+                raise ProviderError("bad_answer", f"`{self._target}` returned {reason}")
             return as_response(value)
         except (TypeError, ValueError) as wrong:
             raise ProviderError("bad_answer", f"`{self._target}` returned an invalid answer: {wrong}") from None

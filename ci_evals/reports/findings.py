@@ -13,7 +13,7 @@ from ci_evals.format import interval, name_of, number_of, one_line, percent, sec
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason, scope_subject, selection_clause
+from ci_evals.gate.wording import same_reason, scope_clause, scope_subject
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -318,7 +318,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
         elif worst.bar >= 1 and failed:
             text = (f"{number_of(len(failed), 'case')} failed: ", *_names(summary, failed))
-    clause = selection_clause(report)
+    clause = scope_clause(report)
     return text if not clause or verdict.reason in text else (clause, *text)
 
 

@@ -24,7 +24,20 @@ class Note(NamedTuple):
         return self.label in _BRIEF
 
 
-_BRIEF = ("Interrupted", "Selected", "Resumed", "Recorded", "Not verified", "Rules", "Missing", "Graders changed")
+_BRIEF = (
+    "Interrupted",
+    "Selected",
+    "Resumed",
+    "Reused",
+    "Recorded",
+    "Not verified",
+    "Rules",
+    "Missing",
+    "Graders changed",
+    "Left out",
+    "Latency",
+    "Not named",
+)
 
 
 class Summary(NamedTuple):

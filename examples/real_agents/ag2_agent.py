@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from ag2 import Agent, tool
+from ag2.agent import AgentReply
 from ag2.events import ToolCallEvent
 from ag2.testing import TestConfig
 
@@ -24,13 +25,7 @@ def script(wish: str) -> TestConfig:
     return TestConfig(ToolCallEvent(name="get_price", arguments=json.dumps({"city": city})), known)
 
 
-async def answer(wish: str) -> dict[str, Any]:
-    """What ci-evals calls: a fresh agent for each run, its answer, and its tool calls in order."""
+async def answer(wish: str) -> AgentReply[Any, Any]:
+    """What ci-evals calls: a fresh agent for each run. It reads the answer and the steps off the reply."""
     agent = Agent("seller", "You sell flights.", config=script(wish), tools=[get_price])
-    reply = await agent.ask(wish)
-    events = await reply.context.stream.history.get_events()
-    calls = [event for event in events if isinstance(event, ToolCallEvent)]
-    return {
-        "output": reply.body,
-        "tool_calls": [{"name": call.name, "arguments": json.loads(call.arguments)} for call in calls],
-    }
+    return await agent.ask(wish)

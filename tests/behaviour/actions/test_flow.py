@@ -158,6 +158,21 @@ async def test_several_suites_of_one_job_have_a_section_each_and_the_outputs_of_
     assert len(comments(fake)) == 1
 
 
+async def test_a_pull_request_takes_unchanged_answers_from_the_base_branch(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(runs=6)
+    job = await repository.pull_request(RED, "--reuse")
+    assert job.ended.code == 0, job.ended.err
+    assert job.report["totals"]["reused"] == 20
+    (comment,) = comments(fake)
+    assert "20 of 24 runs were not made again" in comment.body
+    evidence = {tuple(cell["comparison"]["head"]) for cell in job.report["cells"]}
+    assert evidence == {(1, 1)}, "only what was asked anew is compared"
+
+
 async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository, fake: FakeGitHub) -> None:
     pull = open_pull(fake, head_sha=GREEN, base_sha=BASE)
     repository.suite()
