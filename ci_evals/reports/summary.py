@@ -34,6 +34,9 @@ _BRIEF = (
     "Rules",
     "Missing",
     "Graders changed",
+    "Left out",
+    "Latency",
+    "Not named",
 )
 
 

@@ -35,13 +35,22 @@ class CaseReader:
         folder: where relative paths start.
         defaults: the suite's own `expect`.
         shared: the suite's own `vars`.
+        prompted: the suite has prompts, which ask something even of a case that says nothing.
         problems: gets every problem.
         providers: reads those that play users.
     """
 
     def __init__(
-        self, folder: Path, defaults: Written, shared: Written, problems: list[Problem], providers: ProviderReader
+        self,
+        folder: Path,
+        defaults: Written,
+        shared: Written,
+        problems: list[Problem],
+        providers: ProviderReader,
+        *,
+        prompted: bool,
     ) -> None:
+        self._prompted = prompted
         self.folder = folder
         self.problems = problems
         self.providers = providers
@@ -132,7 +141,7 @@ class CaseReader:
         user = self._read_user(case, written)
         if case.user and user is None:
             return None
-        if case.input is None and not (case.vars or case.messages or case.turns or user):
+        if case.input is None and not (case.vars or case.messages or case.turns or user or self._prompted):
             text = "nothing is asked: give the case `input`, `vars`, `messages`, `turns` or a `user`"
             self.problems.append(written.problem(text))
             return None

@@ -196,9 +196,9 @@ class CheckedSuite(Suite):
     """A suite that was checked, as the engine reads it, with every default filled in.
 
     `file` is the config as the user named it, `secrets` values that must not be written anywhere, `stages` what answers
-    for each stage that a provider names, `places` where the file names what each provider and stage opens. Sweeps are
-    `providers` by now, and what the suite expects of all cases is part of what each expects. `selection` says how much
-    of the file was selected to run, if not all of it.
+    for each stage that a provider names, `places` where the file names what each provider and stage opens, `imported`
+    whose format the file has, if it is another tool's. Sweeps are `providers` by now, and what the suite expects of all
+    cases is part of what each expects. `selection` says how much of the file was selected to run, if not all of it.
     """
 
     name: str
@@ -215,6 +215,7 @@ class CheckedSuite(Suite):
     report: ReportOptions
     secrets: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
+    imported: str = ""
     selection: str | None = None
 
     def __repr__(self) -> str:
