@@ -112,7 +112,7 @@ async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> N
     )
     assert "crash.mjs:2" in by_file["error"]["detail"]
     assert "at inner" in by_file["error"]["detail"]
-    assert "must return a bool, a score from 0 to 1, or a mapping" in returned["error"]["message"]
+    assert "const x = 1; gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
     assert "process.exit(3) would end" in exited["error"]["message"]
 
 
