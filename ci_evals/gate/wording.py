@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
+from ci_evals.format import duration, name_of, number_of, once_in, percent, seconds, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
@@ -302,6 +302,12 @@ def too_few_latencies_clause(comparison: Comparison, reports: int) -> str:
     return (
         f"not gated: {number_of(reports, 'report')} of {comparison.baseline.called} {does} not tell how it varies there"
     )
+
+
+def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -> str:
+    """`the last 5 reports of main took 0.8 s to 2.1 s`."""
+    reports = f"the last {number_of(len(medians_s), 'report')} of {comparison.baseline.called}"
+    return f"{reports} took {seconds(min(medians_s))} to {seconds(max(medians_s))}"
 
 
 def unknown_increase_sentence(
