@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -36,6 +36,11 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def partial_files(path: Path) -> Iterator[Path]:
+    """Yield what is being written for a destination, or was when its process was killed."""
+    return path.parent.glob(f".{path.name}.*.partial")
 
 
 def file_name(name: str) -> str:

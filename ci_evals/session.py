@@ -39,6 +39,7 @@ from ci_evals.reports.files import remove_reports
 from ci_evals.suite.types import CheckedSuite
 
 MAX_NAMES = 5
+DAY_S = 24 * 60 * 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +57,7 @@ class Invocation:
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a journal that answers before any provider is called.
         replay_only: call no provider and no judge.
+        reusable: journals of earlier runs beside the one that is replaced, for a suite that reuses answers.
         without_secrets: that is so because GitHub gives the job no secrets.
         replayed: a recording answered in one of the sources.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
@@ -75,6 +77,7 @@ class Invocation:
     durations_s: Mapping[CellKey, float] = field(default_factory=dict)
     replay: Path | None = None
     replay_only: bool = False
+    reusable: tuple[Path, ...] = ()
     without_secrets: bool = False
     replayed: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
@@ -158,6 +161,7 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
         journal=invocation.journal.absolute(),
         sources=tuple(path.absolute() for path in invocation.sources),
         replay=invocation.replay and invocation.replay.absolute(),
+        reusable=tuple(path.absolute() for path in invocation.reusable),
         files=invocation.files and invocation.files.absolute(),
     )
     suite = invocation.suite
@@ -171,13 +175,9 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
         with ExitStack() as files:
             known = KnownAnswers(keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets)
             files.enter_context(closing(known))
-            if invocation.traces is not None:
-                known.add_traces(invocation.traces)
-            elif invocation.run_missing:
-                known.add_recordings(suite.cases)
-                if invocation.replay:
-                    known.add_replay(invocation.replay)
-            resumed = invocation.resume and invocation.journal.exists() and invocation.journal.stat().st_size > 0
+            exists = invocation.journal.exists() and invocation.journal.stat().st_size > 0
+            resumed = invocation.resume and exists
+            _add_answers(known, invocation, last=invocation.journal if exists and not resumed else None)
             redactor = Redactor(suite.secrets)
             journal = Journal(invocation.journal, redactor, max_answer_bytes=suite.max_answer_bytes, resume=resumed)
             files.enter_context(closing(journal))
@@ -195,6 +195,21 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
             session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
             return await session.run(plan, records, stop or Stop())
+
+
+def _add_answers(known: KnownAnswers, invocation: Invocation, last: Path | None) -> None:
+    """Add the answers that an invocation may take; `last` is the journal that it is going to replace."""
+    if invocation.traces is not None:
+        known.add_traces(invocation.traces)
+    elif invocation.run_missing:
+        known.add_recordings(invocation.suite.cases)
+        if invocation.replay:
+            known.add_replay(invocation.replay)
+        reuse = invocation.suite.reuse
+        if reuse and not invocation.replay_only:
+            not_before = time.time() - reuse.max_age_days * DAY_S
+            for path in (*([last] if last else ()), *invocation.reusable):
+                known.add_reusable(path, not_before, invocation.suite.own_code)
 
 
 class _Part(NamedTuple):
@@ -348,6 +363,7 @@ class _Session:
         }
         if not cells:
             return
+        self.known.end_reuse()
         part = self._confirmation = self._take_over(plan_further_runs(plan, cells), {})
         names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
         named = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ci_evals.cli.console import error_redactor
+from ci_evals.cli.importing import import_command
 from ci_evals.cli.reports import comment, compare_command, explain, view
 from ci_evals.cli.run import merge_command, run_command
 from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
@@ -98,6 +99,7 @@ _COMMANDS: dict[str, click.Command] = {
     "merge": merge_command,
     "validate": validate,
     "init": init,
+    "import": import_command,
     "compare": compare_command,
     "explain": explain,
     "view": view,

@@ -223,6 +223,12 @@ overriding = _collect(
             type=click.IntRange(min=0, max=20),
             help="Further attempts after a refused or lost call.",
         ),
+        "reuse": setting(
+            "--reuse/--no-reuse",
+            default=None,
+            help="Take answers from the last run here, or on the base branch, where nothing that they depend on has"
+            " changed. Default: the suite's.",
+        ),
         "label": setting(
             "--label",
             metavar="TEXT",
@@ -287,4 +293,8 @@ def load_named_suite(
     Raises:
         ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges not, if `judging`.
     """
-    return load_suite(config or find_config(Path()), environment(), overrides, offline=offline, judging=judging)
+    suite = load_suite(config or find_config(Path()), environment(), overrides, offline=offline, judging=judging)
+    if suite.imported:
+        text = f"{suite.file} is {suite.imported}'s, translated as it is read: `ci-evals import` makes a suite of it"
+        click.echo(text, err=True)
+    return suite

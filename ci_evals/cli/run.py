@@ -85,6 +85,7 @@ def run_and_report(
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),
+            reusable=(previous.recording,) if previous.recording else (),
         )
         if needs_recording:
             recording = _recording(invocation.replay, previous.recording, Path(scratch), job or console)
@@ -104,9 +105,11 @@ def run_and_report(
                 return Ended(running.exit_code or (3 if report.interrupted else 0))
 
             summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
+            if job:
+                summary = summary._replace(links=job.context.links)
             write_reports(summary, out, suite.formats)
             console.show(summary)
-            files = (*(suite.out / FORMATS[name][0] for name in suite.formats), invocation.journal)
+            files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)
             console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
         if job:
             job.finish(summary)

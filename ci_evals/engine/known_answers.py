@@ -5,11 +5,12 @@ In order of precedence, a run has
 1. a result: of the journal that is resumed, of earlier attempts, of shards. It is taken over as it is where the run's
    fingerprint is the same;
 2. an answer, which is judged anew: that of a trace, where traces are graded; else that of the recording that its case
-   names; else that of a journal to replay, where the question is the same.
+   names; else that of a journal to replay, where the question is the same; else that of an earlier run to be reused,
+   where the provider is no code of the team's own, which may have changed.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,7 @@ class _Place(NamedTuple):
         Raises:
             StorageError: the rest of a long answer is missing.
         """
-        result = self.read()
+        result = replace(self.read(), reused=False)
         if result.response is None:
             return result
         return replace(result, response=restore_output(result.response, Path(self.file.name).parent))
@@ -80,6 +81,8 @@ class KnownAnswers:
         self._named: set[tuple[CellKey, int]] = set()
         self._recordings: dict[Path, _Recording | Trace] = {}
         self._replayed: dict[tuple[str, int], _Place] | None = None
+        self._reusable: dict[tuple[str, int], _Place] = {}
+        self._own_code: Container[str] = ()
         self._traces: Mapping[str, Sequence[Trace]] | None = None
 
     # Sources.
@@ -125,6 +128,30 @@ class KnownAnswers:
             for offset, result in read_results(path)
             if _has_answer(result)
         }
+
+    def add_reusable(self, path: Path, not_before: float, own_code: Container[str]) -> None:
+        """Add a journal's answers to be reused; journals added earlier win.
+
+        Args:
+            path: the journal.
+            not_before: what was answered earlier than that, in seconds since the epoch, is not taken.
+            own_code: the providers that run code of the team's own, whose answers are not taken.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        self._own_code = own_code
+        file = self._open(path)
+        found = {
+            (_question_of(result), result.run): _Place(file, offset)
+            for offset, result in read_results(path)
+            if result.response is not None and result.started_at >= not_before and result.recorded == result.reused
+        }
+        self._reusable = found | self._reusable
+
+    def end_reuse(self) -> None:
+        """Take no further answers of earlier runs: what comes is to be fresh evidence."""
+        self._reusable = {}
 
     def add_recordings(self, cases: Iterable[Case]) -> None:
         """Add the recordings that cases name: journals, and files that hold one answer.
@@ -201,7 +228,7 @@ class KnownAnswers:
 
     @property
     def has_answers(self) -> bool:
-        return bool(self._recordings) or self._replayed is not None or self._traces is not None
+        return bool(self._recordings or self._reusable) or self._replayed is not None or self._traces is not None
 
     def answer(self, cell: PreparedCell, run: int) -> Result | None:
         """Return a run's answer, as a result to be judged anew; an errored one where the case's recording has none.
@@ -214,8 +241,15 @@ class KnownAnswers:
             return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
         if cell.case.cassette is not None:
             return self._find_recorded(cell, run, cell.case.cassette.path)
-        place = (self._replayed or {}).get((cell.question, run))
-        return place.read_answer() if place else None
+        key = (cell.question, run)
+        if place := (self._replayed or {}).get(key):
+            return place.read_answer()
+        if cell.variant.provider in self._own_code or not (place := self._reusable.get(key)):
+            return None
+        try:
+            return replace(place.read_answer(), reused=True)
+        except StorageError:
+            return None  # it can be asked again
 
     @property
     def absence(self) -> RunError:

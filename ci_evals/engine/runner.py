@@ -239,7 +239,7 @@ class Run:
             if known is not None:
                 outcome = await self._shorten(await grade_again(known, cell, self._judges))
                 ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
-                self._record(index, replace(self._result(cell, run, ending), recorded=True))
+                self._record(index, replace(self._result(cell, run, ending), recorded=True, reused=known.reused))
             elif not self._queues:
                 ending = _Ending(RunOutcome("errored", error=self._known.absence), time.time(), 0.0, 1)
                 self._record(index, self._result(cell, run, ending))

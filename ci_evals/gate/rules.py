@@ -23,6 +23,7 @@ from ci_evals.gate.wording import (
     too_few_latencies_clause,
     ungraded_critical_sentence,
     unknown_increase_sentence,
+    usual_latencies_clause,
     variant_sentence,
 )
 from ci_evals.model.case import Variant
@@ -193,9 +194,25 @@ def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: V
                     medians = _latencies_of_base(comparison, variant.variant)
                     if len(medians) < LATENCY_REPORTS:
                         text, status = f"{text}; {too_few_latencies_clause(comparison, len(medians))}", "borderline"
-                    elif (figures.latency_p50_s or 0) <= fmean(medians) + LATENCY_SPREAD * stdev(medians):
+                    elif _is_usual(figures.latency_p50_s, medians):
                         continue
                 yield RuleVerdict(rule, status, text)
+
+
+def usual_increases(report: SuiteReport, comparison: Comparison, rules: Gate) -> Iterator[str]:
+    """Yield the increases of latency that are not held against a variant, as the base's last reports vary as much."""
+    for variant in comparison.variants if rules.max_latency_increase else ():
+        ratio, limit = variant.differences.latency, rules.max_latency_increase
+        medians = _latencies_of_base(comparison, variant.variant)
+        median = report.figures(report.cells_of(variant.variant)).latency_p50_s
+        above = ratio is not None and ratio.lower is not None and limit is not None and ratio.lower > limit
+        if above and ratio and limit and len(medians) >= LATENCY_REPORTS and _is_usual(median, medians):
+            text = increase_sentence(comparison, variant, "latency", ratio, limit)
+            yield f"{text}; not gated: {usual_latencies_clause(comparison, medians)}"
+
+
+def _is_usual(median_s: float | None, medians_s: Sequence[float]) -> bool:
+    return (median_s or 0) <= fmean(medians_s) + LATENCY_SPREAD * stdev(medians_s)
 
 
 def _latencies_of_base(comparison: Comparison, variant: Variant) -> list[float]:

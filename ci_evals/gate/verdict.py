@@ -18,8 +18,8 @@ from ci_evals.gate.wording import (
     no_answer_clause,
     not_compared_sentence,
     over_budget_sentence,
+    scope_clause,
     scope_subject,
-    selection_clause,
     stopped_clause,
     unchanged_clause,
     unchecked_sentence,
@@ -66,7 +66,7 @@ def decide(report: SuiteReport, gate: Gate | None, comparison: Comparison | NoCo
         return _unchecked(report, judge_scopes(report, _tallies(report), rules))
     verdict = _beside(comparison, _by_bars(report, rules), report, rules)
     clause = "" if verdict.status == "error" else unchanged_clause(report)
-    return replace(verdict, reason=selection_clause(report) + clause + verdict.reason)
+    return replace(verdict, reason=scope_clause(report) + clause + verdict.reason)
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import duration, name_of, number_of, once_in, percent, short_sha
+from ci_evals.format import duration, name_of, number_of, once_in, percent, seconds, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
@@ -304,6 +304,12 @@ def too_few_latencies_clause(comparison: Comparison, reports: int) -> str:
     )
 
 
+def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -> str:
+    """`the last 5 reports of main took 0.8 s to 2.1 s`."""
+    reports = f"the last {number_of(len(medians_s), 'report')} of {comparison.baseline.called}"
+    return f"{reports} took {seconds(min(medians_s))} to {seconds(max(medians_s))}"
+
+
 def unknown_increase_sentence(
     comparison: Comparison,
     variant: VariantComparison,
@@ -435,9 +441,12 @@ def unchanged_clause(report: SuiteReport) -> str:
     return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
 
 
-def selection_clause(report: SuiteReport) -> str:
-    """Say that not all of the suite was to run: `3 of 40 cases selected: `."""
-    return f"{report.suite.selection} selected: " if report.suite.selection else ""
+def scope_clause(report: SuiteReport) -> str:
+    """Say that not all of the suite was to run, and that nothing was: `3 of 40 cases selected, all 9 runs reused: `."""
+    parts = [f"{report.suite.selection} selected"] if report.suite.selection else []
+    if report.reused and report.reused == report.totals.graded:
+        parts.append(f"all {number_of(report.reused, 'run')} reused" if report.reused > 1 else "the only run reused")
+    return f"{', '.join(parts)}: " if parts else ""
 
 
 # Runs without an answer.

@@ -82,6 +82,7 @@ class RunRecord:
         offset: where its line starts in the journal, in bytes.
         unanswered: it failed without an answer: a crash, a time-out, a refusal.
         recorded: the answer came from a recording, so it says nothing new.
+        reused: that recording is an earlier run of the same, unchanged.
         over_budget: the run took more than `budget.per_run` allows.
         orders_judge: the answer seems to give orders to the model that judged it.
         judging: what the models that judged it took.
@@ -100,6 +101,7 @@ class RunRecord:
     offset: int
     unanswered: bool
     recorded: bool
+    reused: bool
     over_budget: bool
     orders_judge: bool
     judging: Judging | None
@@ -123,6 +125,7 @@ class RunRecord:
             offset=offset,
             unanswered=result.status == "failed" and result.error is not None,
             recorded=result.recorded,
+            reused=result.reused,
             over_budget=bool(result.budget_violations),
             orders_judge=any(grade.orders_judge for grade in grades),
             judging=result.judging,
@@ -386,6 +389,11 @@ class SuiteReport:
         """The number of runs that a recording answered instead of the provider."""
         return sum(record.recorded for record in self.records.values())
 
+    @property
+    def reused(self) -> int:
+        """The number of these whose answer is that of an earlier run, as nothing that it depends on has changed."""
+        return sum(record.reused for record in self.records.values())
+
     @cached_property
     def unchecked(self) -> tuple[Variant, ...]:
         """The variants of the team's own code of which no run was made: there were no secrets, or only replays."""
@@ -433,6 +441,8 @@ class SuiteReport:
         for cell in self.cells_of(variant):
             by_metric: dict[str, list[float]] = defaultdict(list)
             for record in self.records_of((cell,)):
+                if not record.metrics:
+                    continue
                 of_run: dict[str, list[float]] = defaultdict(list)
                 for metric, score in record.metrics:
                     of_run[metric].append(score)

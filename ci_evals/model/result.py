@@ -84,7 +84,8 @@ class Result:
 
     `threshold` is what its score had to reach, None where every grader had to pass. `latency_s` is the time of the
     last attempt, in seconds; `cost_usd` is None when the price is not known. `budget_violations` says which bounds of
-    `budget.per_run` it exceeded; `recorded` that its answer came from a journal instead of the provider; `judging`
+    `budget.per_run` it exceeded; `recorded` that its answer came from a journal instead of the provider, and `reused`
+    that it did because nothing which that answer depends on has changed; `judging`
     what models that judged it took, which is no part of `cost_usd`. A result with an `error` is `failed` when the
     system under test broke, `errored` when no verdict could be had.
 
@@ -109,6 +110,7 @@ class Result:
     error: RunError | None = None
     budget_violations: tuple[str, ...] = ()
     recorded: bool = False
+    reused: bool = False
     judging: Judging | None = None
     messages: tuple[Message, ...] = ()
 

@@ -5,6 +5,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.command import Command
 from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http, Stream
+from ci_evals.providers.javascript import JavaScript
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.openai import Embeddings, OpenAI
 from ci_evals.providers.python import Python, provider
@@ -19,6 +20,7 @@ __all__ = [
     "Embeddings",
     "Gemini",
     "Http",
+    "JavaScript",
     "Mock",
     "OpenAI",
     "ProviderOptions",
@@ -38,6 +40,7 @@ PROVIDERS: dict[str, type[ProviderOptions]] = {
     "http": Http,
     "command": Command,
     "python": Python,
+    "javascript": JavaScript,
     "task": TaskAgent,
     "mock": Mock,
 }

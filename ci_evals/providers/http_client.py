@@ -167,8 +167,12 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
 
 
 def url_problems(key: str, url: str) -> list[str]:
-    """Return what is wrong with an address that must be complete."""
-    return [] if is_complete_url(url) else [f"{key}: is not a complete address; write it as https://host/path"]
+    """Return what is wrong with an address that must be complete, or a variable that was not filled in."""
+    return (
+        []
+        if is_complete_url(url) or url.startswith("${")
+        else [f"{key}: is not a complete address; write it as https://host/path"]
+    )
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ci_evals.format import duration, percent, rate_with_interval, seconds, short_sha, usd
-from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
@@ -48,24 +47,27 @@ class RateChart:
     text: str
 
 
-def rate_chart(scope: ScopeVerdict, width: int = 200) -> RateChart | None:
-    """Draw the rate of a part of the matrix; None where nothing was graded."""
-    if scope.rate is None or scope.lower is None or scope.upper is None:
+def rate_chart(
+    rate: float | None, lower: float | None, upper: float | None, bar: float | None = None, *, whole: bool = True
+) -> RateChart | None:
+    """Draw a pass rate, on an axis from 0 to 100 % or on what of that is needed; None where nothing was graded."""
+    if rate is None or lower is None or upper is None:
         return None
-    known = [scope.rate, scope.lower, scope.upper, *([] if scope.bar is None else [scope.bar])]
-    bottom, top = _axis([*known, 1.0])
+    known = [rate, lower, upper, *([] if bar is None else [bar])]
+    width = 200
+    bottom, top = (0.0, 1.0) if whole else _axis([*known, 1.0])
 
     def place(value: float) -> float:
         return round((value - bottom) / (top - bottom) * width, 1)
 
-    bar = "" if scope.bar is None else f", the bar is {percent(scope.bar)}"
+    limit = "" if bar is None else f", the bar is {percent(bar)}"
     return RateChart(
         width=width,
-        rate=place(scope.rate),
-        lower=place(scope.lower),
-        upper=place(scope.upper),
-        bar=None if scope.bar is None else place(scope.bar),
-        text=f"{rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)}{bar}",
+        rate=place(rate),
+        lower=place(lower),
+        upper=place(upper),
+        bar=None if bar is None else place(bar),
+        text=f"{rate_with_interval(rate, lower, upper, bar)}{limit}",
     )
 
 

@@ -13,7 +13,7 @@ from ci_evals.format import interval, name_of, number_of, one_line, percent, sec
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason, scope_subject, selection_clause
+from ci_evals.gate.wording import same_reason, scope_clause, scope_subject
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -260,6 +260,8 @@ def findings(summary: Summary) -> Findings:
     ]
     headline, rows, reason = _headline(summary, cells), tuple(_rows(cells)), summary.verdict.reason
     text = "".join(headline)
+    of_each_case = summary.gate is not None and summary.gate.min_case_pass_rate is not None
+    bars = [scope for scope in scopes if not (of_each_case and scope.kind == "case" and scope.status == "pass")]
     return Findings(
         summary=summary,
         headline=headline,
@@ -272,7 +274,7 @@ def findings(summary: Summary) -> Findings:
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
         trends=tuple(trends),
-        bars=tuple(worst_first(scopes)) if len(scopes) > 1 else (),
+        bars=tuple(worst_first(bars)) if len(bars) > 1 else (),
         cells=cells,
         rows=rows,
         groups=_fold(summary, [group for group in _groups(summary, cells) if group.total]),
@@ -318,7 +320,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
         elif worst.bar >= 1 and failed:
             text = (f"{number_of(len(failed), 'case')} failed: ", *_names(summary, failed))
-    clause = selection_clause(report)
+    clause = scope_clause(report)
     return text if not clause or verdict.reason in text else (clause, *text)
 
 

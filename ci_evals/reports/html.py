@@ -31,8 +31,9 @@ from ci_evals.model.result import Status
 from ci_evals.reports.cells import CellOutcome, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
-from ci_evals.reports.page import Page, Part, Row, ShownGroup
+from ci_evals.reports.page import Page, Part, Row, ShownGroup, slices
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.variants import TIES
 
 MAX_BYTES: Final = 25_000_000
 """Of the page: what a browser still opens at once."""
@@ -79,6 +80,10 @@ def render(summary: Summary) -> Iterator[bytes]:
             trend=trend_chart(report, summary.compared, found.variants, suite.bar if suite else None),
             figures=report.figures(),
             scatters=tuple(scatters(found.variants)),
+            ranked=[(each.place, each.variant) for each in found.leaderboard]
+            or [("", each) for each in found.variants],
+            ties=TIES,
+            slices=slices(report, summary.gate),
             groups=groups,
             choices=page.choices(),
             graders=page.graders,

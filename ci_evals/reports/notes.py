@@ -7,6 +7,7 @@ from math import isclose
 from ci_evals.format import name_of, number_of, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
+from ci_evals.gate.rules import usual_increases
 from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate
@@ -45,9 +46,12 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
             yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
-    if report.recorded:
-        of = number_of(report.total, "run")
-        yield Note("Recorded", f"{report.recorded:,} of {of} were recorded, no provider was called for them")
+    of = number_of(report.total, "run")
+    if report.reused:
+        why = "what they ask has not changed, and their earlier answers were judged anew"
+        yield Note("Reused", f"{report.reused:,} of {of} were not made again: {why}")
+    if recorded := report.recorded - report.reused:
+        yield Note("Recorded", f"{recorded:,} of {of} were recorded, no provider was called for them")
     if (judging := report.judging).calls:
         tokens, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
         of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
@@ -103,6 +107,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    for text in usual_increases(report, comparison, summary.gate or Gate()):
+        yield Note("Latency", text)
     if beyond := beyond_naming(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond))
 

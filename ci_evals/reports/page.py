@@ -1,18 +1,24 @@
 """What report.html shows beside the findings: each case with its cells and runs, and what they can be filtered by."""
 
 import json
+import re
 import shlex
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from ci_evals.format import abridge, number_of, seconds, shorten, span, usd, visible
 from ci_evals.gate.compare import CellKind
 from ci_evals.model.case import Case
-from ci_evals.model.report import Tally
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
+from ci_evals.model.rules import Gate
 from ci_evals.reports.cells import (
     CellOutcome,
     JudgedCell,
@@ -40,6 +46,7 @@ from ci_evals.reports.cells import (
 from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Tone
 from ci_evals.reports.word_diff import Piece, word_diff
+from ci_evals.stats.rates import pass_rate
 
 MAX_OPTIONS: Final = 200
 """Tags, graders or variants to filter by; more are no choice any more."""
@@ -126,6 +133,20 @@ class RunGroup:
         return _pretty_json(self.first.response.output) if self.first.response and not self.turns else None
 
     @property
+    def markdown(self) -> Markup | None:
+        """The answer as its Markdown shows it, if it has some: text without links, pictures or HTML."""
+        output = self.first.response.output if self.first.response and not self.turns else ""
+        if len(output) > _ANSWER_CHARACTERS or not _MARKDOWN.search(output):
+            return None
+        reader = _markdown()
+        tokens = reader.parse(visible(output))
+        for token in tokens:
+            token.attrs = {}  # tables have a style for their columns, which the page's policy does not allow
+            if token.type in ("heading_open", "heading_close"):  # the page has headings of its own
+                token.tag, token.attrs = "p", {"class": "heading"}
+        return Markup(reader.renderer.render(tokens, reader.options, {}))  # noqa: S704  HTML in the text is escaped
+
+    @property
     def turns(self) -> list[ShownTurn]:
         response = self.first.response
         return [_shown_turn(turn) for turn in response.turns[:_MAX_TURNS]] if response else []
@@ -193,6 +214,16 @@ class RunGroup:
         )
         recorded = "recorded" if self.first.recorded else ""
         return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
+
+
+_MARKDOWN: Final = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    """Return a renderer of CommonMark with tables that makes no links and no pictures, and escapes all HTML."""
+    without = ("link", "image", "autolink", "reference", "html_block", "html_inline")
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable(without)
 
 
 def _usage(result: Result) -> Any:
@@ -450,7 +481,7 @@ class Page:
             first, *others = entry.cells
             few = unfold and len(entry.cells) <= _FEW_ALIKE
             rows = (*self._rows([first], placed, unfold=few), *self._rows(others, placed, unfold=False))
-            parts.append(Part(entry, rows))
+            parts.append(Part(entry, tuple(replace(row, reason=None) for row in rows)))  # it stands above them
         yield from (part for part in parts if part.rows)
 
     def _rows(self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool) -> tuple[Row, ...]:
@@ -572,6 +603,44 @@ class Page:
             name: [(option, number) for option, number in each.items() if number][:MAX_OPTIONS]
             for name, each in found.items()
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some cells of a report together: their mean pass rate with its bounds, and their graded runs."""
+
+    name: str
+    rate: float
+    lower: float
+    upper: float
+    cells: int
+    runs: Tally
+
+
+def slices(report: SuiteReport, gate: Gate | None) -> dict[str, list[Slice]]:
+    """Return the pass rates by prompt and by provider, where both vary, and by tag; the lowest first."""
+    prompts: dict[str, list[int]] = {}
+    providers: dict[str, list[int]] = {}
+    tags: dict[str, list[int]] = {}
+    for cell in report.cells:
+        prompts.setdefault(cell.variant.prompt or "", []).append(cell.cell)
+        providers.setdefault(cell.variant.provider, []).append(cell.cell)
+        for tag in dict.fromkeys(cell.case.tags):
+            tags.setdefault(tag, []).append(cell.cell)
+    crossed = len(prompts) > 1 and len(providers) > 1
+    found = {"prompt": prompts if crossed else {}, "provider": providers if crossed else {}, "tag": tags}
+    return {by: _slices(report, gate, each) for by, each in found.items() if each}
+
+
+def _slices(report: SuiteReport, gate: Gate | None, cells_of: Mapping[str, Sequence[int]]) -> list[Slice]:
+    shown = []
+    for name, cells in cells_of.items():
+        tallies = [report.by_cell[cell].tally for cell in cells]
+        if estimate := pass_rate(tallies):
+            lower, upper = estimate.bounds((gate or Gate()).confidence)
+            runs = Tally(sum(tally.passed for tally in tallies), sum(tally.graded for tally in tallies))
+            shown.append(Slice(name, float(estimate.rate), lower, upper, len(cells), runs))
+    return sorted(shown, key=lambda each: each.rate)
 
 
 _OUTCOMES: Final[tuple[CellOutcome, ...]] = ("failed", "errored", "flaky", "not run", "passed")

@@ -150,6 +150,7 @@ class TotalsEntry:
     pass_rate: float | None
     match_rate: float | None
     recorded: int
+    reused: int
     budget_violations: int
     judging: Judging | None
     cost_usd: float | None
@@ -405,6 +406,7 @@ def _run_fields(summary: Summary) -> dict[str, Any]:
             pass_rate=report.pass_rate,
             match_rate=report.match_rate,
             recorded=report.recorded,
+            reused=report.reused,
             budget_violations=report.budget_violations,
             judging=report.judging if report.judging.calls else None,
             cost_usd=report.spent.total_usd,

@@ -19,6 +19,8 @@ from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.environment import Interpolation, read_dotenv
+from ci_evals.suite.importers import find_importer
+from ci_evals.suite.importers.source import Source
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
@@ -112,8 +114,9 @@ def load_suite(
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    loader = _Loader(*_read(path), path.resolve().parent, environ, offline=offline, judging=judging)
-    return loader.load(overrides or Overrides())
+    written, problems, origin = _read(path)
+    loader = _Loader(written, problems, path.resolve().parent, environ, offline=offline, judging=judging)
+    return replace(loader.load(overrides or Overrides()), imported=origin)
 
 
 def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = False) -> CheckedSuite:
@@ -148,7 +151,8 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     Raises:
         ConfigError: there is none, or it is wrong.
     """
-    return _Loader(*_read(path), path.resolve().parent, environ).mock()
+    written, problems, _ = _read(path)
+    return _Loader(written, problems, path.resolve().parent, environ).mock()
 
 
 def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
@@ -190,14 +194,28 @@ def _case_list(suite: Suite) -> Any:
     return [Case(input=each, file=suite.file, line=suite.line) if isinstance(each, str) else each for each in cases]
 
 
-def _read(path: Path) -> tuple[Written, list[Problem]]:
+def _read(path: Path) -> tuple[Written, list[Problem], str]:
+    """Return a config, what is wrong with it so far, and whose format it was translated from; empty if it is ours.
+
+    Of another tool's config, it is a problem if something is left out for want of which an answer could pass.
+    """
     file = path.as_posix()
     problems: list[Problem] = []
     value, lines = parse(read_text(path, file), file, problems)
     if not isinstance(value, dict):
         text = "expected a mapping with the keys `providers` and `cases`"
         raise ConfigError([*problems, Problem(file, 1, "", text)])
-    return Written(value, lines, file), problems
+    written = Written(value, lines, file)
+    source = Source(path, file, path.resolve().parent, written)
+    importer = find_importer(source)
+    if importer is None:
+        return written, problems, ""
+    draft = importer.convert(source)
+    lost = [Problem(each.file, each.line, each.what, each.reason) for each in draft.lost if each.weakens]
+    if lost:
+        remedy = f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest, with these parts as comments"
+        lost[-1] = lost[-1]._replace(message=f"{lost[-1].message}\n{remedy}")
+    return Written(*draft.plain(), file), [*problems, *lost], draft.origin
 
 
 class _Loader:
@@ -245,10 +263,11 @@ class _Loader:
             providers = self.providers.read(written["providers"], overrides.providers, sweeps)
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
-        reader = CaseReader(self.folder, written["expect"], filled["vars"], problems, self.providers)
+        prompted, shared = bool(written["prompts"].value), filled["vars"]
+        reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
         threshold = settings.threshold if settings else None
         cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
-        problems += prompt_problems(cases, prompts, () if written["prompts"].value else providers, self.folder)
+        problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
         for name in {name for each in providers for name in (*each.before, *each.after)}:

@@ -11,7 +11,7 @@ from ci_evals.format import number_of
 from ci_evals.model.case import Case
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.suite.problems import unknown
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.types import CheckedSuite, Reuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Overrides:
     retries: int | None = None
     seed: int | None = None
     out: Path | None = None
+    reuse: bool | None = None
     label: str | None = None
     providers: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -40,7 +41,7 @@ class Overrides:
 
 ALL_CASES: dict[str, None] = {"tags": None, "cases": None, "first": None, "sample": None}
 """The overrides that select no cases."""
-_NO_SETTINGS = {"out", "providers", *ALL_CASES}
+_NO_SETTINGS = {"out", "reuse", "providers", *ALL_CASES}
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
@@ -53,6 +54,8 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     changes = {name: value for name, value in settings.items() if value is not None}
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
+    if overrides.reuse is not None:
+        changes["reuse"] = (suite.reuse or Reuse()) if overrides.reuse else None
     suite = replace(suite, **changes)
     check_selection((suite,), overrides)
     providers, cases, gate = suite.providers, select_cases(suite, overrides), suite.gate

@@ -14,6 +14,7 @@ from ci_evals.format import number_of
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
+    Above0,
     Bool,
     Int,
     Many,
@@ -96,6 +97,13 @@ class TaskFolders(Options):
     tasks: str | Many[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse(Options):
+    """Answers of earlier runs are taken where nothing that they depend on has changed."""
+
+    max_age_days: Annotated[Above0, Field(description="Older answers are not taken.")] = 7.0
+
+
 _FOUND = {"found": True}  # no key of a file
 
 _Concurrency = Annotated[
@@ -162,6 +170,10 @@ class Suite(Options):
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
     budget: OrMapping[Budget] = _NO_BUDGET
+    reuse: Annotated[
+        OrMapping[Reuse] | None,
+        Field(description="Take unchanged answers of earlier runs; --reuse wins."),
+    ] = None
     report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
     folder: Path | str = field(default=Path(), metadata=_FOUND)
     file: str = field(default="", metadata=_FOUND)
@@ -184,9 +196,9 @@ class CheckedSuite(Suite):
     """A suite that was checked, as the engine reads it, with every default filled in.
 
     `file` is the config as the user named it, `secrets` values that must not be written anywhere, `stages` what answers
-    for each stage that a provider names, `places` where the file names what each provider and stage opens. Sweeps are
-    `providers` by now, and what the suite expects of all cases is part of what each expects. `selection` says how much
-    of the file was selected to run, if not all of it.
+    for each stage that a provider names, `places` where the file names what each provider and stage opens, `imported`
+    whose format the file has, if it is another tool's. Sweeps are `providers` by now, and what the suite expects of all
+    cases is part of what each expects. `selection` says how much of the file was selected to run, if not all of it.
     """
 
     name: str
@@ -199,9 +211,11 @@ class CheckedSuite(Suite):
     cases: Sequence[Case]
     gate: Gate | None = None
     budget: Budget = _NO_BUDGET
+    reuse: Reuse | None = None
     report: ReportOptions
     secrets: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
+    imported: str = ""
     selection: str | None = None
 
     def __repr__(self) -> str:

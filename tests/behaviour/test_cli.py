@@ -16,7 +16,7 @@ from ci_evals.cli.main import group
 from ci_evals.release import ACTION
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
-COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "compare", "explain", "mock-server"]
+COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "import", "compare", "explain", "mock-server"]
 
 
 def report_in(folder: Path) -> dict[str, Any]:

@@ -54,6 +54,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Reuse": "Reuse",
 }
 """Where docs/configuration.md has the keys of each definition of the schema."""
 
@@ -265,6 +266,7 @@ def project(tmp_path: Path) -> Path:
     """The folder that the examples of the docs live in."""
     for name, text in {
         "agent.py": "def answer(question: str) -> str:\n    return 'Paris'\n",
+        "agent.mjs": "export default () => 'Paris';\n",
         "prompts/long.txt": "Think hard: {{ question }}",
         "contracts/acme.pdf": "%PDF-1.7",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',

@@ -57,6 +57,16 @@ async def test_no_report_of_an_earlier_run_contradicts_that_of_the_last(
     assert (ended.code, left) == ((1, {"report.json"}) if arguments == ("run",) else (0, set()))
 
 
+async def test_what_a_killed_process_left_unfinished_is_removed_by_the_next(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    results = tmp_path / "ci-evals-results"
+    results.mkdir()
+    unfinished = results / ".report.json.0123456789abcdef.partial"
+    unfinished.write_text("{")
+    assert (await ci_evals(tmp_path, "run")).code == 0
+    assert not unfinished.exists()
+
+
 async def test_reports_stay_while_the_suite_is_wrong_and_files_of_others_always(tmp_path: Path) -> None:
     results = tmp_path / "ci-evals-results"
     results.mkdir()

@@ -18,7 +18,7 @@ from fakes.github_state import FORK, Token
 from fakes.http_server import FakeServer, Scripted, serving
 from jobs import SETTLED, Job, Repository
 from processes import ci_evals
-from pulls import comments, open_pull
+from pulls import NUMBER, comments, open_pull
 from suites import chat, write_suite
 
 BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
@@ -51,6 +51,7 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     (error,) = (line for line in lines if line.startswith("::error "))
     assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
     assert "river" in red.summary
+    assert f'/pull/{NUMBER}" rel="noreferrer">pull request #{NUMBER}</a>' in red.page
     (comment,) = comments(fake)
     assert red.outputs["comment-url"].endswith(f"#issuecomment-{comment.id}")
     assert "river" in comment.body
@@ -156,6 +157,21 @@ async def test_several_suites_of_one_job_have_a_section_each_and_the_outputs_of_
     again = await repository.pull_request(RED, "evals", run=run, GITHUB_RUN_ATTEMPT="2")
     assert again.ended.out.count("Resumed: 20 of 20 runs kept") == 2
     assert len(comments(fake)) == 1
+
+
+async def test_a_pull_request_takes_unchanged_answers_from_the_base_branch(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(runs=6)
+    job = await repository.pull_request(RED, "--reuse")
+    assert job.ended.code == 0, job.ended.err
+    assert job.report["totals"]["reused"] == 20
+    (comment,) = comments(fake)
+    assert "20 of 24 runs were not made again" in comment.body
+    evidence = {tuple(cell["comparison"]["head"]) for cell in job.report["cells"]}
+    assert evidence == {(1, 1)}, "only what was asked anew is compared"
 
 
 async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository, fake: FakeGitHub) -> None:

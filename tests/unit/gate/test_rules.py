@@ -10,7 +10,7 @@ from sides import base_of, compared, head_of
 
 from ci_evals.gate.baseline import UNMEASURED, Baseline, PerRun, ReportRef, TrendPoint, TrendVariant, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
-from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts
+from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts, usual_increases
 from ci_evals.gate.verdict import decide, exit_code
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
@@ -157,6 +157,14 @@ def test_more_latency_is_red_only_outside_the_spread_of_the_bases_last_reports(
 ) -> None:
     comparison = slower(2.0, 2.0, 2.0, medians_s=medians_s)
     assert found(comparison, took(2.0), max_latency_increase=1.5, require_baseline=True) == rules
+
+
+def test_that_slow_hours_are_usual_is_said() -> None:
+    comparison, gate = slower(2.0, 2.0, 2.0, medians_s=(1.0, 1.9, 1.2)), Gate(max_latency_increase=1.5)
+    [sentence] = usual_increases(took(2.0), comparison, gate)
+    assert sentence.endswith("; not gated: the last 3 reports of main took 1.00 s to 1.90 s")
+    assert not list(usual_increases(took(2.0), slower(2.0, 2.0, 2.0), gate))
+    assert not list(usual_increases(took(2.0), comparison, Gate()))
 
 
 def test_with_few_reports_more_latency_is_shown_and_does_not_block() -> None:

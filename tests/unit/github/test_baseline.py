@@ -167,6 +167,15 @@ class TestOfAPullRequest:
         ran_on(fake, MAIN[66])
         assert (await found(client, tmp_path))[0] == MAIN[66]
 
+    async def test_a_report_in_which_nothing_ever_passed_is_passed_over(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
+        broken = summarize(report_of({"a": "F"}, suite={"name": "capitals", "revision": BASE}), None)
+        ran_on(fake, BASE, archive({"report.json": b"".join(render(broken))}))
+        assert "0 of 1 run on the baseline at 0000000 passed: likely an outage" in await none(client, tmp_path)
+        ran_on(fake, MAIN[69])
+        assert (await found(client, tmp_path / "again"))[0] == MAIN[69]
+
     async def test_after_a_few_that_cannot_be_used_it_says_why_and_stops(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:

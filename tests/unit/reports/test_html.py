@@ -82,7 +82,7 @@ TAGS = {
         "del",
         "ins",
     ),
-    *("figure", "figcaption", "svg", "path", "circle", "text", "g"),
+    *("figure", "figcaption", "svg", "path", "circle", "text", "g", "strong", "em", "hr", "blockquote", "br"),
 }
 ATTRIBUTES = {
     "class",
@@ -101,7 +101,7 @@ ATTRIBUTES = {
 ATTRIBUTES |= {"role", "aria-label", "aria-labelledby", "aria-hidden", "aria-live", "scope", "tabindex", "value"}
 ATTRIBUTES |= {"placeholder", "autocomplete", "spellcheck", "d", "cx", "cy", "r", "x", "y", "viewbox", "text-anchor"}
 ATTRIBUTES |= {"preserveaspectratio"}
-WITHOUT_END = {"meta", "input"}
+WITHOUT_END = {"meta", "input", "br", "hr"}
 
 
 class Page(HTMLParser):
@@ -329,6 +329,45 @@ def test_an_answer_in_json_is_laid_out_on_request() -> None:
         r'<details class="pretty"><summary>as JSON</summary><pre dir="auto">(.*?)</pre>', text, re.DOTALL
     )
     assert json.loads(html_unescaped(pretty)) == {"city": "Lyon", "</pre>": [1, 2]}
+
+
+def test_an_answer_in_markdown_is_laid_out_on_request_and_links_to_nothing() -> None:
+    answer = """## Fares
+| fare | price |
+|---|--:|
+| flex | **189** |
+
+[x](javascript:alert(1)) ![y](https://evil.example/y.png) <b onclick=alert(2)>z</b> <https://evil.example>
+[r]: https://evil.example
+```html"><script>alert(3)</script>
+<script>alert(4)</script>
+```"""
+    report = report_of({"fares": "F"}, edit=lambda result: replace(result, response=Response(answer)))
+    text = text_of(summarize(report, None))
+    (shown,) = re.findall(r'<div class="rendered">(.*?)</div>', text, re.DOTALL)
+    page = Page(shown)
+    assert "<td>flex</td>" in shown
+    assert "<strong>189</strong>" in shown
+    assert page.tags <= {"p", "table", "thead", "tbody", "tr", "th", "td", "strong", "pre", "code"}
+    assert page.attributes <= {"class"}
+    assert page.open == []
+
+
+def test_pass_rates_are_told_by_prompt_by_provider_and_by_tag() -> None:
+    variants = [Variant(provider, prompt) for provider in ("gpt", "haiku") for prompt in ("short", "long")]
+    report = report_of(
+        {"a": ["PP", "FF", "PP", "FF"], "b": ["PP", "FF", "PP", "PP"]},
+        variants=variants,
+        cases={"a": {"tags": ("billing",)}},
+    )
+    text = text_of(summarize(report, Gate(min_pass_rate=0.5)))
+    found = re.findall(r'<h2 id="by-(\w+)">(.*?)</section>', text, re.DOTALL)
+    rates = {by: re.findall(r"<bdi>(\w+)</bdi></th><td>([\d.]+)", part) for by, part in found}
+    assert rates == {
+        "prompt": [("long", "25"), ("short", "100")],
+        "provider": [("gpt", "50"), ("haiku", "75")],
+        "tag": [("billing", "50")],
+    }
 
 
 def test_bars_that_are_missed_come_first() -> None:

@@ -75,6 +75,11 @@ def test_a_case_must_ask_and_expect_something(project: Project) -> None:
     assert third.startswith("evals.yaml:1: cases[2]: nothing is expected of the answer")
 
 
+def test_a_prompt_asks_something_even_of_a_case_that_says_nothing(project: Project) -> None:
+    project.suite(prompts=["What is the capital of France?"], cases=[{"expect": EXPECT}])
+    assert [case.id for case in project.load().cases] == ["case 1"]
+
+
 def test_the_suites_expectations_come_first_and_suffice(project: Project) -> None:
     project.suite(
         expect=[{"not_empty": True}], cases=[{"id": "a", "input": "q"}, {"id": "b", "input": "q", "expect": EXPECT}]

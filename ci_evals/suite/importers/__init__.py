@@ -1,0 +1,74 @@
+"""Suites of other tools: an importer recognizes files of its format, and makes a draft of a suite of them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ci_evals.errors import UsageError
+from ci_evals.format import number_of
+from ci_evals.suite.importers import promptfoo
+from ci_evals.suite.importers.draft import Comment, Draft
+from ci_evals.suite.importers.source import Source, read_source
+from ci_evals.suite.importers.writing import write_yaml
+
+
+class Importer(Protocol):
+    """A module that knows a format."""
+
+    def recognize(self, source: Source) -> bool:
+        """Return True for a file of the format."""
+        ...
+
+    def convert(self, source: Source) -> Draft:
+        """Make a draft of a suite.
+
+        Raises:
+            ConfigError: a file that it names cannot be read.
+        """
+        ...
+
+
+IMPORTERS: Mapping[str, Importer] = {
+    "promptfoo": promptfoo,
+}
+
+
+def find_importer(source: Source) -> Importer | None:
+    """Return what knows the format of a file; None for a suite of ci-evals, and for anything else."""
+    return next((importer for importer in IMPORTERS.values() if importer.recognize(source)), None)
+
+
+def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
+    """Make one draft of files of another tool: the suite that the first one is, with the cases of the others.
+
+    Args:
+        paths: the files.
+        folder: where the suite is to stand.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        UsageError: a file is of no known format, or a further one has prompts or providers of its own.
+    """
+    drafts = []
+    for path in paths:
+        source = read_source(path, path.as_posix(), folder.resolve())
+        importer = find_importer(source)
+        if importer is None:
+            raise UsageError(f"{path.as_posix()} is of no known format; known: {', '.join(IMPORTERS)}")
+        drafts.append(importer.convert(source))
+    first, *others = drafts
+    for path, other in zip(paths[1:], others, strict=True):
+        if own := sorted(
+            key for key in other.suite if key not in ("name", "cases") and other.suite[key] != first.suite.get(key)
+        ):
+            raise UsageError(f"{path.as_posix()} has {own[0]} of its own: import it by itself")
+        first.suite["cases"] = [*first.suite.get("cases", ()), *other.suite.get("cases", ())]
+        first.lost += other.lost
+    return first
+
+
+def suite_text(draft: Draft, paths: Sequence[Path]) -> str:
+    """Return a draft as the text of `evals.yaml`."""
+    names = ", ".join(path.name for path in paths)
+    lost = f" {number_of(len(draft.lost), 'part')} could not be translated: see `not imported`." if draft.lost else ""
+    return write_yaml({Comment(f"Imported from {names} ({draft.origin}).{lost}"): None, **draft.suite})

@@ -1,0 +1,140 @@
+"""Suites of other tools: `ci-evals import` makes files of them, and `ci-evals run` takes them as they are."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from processes import Finished, ci_evals
+
+from ci_evals.providers.mock import Mock
+from ci_evals.providers.mock_server import run_server
+
+CompareGolden = Callable[[str, str], None]
+
+FORMATS = Path(__file__).parents[1] / "data" / "imports"
+
+ANSWERS = """\
+{%- if 'return a jacket' in input %}Within 30 days, with the receipt.
+{%- elif 'open' in input %}{"open": 9, "close": 17}
+{%- elif 'Norway' in input %}We ship to Norway.
+{%- elif 'cash' in input %}Yes or of course.
+{%- elif 'Ping' in input %}Pong
+{%- elif 'shop there' in input %}In Paris only.
+{%- elif 'zips' in input %}Yes.
+{%- else %}It will never rain through.{% endif %}"""
+VERDICT = '{"reason": "as it should be", "verdict": "pass"}'
+
+
+@asynccontextmanager
+async def mock_servers() -> AsyncIterator[Mapping[str, str]]:
+    """An endpoint that answers and one that judges, as the variables that name them."""
+    async with AsyncExitStack() as stack:
+        answers = await stack.enter_async_context(run_server(Mock(default=ANSWERS)))
+        judge = await stack.enter_async_context(run_server(Mock(default=VERDICT)))
+        yield {"MOCK_URL": answers, "JUDGE_URL": judge, "OPENAI_API_KEY": "sk-of-the-mock"}
+
+
+def statuses(folder: Path) -> dict[str, set[str]]:
+    """The statuses of the runs of each case."""
+    found: dict[str, set[str]] = {}
+    for line in (folder / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]:
+        result = json.loads(line)
+        found.setdefault(result["case"], set()).add(result["status"])
+    return found
+
+
+def not_imported(ended: Finished) -> list[str]:
+    return [line for line in ended.err.splitlines() if line.startswith("not imported: ")]
+
+
+async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(tmp_path: Path, golden: CompareGolden) -> None:
+    shutil.copytree(FORMATS / "promptfoo", tmp_path, dirs_exist_ok=True)
+    ended = await ci_evals(tmp_path, "import", "promptfooconfig.yaml", "--to", "evals.yaml")
+    assert (ended.code, not_imported(ended)) == (0, [])
+    assert ended.err.splitlines() == [
+        "written: evals.yaml",
+        "11 cases, 1 provider: run it with `ci-evals run evals.yaml`",
+    ]
+    golden("imported-promptfoo.yaml", (tmp_path / "evals.yaml").read_text())
+    async with mock_servers() as environ:
+        imported = await ci_evals(tmp_path, "run", environ=environ)
+        found = statuses(tmp_path)
+        direct = await ci_evals(tmp_path, "run", "promptfooconfig.yaml", environ=environ)
+    assert (imported.code, direct.code) == (1, 1), imported.err
+    assert "promptfooconfig.yaml is promptfoo's, translated as it is read: `ci-evals import`" in direct.err
+    assert found == statuses(tmp_path)
+    assert {case for case, runs in found.items() if runs == {"failed"}} == {
+        *("no promises", "city=Rome question=Do you have a shop there?"),
+    }
+    assert {case for case, runs in found.items() if runs == {"passed"}} == {
+        *("refund within 30 days", "refund in other languages lang=English", "refund in other languages lang=German"),
+        *("When are you open? As JSON.", "shipping abroad", "Do you take cash?", "Ping", "shops by city"),
+        "question=Do you repair zips? lang=English",
+    }
+
+
+async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(tmp_path: Path, golden: CompareGolden) -> None:
+    shutil.copytree(FORMATS / "promptfoo", tmp_path, dirs_exist_ok=True)
+    ended = await ci_evals(tmp_path, "import", "everything.yaml")
+    assert ended.code == 0
+    golden("imported-promptfoo-everything.yaml", ended.out)
+    lost = not_imported(ended)
+    assert len(lost) == ended.out.count("# not imported: ") == 37
+    assert "not imported: everything.yaml:105: assert: bleu: overlap of words is no measure here" in ended.err
+    assert "should-not-be-copied" not in ended.out + ended.err
+    written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
+    assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
+    todo = written.err.partition("still to do before it runs:\n")[2].splitlines()
+    assert [line.partition(": ")[2] for line in todo] == [  # all that it expected is lost
+        "cases[3]: nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
+    ]
+
+
+async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "promptfooconfig.yaml").write_text(
+        "prompts: ['{{ q }}']\nproviders: [echo]\noutputPath: x.json\ntests:\n  - vars: {q: hi}\n    assert:\n"
+        "      - {type: contains, value: hi}\n      - {type: bleu, value: hi}\n"
+    )
+    ended = await ci_evals(tmp_path, "run", "promptfooconfig.yaml")
+    assert ended.code == 2
+    first, remedy = ended.err.splitlines()[:2]
+    assert first.startswith("promptfooconfig.yaml:8: assert: bleu: overlap of words is no measure here")
+    assert remedy.startswith("`ci-evals import promptfooconfig.yaml --to evals.yaml` makes a suite of the rest")
+
+
+async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: hi}\n    assert:\n"
+        "      - type: contains\n        value: hi\n      - type: regex\n        value: '('\n"
+    )
+    ended = await ci_evals(tmp_path, "validate", "p.yaml")
+    assert ended.code == 2
+    assert ended.err.startswith("p.yaml:8: cases[0].expect[1].regex: bad regular expression '('")
+
+
+async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(tmp_path: Path) -> None:
+    (tmp_path / "evals.yaml").write_text("providers: [{type: mock}]\ncases: [{input: a, expect: [{contains: a}]}]\n")
+    (tmp_path / "p.yaml").write_text(
+        "prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains, value: x}]}]\n"
+    )
+    taken = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    assert (taken.code, taken.err) == (2, "error: evals.yaml is already there: overwrite it with --force\n")
+    ours = await ci_evals(tmp_path, "import", "evals.yaml")
+    assert ours.code == 2
+    assert ours.err.startswith("error: evals.yaml is of no known format; known: promptfoo")
+    forced = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml", "--force")
+    assert forced.code == 0
+    assert (await ci_evals(tmp_path, "run")).code == 0
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1]", "just text", "tests: [1]\nprompts: 5\n", "prompts: [{raw: 1}]\ntests: 7\n"]
+)
+async def test_a_broken_file_ends_in_a_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "p.yaml").write_text(content)
+    ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    assert ended.code in (0, 2)
+    assert "Traceback" not in ended.err

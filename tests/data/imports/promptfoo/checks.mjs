@@ -1,0 +1,1 @@
+export const isShort = (output, { config }) => output.length < config.most;
