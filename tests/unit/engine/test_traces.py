@@ -63,11 +63,9 @@ def test_what_retrievers_found_is_the_context(tmp_path: Path) -> None:
         "retrieval.documents.0.document.id": "a",
         "retrieval.documents.0.document.metadata": "{}",
     }
-    retriever = span(
-        1, openinference__span__kind="RETRIEVER", **{key.replace(".", "__"): value for key, value in found.items()}
-    )
-    score = {"key": "retrieval.documents.0.document.score", "value": {"doubleValue": 0.5}}
-    retriever["attributes"].append(score)
+    retriever = span(1, openinference__span__kind="RETRIEVER")
+    retriever["attributes"] += [{"key": key, "value": {"stringValue": value}} for key, value in found.items()]
+    retriever["attributes"] += [{"key": "retrieval.documents.0.document.score", "value": {"doubleValue": 0.5}}]
     (trace,) = read_traces(write(tmp_path / "traces.json", retriever, span(2, openinference__span__kind="LLM")))
     assert trace.response is not None
     assert trace.response.context == (Passage("First.", "a", 0.5), Passage("Second."))
