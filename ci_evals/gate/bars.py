@@ -1,7 +1,7 @@
 """The parts of the matrix that are judged by themselves: the suite, variants, providers, tags, cases, metrics."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from math import ceil
@@ -15,7 +15,7 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import BY_LABEL, WHOLE, Gate, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
-from ci_evals.stats.rates import Bounds, PassRate, pass_rate, sample_mean
+from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate, sample_mean
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -57,18 +57,25 @@ class ScopeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of the matrix that is judged by itself, its cells in plan order; a `bar` of None asks for nothing."""
+    """A part of the matrix that is judged by itself, its cells in plan order; a `bar` of None asks for nothing.
+
+    Cases that share one bar share the accepted chance of error, too: of many cases one would miss it by chance.
+    """
 
     kind: ScopeKind
     name: str
     bar: float | None
     cells: Sequence[int]
     critical: bool = False
+    shares_bar: bool = False
 
 
 def judge_scopes(report: SuiteReport, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
     """Judge every scope by the graded runs of each cell: the suite first, metrics last."""
-    counted = (_judge(scope, tallies, report, rules) for scope in _scopes(report, rules))
+    scopes = list(_scopes(report, rules))
+    shared = sum(scope.shares_bar for scope in scopes)
+    each_case = replace(rules, confidence=look_confidence(rules.confidence, max(1, shared)))
+    counted = (_judge(scope, tallies, report, each_case if scope.shares_bar else rules) for scope in scopes)
     return (*counted, *_metric_scopes(report, rules))
 
 
@@ -93,7 +100,8 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
         width = len(plan.variants)
         return [cell for row in rows for cell in range(row * width, (row + 1) * width)]
 
-    rest = every_row if has_bars(rules) else [row for row in every_row if plan.cases[row].min_pass_rate is None]
+    case_bars = [rules.case_bar(case.min_pass_rate) for case in plan.cases]
+    rest = every_row if has_bars(rules) else [row for row in every_row if case_bars[row] is None]
     bar = rules.min_pass_rate if has_bars(rules) else 1.0 if rest else None
     yield Scope("suite", report.suite.name, bar, cells(rest or every_row))
     if rules.per_variant and rules.min_pass_rate is not None:
@@ -106,9 +114,9 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
         tagged = [row for row in every_row if tag in plan.cases[row].tags]
         yield Scope("tag", tag, tag_bar, cells(tagged), tag in rules.critical_tags)
     for row, case in enumerate(plan.cases):
-        if case.min_pass_rate is not None:
+        if (case_bar := case_bars[row]) is not None:
             critical = case.critical or not rules.critical_tags.isdisjoint(case.tags)
-            yield Scope("case", case.id, case.min_pass_rate, cells((row,)), critical)
+            yield Scope("case", case.id, case_bar, cells((row,)), critical, shares_bar=case.min_pass_rate is None)
 
 
 def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: Gate) -> ScopeVerdict:
@@ -135,7 +143,8 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: G
 
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     """Judge every metric that has a bar on every variant; it is not graded where it is not defined."""
-    figures = {variant: metrics_of(report, variant, rules.confidence) for variant in report.plan.variants}
+    chosen = report.plan.variants if rules.metrics else ()
+    figures = {variant: metrics_of(report, variant, rules.confidence) for variant in chosen}
     for name, bar in rules.metrics.items():
         for variant in report.plan.variants:
             found = figures[variant].get(name) or _label_metric(report, variant, name, rules.confidence)

@@ -273,7 +273,10 @@ class LlmJudge(ModelGrader):
         request, response = answer.request, answer.response
         material: dict[str, Any] = {}
         if request.input is not None or request.messages:
-            material["question"] = _plain(request.messages) if request.input is None else request.input
+            has_files = any(part.source is not None for message in request.messages for part in message.parts)
+            material["question"] = (
+                request.input if request.input is not None and not has_files else _plain(request.messages)
+            )
         if response.turns:
             material["conversation"] = [
                 {"user": turn.user, "assistant": turn.response.output} for turn in response.turns

@@ -48,6 +48,9 @@ class Gate(Options):
     ] = "warn"
     prove: Annotated[Bool, Field(description="Pass only if the rate is above the bar beyond doubt.")] = False
     max_error_rate: Annotated[Share, Field(description="More errored runs than this: no verdict.")] = 0.05
+    min_case_pass_rate: Annotated[
+        Share | None, Field(description="A bar for each case by itself, unless it has its own `min_pass_rate`.")
+    ] = None
     per_variant: Annotated[Bool, Field(description="Hold every provider and prompt to min_pass_rate.")] = False
     tags: Annotated[
         Mapping[str, Share | TagRule], Field(description="A bar per tag, or `min_pass_rate` and `critical`.")
@@ -86,6 +89,10 @@ class Gate(Options):
     def alpha(self) -> float:
         """The chance of a false alarm that `confidence` leaves."""
         return round(1 - self.confidence, 12)  # 1 - 0.95 is 0.050000000000000044
+
+    def case_bar(self, own: float | None) -> float | None:
+        """Return the bar of a case by itself, if it has one; its own wins."""
+        return self.min_case_pass_rate if own is None else own
 
     def tag_bar(self, tag: str) -> float | None:
         """Return the bar of the cases with a tag, if it has one."""

@@ -163,7 +163,7 @@ class Endpoint:
     def read_events(self, adapter: TypeAdapter[T], events: Iterable[Event]) -> Iterator[tuple[T, float]]:
         """Decode the events of a stream, each with when it came; raises ProviderError if one has another shape."""
         for event in events:
-            if event.data != END_OF_STREAM:
+            if event.data.strip() not in ("", END_OF_STREAM):  # some keep a connection alive by events without data
                 yield decode(adapter, event.data.encode(), self.url.host), event.after_s
 
     def broken_off(self, error: str = "") -> ProviderError:

@@ -95,7 +95,7 @@ def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[J
 
 def _covers(scope: ScopeVerdict, cell: CellReport) -> bool:
     """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
-    if cell.case.min_pass_rate is not None:
+    if scope.kind == "case" or cell.case.min_pass_rate is not None:
         return scope.kind == "case" and scope.name == cell.case.id
     names = {"variant": (str(cell.variant),), "provider": (cell.variant.provider,), "tag": cell.case.tags}
     return scope.kind == "suite" or scope.name in names.get(scope.kind, ())
@@ -107,7 +107,8 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
         return case.min_pass_rate
     if gate is None:
         return 1.0
-    covering = (gate.min_pass_rate, gate.providers.get(variant.provider), *map(gate.tag_bar, case.tags))
+    by_tag = map(gate.tag_bar, case.tags)
+    covering = (gate.min_pass_rate, gate.min_case_pass_rate, gate.providers.get(variant.provider), *by_tag)
     return max((bar for bar in covering if bar is not None), default=1.0)
 
 
@@ -394,7 +395,7 @@ def input_text(case: Case) -> str:
     if case.messages and case.input is None:
         return _messages_text(case.messages)
     if case.input is not None:
-        return _plain(case.input)
+        return case.input.text if isinstance(case.input, Message) else _plain(case.input)
     return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
 
 

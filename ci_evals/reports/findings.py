@@ -260,6 +260,8 @@ def findings(summary: Summary) -> Findings:
     ]
     headline, rows, reason = _headline(summary, cells), tuple(_rows(cells)), summary.verdict.reason
     text = "".join(headline)
+    of_each_case = summary.gate is not None and summary.gate.min_case_pass_rate is not None
+    bars = [scope for scope in scopes if not (of_each_case and scope.kind == "case" and scope.status == "pass")]
     return Findings(
         summary=summary,
         headline=headline,
@@ -272,7 +274,7 @@ def findings(summary: Summary) -> Findings:
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
         trends=tuple(trends),
-        bars=tuple(worst_first(scopes)) if len(scopes) > 1 else (),
+        bars=tuple(worst_first(bars)) if len(bars) > 1 else (),
         cells=cells,
         rows=rows,
         groups=_fold(summary, [group for group in _groups(summary, cells) if group.total]),

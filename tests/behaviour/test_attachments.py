@@ -10,7 +10,7 @@ from processes import ci_evals
 from suites import chat, write_suite
 
 from ci_evals import Case, Message, Part, Suite, check_suite, evaluate
-from ci_evals.graders import NotEmpty
+from ci_evals.graders import LlmJudge, NotEmpty
 from ci_evals.providers import OpenAI
 
 EXPECT = [{"not_empty": True}]
@@ -19,6 +19,11 @@ ANSWER = Scripted({"choices": [{"message": {"content": "a cat"}, "finish_reason"
 
 def url_of(data: bytes) -> str:
     return f"data:image/png;base64,{b64encode(data).decode()}"
+
+
+def written(folder: Path) -> list[str]:
+    """The text of every file of the results."""
+    return [path.read_text() for path in folder.iterdir() if path.is_file()]
 
 
 def image(data: bytes) -> dict[str, Any]:
@@ -45,8 +50,7 @@ async def test_an_input_a_message_and_a_prompt_send_their_images_and_the_journal
         (message,) = result["messages"]
         assert message["content"][1]["image"] == "cat.png"
         assert len(message["content"][1]["sha256"]) == 64
-    written = [path.read_text() for path in (tmp_path / "ci-evals-results").iterdir() if path.is_file()]
-    assert not any("Y2F0IGJ5dGVz" in text for text in written)  # base64 of the bytes
+    assert not any(b64encode(b"cat bytes").decode() in text for text in written(tmp_path / "ci-evals-results"))
     assert "[image cat.png]" in (tmp_path / "ci-evals-results" / "report.html").read_text()
 
 
@@ -68,6 +72,26 @@ async def test_a_prompt_takes_paths_from_vars(tmp_path: Path) -> None:
     assert "1 problem" in missing.err
 
 
+async def test_a_prompt_takes_up_an_input_with_an_image(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"cat bytes")
+    cases = [{"id": "cat", "input": [{"text": "What is this?"}, {"image": "cat.png"}], "expect": EXPECT}]
+    async with serving() as server:
+        server.answers(ANSWER)
+        write_suite(
+            tmp_path, cases, prompts=[{"system": "Be brief.", "user": "{{ input }}"}], providers=[chat(server.url)]
+        )
+        ended = await ci_evals(tmp_path, "run")
+        assert ended.code == 0, ended.out + ended.err
+        assert server.seen[0].json["messages"] == [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")]},
+        ]
+        write_suite(tmp_path, cases, prompts=["Now: {{ input }}"], providers=[chat(server.url)])
+        wrong = await ci_evals(tmp_path, "validate")
+    assert "the case's input has an image or a file, which `{{ input }}` cannot put into a text" in wrong.err
+    assert "1 problem" in wrong.err
+
+
 async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -> None:
     def asking(number: int, *parts: Any) -> dict[str, Any]:
         return {"id": f"case-{number}", "messages": [{"role": "user", "content": list(parts)}], "expect": EXPECT}
@@ -86,6 +110,13 @@ async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -
     ]
 
 
+def test_a_case_without_an_id_is_named_by_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"one")
+    case = Case(input=[{"text": "What is this?"}, {"image": "cat.png"}], expect=[NotEmpty()])
+    suite = check_suite(Suite(providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path))
+    assert suite.cases[0].id.startswith("What is this?… ")
+
+
 def test_a_changed_file_makes_another_question(tmp_path: Path) -> None:
     def fingerprint() -> str:
         case = Case(id="a", input=[{"text": "What?"}, {"image": "cat.png"}], expect=[NotEmpty()])
@@ -99,14 +130,20 @@ def test_a_changed_file_makes_another_question(tmp_path: Path) -> None:
     assert fingerprint() != first
 
 
-async def test_python_gives_bytes(tmp_path: Path) -> None:
-    said = Message("user", [Part(text="What?"), Part(image=b"cat", media_type="image/png")])
+async def test_python_gives_bytes_which_neither_judges_nor_journals_get(tmp_path: Path) -> None:
+    data = b"\x89PNG cat"
+    said = Message("user", [Part(text="What?"), Part(image=data, media_type="image/png")])
     async with serving() as server:
-        server.answers(ANSWER)
-        provider = OpenAI(model="m", base_url=server.url)
-        case = Case(id="a", messages=[said], expect=[NotEmpty()])
-        report = await evaluate(Suite(providers=[provider], cases=[case]), out=tmp_path)
-        assert server.seen[0].json["messages"][0]["content"][1] == image(b"cat")
+        server.answers(ANSWER, Scripted({"choices": [{"message": {"content": '{"reason": "so", "verdict": "pass"}'}}]}))
+        asked, judge = (OpenAI(name=name, model="m", base_url=server.url) for name in ("asked", "judge"))
+        case = Case(id="a", messages=[said], expect=[NotEmpty(), LlmJudge("It names an animal.")])
+        report = await evaluate(Suite(providers=[asked], judges=[judge], cases=[case]), out=tmp_path)
+        question, judged = (seen.body.decode() for seen in server.seen)
     assert report.passed
+    assert url_of(data) in question
+    assert "[image image/png]" in judged
+    encoded = b64encode(data).decode()
+    assert encoded not in judged
     (result,) = journaled(tmp_path)
     assert result["messages"][0]["content"][1]["image"].startswith("sha256:")
+    assert not any(encoded in text for text in written(tmp_path))

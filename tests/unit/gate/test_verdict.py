@@ -459,3 +459,29 @@ def test_no_report_passes_that_has_nothing_to_show(outcomes: list[str], bar: flo
     if verdict.status == "pass":
         assert report.pass_rate is not None
         assert report.pass_rate >= bar - 1e-12
+
+
+def test_one_bar_holds_for_each_case_as_surely_as_for_all_of_them_together() -> None:
+    gate = Gate(min_case_pass_rate=0.5)
+    cells = {f"case {number}": "PPPPPPPPPP" for number in range(39)}
+    by_chance = decide(report_of(cells | {"weak": "FFF"}), gate)
+    assert (by_chance.status, by_chance.reason.partition(":")[0]) == ("borderline", "case weak")
+    assert decide(report_of({"weak": "FFFFF"}), gate).status == "fail", "a case that is alone bears all of the doubt"
+    surely = decide(report_of(cells | {"weak": "F" * 10}), gate)
+    assert (surely.status, surely.reason.partition(":")[0]) == ("fail", "case weak")
+    assert decide(report_of(cells), gate).status == "pass"
+
+
+def test_the_bar_of_a_case_wins_over_that_of_each_case() -> None:
+    report = report_of({"shaky": "PFFF", "solid": "PPPP"}, cases={"shaky": {"min_pass_rate": 0.2}})
+    verdict = decide(report, Gate(min_case_pass_rate=0.9))
+    assert verdict.status == "pass"
+    assert {scope.name: scope.bar for scope in verdict.scopes if scope.kind == "case"} == {"shaky": 0.2, "solid": 0.9}
+
+
+def test_one_bar_for_each_case_stands_beside_that_of_the_suite() -> None:
+    cells = {f"case {number}": "PPPPPPPPPP" for number in range(9)} | {"dead": "F" * 10}
+    assert decide(report_of(cells), Gate(min_pass_rate=0.8)).status == "pass"
+    both = decide(report_of(cells), Gate(min_pass_rate=0.8, min_case_pass_rate=0.6))
+    assert (both.status, both.reason.partition(":")[0]) == ("fail", "case dead")
+    assert both.scopes[0].status == "pass"

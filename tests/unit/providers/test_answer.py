@@ -53,10 +53,11 @@ def test_a_mapping_with_known_keys_is_taken_by_its_keys() -> None:
             "model": "m",
             "finish_reason": "stop",
             "cost_usd": 1,
+            "first_token_s": 0.25,
         }
     )
     calls = (ToolCall("book", {"to": "Paris"}, "1"), ToolCall("pay", {"usd": 5}))
-    assert response == Response("done", calls, Usage(7), "m", "stop", 1.0)
+    assert response == Response("done", calls, Usage(7), "m", "stop", 1.0, first_token_s=0.25)
 
 
 def test_no_tool_call_at_all_is_an_answer() -> None:
@@ -98,6 +99,8 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
         ({"output": "x", "usage": 5}, "'usage' must be a mapping"),
         ({"output": "x", "cost_usd": math.inf}, "'cost_usd' must be an amount"),
         ({"output": "x", "cost_usd": "1"}, "'cost_usd' must be an amount"),
+        ({"output": "x", "first_token_s": -1}, "'first_token_s' must be a number of seconds"),
+        ({"output": "x", "first_token_s": math.nan}, "'first_token_s' must be a number of seconds"),
         ({"output": "x", "model": 5}, "'model' must be text"),
         ({"answer": object()}, "cannot be written as JSON"),
         ({"output": "x", "context": {"text": "a"}}, "'context' must be a list of texts"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from fakes.http_server import FakeServer, Lent, Respond, Scripted, never, request_of
+from yarl import URL
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Passage, Response, ToolCall, Usage
@@ -15,6 +16,7 @@ from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http, Stream
+from ci_evals.providers.http_client import Call, send
 from ci_evals.providers.openai import Embeddings, OpenAI
 
 DONE = b"data: [DONE]\n\n"
@@ -86,6 +88,7 @@ async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -
         chunk({"role": "assistant", "content": "", "refusal": None}),
         chunk({"content": "Hällo"}),
         b": OPENROUTER PROCESSING\n\n",
+        b"data:\n\n",
         chunk({"content": " there"}),
         chunk({}, "stop"),
         USAGE,
@@ -163,6 +166,12 @@ async def test_the_time_limit_holds_for_the_whole_stream(server: FakeServer, len
     with pytest.raises(ProviderError) as caught:
         await openai(server).open(lent).answer(request_of(timeout_s=0.2))
     assert caught.value.kind == "timeout"
+
+
+async def test_a_stream_is_read_up_to_the_limit(server: FakeServer, lent: Lent) -> None:
+    server.answers(streaming([event("a" * 600)] * 100))
+    with pytest.raises(ProviderError, match="answered with more than 5,000 bytes"):
+        await send(lent, Call("GET", URL(server.url), {}), timeout_s=5, max_bytes=5_000)
 
 
 def test_embeddings_are_not_streamed() -> None:
