@@ -19,7 +19,7 @@ from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.environment import Interpolation, read_dotenv
-from ci_evals.suite.importers import find_importer
+from ci_evals.suite.importers import translate
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.overrides import Overrides, apply_overrides
@@ -206,11 +206,9 @@ def _read(path: Path) -> tuple[Written, list[Problem], str]:
         text = "expected a mapping with the keys `providers` and `cases`"
         raise ConfigError([*problems, Problem(file, 1, "", text)])
     written = Written(value, lines, file)
-    source = Source(path, file, path.resolve().parent, written)
-    importer = find_importer(source)
-    if importer is None:
+    draft = translate(Source(path, file, path.resolve().parent, written))
+    if draft is None:
         return written, problems, ""
-    draft = importer.convert(source)
     lost = [Problem(each.file, each.line, each.what, each.reason) for each in draft.lost if each.weakens]
     if lost:
         remedy = f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest, with these parts as comments"
