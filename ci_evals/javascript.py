@@ -133,7 +133,14 @@ class NodeProcess:
         pipe = subprocess.PIPE
         command = [*node_command(), str(_WORKER)]
         process = subprocess.Popen(  # noqa: S603  no shell
-            command, cwd=self._folder, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace"
+            command,
+            cwd=self._folder,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,  # a Ctrl-C is for this process alone, which then ends that one
         )
         self._process = process
         reader = Thread(target=self._read, args=(process,), name="ci-evals-node", daemon=True)
@@ -149,7 +156,10 @@ class NodeProcess:
         listener = Thread(target=tail.extend, args=(process.stderr,), name="ci-evals-node", daemon=True)
         listener.start()
         for line in process.stdout:
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:  # code may write past `console`
+                continue
             with self._lock:
                 asked = self._pending.pop(answer["id"], None)
             if asked is None or not asked.set_running_or_notify_cancel():

@@ -105,6 +105,8 @@ def run_and_report(
                 return Ended(running.exit_code or (3 if report.interrupted else 0))
 
             summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
+            if job:
+                summary = summary._replace(links=job.context.links)
             write_reports(summary, out, suite.formats)
             console.show(summary)
             files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)

@@ -187,7 +187,7 @@ def _question(case: Case) -> object:
     messages = [{"role": each.role, "content": each.text} for each in case.messages]
     question = {
         "messages": messages,
-        "input": case.input,
+        "input": case.input.text if isinstance(case.input, Message) else case.input,
         "vars": case.vars,
         "turns": [turn.user for turn in case.turns],
     }

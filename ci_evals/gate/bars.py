@@ -146,7 +146,8 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: G
 
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     """Judge every metric that has a bar on every variant; it is not graded where it is not defined."""
-    figures = {variant: metrics_of(report, variant, rules.confidence) for variant in report.plan.variants}
+    chosen = report.plan.variants if rules.metrics else ()
+    figures = {variant: metrics_of(report, variant, rules.confidence) for variant in chosen}
     for name, bar in rules.metrics.items():
         for variant in report.plan.variants:
             found = figures[variant].get(name) or _label_metric(report, variant, name, rules.confidence)

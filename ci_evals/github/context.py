@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from ci_evals.errors import first_problem
+from ci_evals.format import short_sha
 from ci_evals.model.fields import Secret
 
 EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "other"]
@@ -127,6 +128,19 @@ class Context:
         if self.repository is None or self.run_id is None:
             return None
         return f"{self.server_url}/{self.repository}/actions/runs/{self.run_id}"
+
+    @property
+    def links(self) -> Mapping[str, str]:
+        """The pages of this run, the commit under test and its pull request, by what they are called."""
+        if self.repository is None:
+            return {}
+        site, pull = f"{self.server_url}/{self.repository}", self.pull_request
+        found = {
+            f"run {self.run_id}": self.run_url,
+            f"commit {short_sha(self.sha)}" if self.sha else "": f"{site}/commit/{self.sha}" if self.sha else None,
+            f"pull request #{pull.number}" if pull else "": f"{site}/pull/{pull.number}" if pull else None,
+        }
+        return {name: url for name, url in found.items() if url}
 
     @property
     def source_url(self) -> str | None:

@@ -81,7 +81,8 @@ class AnyOf(Composite):
 
 
 def _reasons(grades: Sequence[Grade]) -> str:
-    return "; ".join(f"{grade.grader}: {grade.reason}" for grade in grades)
+    """Return the reasons without the part of the answer that each quotes: the grades themselves have it."""
+    return "; ".join(f"{grade.grader}: {grade.reason.partition(': got ')[0]}" for grade in grades)
 
 
 def score_of(grades: Sequence[Grade]) -> float:

@@ -64,14 +64,20 @@ class JavaScriptGrader(GraderOptions):
         return {"code": self.code or ""} if self.file is None else split_file(self.file) or {}
 
     async def grade(self, answer: Answer) -> Finding:
+        name = one_line(self.code or self.file or "", _NAME_CHARACTERS)
+
         async def judge(output: Any, answer: Answer) -> Any:
             context = {**context_of(answer), "config": dict(self.config)}
             judged = await current_node().ask(do="grade", output=output, context=context, **self._source)
+            if judged is None:
+                expected = "`return` a boolean, a score from 0 to 1, or {pass, score, reason}"
+                raise GradingError(f"{name} gave nothing: {expected}", "grader")
+            if isinstance(judged, bool):
+                return Finding(judged, float(judged), f"{name} returned {str(judged).lower()}")
             if isinstance(judged, dict):  # other tools have more in it
                 return {key: judged[key] for key in ("pass", "passed", "score", "reason") if key in judged}
             return judged
 
-        name = one_line(self.code or self.file or "", _NAME_CHARACTERS)
         called = FunctionGrader(judge, name=name, threshold=self.threshold, timeout_s=self.timeout_s)
         try:
             return await called.grade(answer)

@@ -455,6 +455,8 @@ class SuiteReport:
         for cell in self.gated_cells_of(variant):
             by_metric: dict[str, list[float]] = defaultdict(list)
             for record in self.records_of((cell,)):
+                if not record.metrics:
+                    continue
                 of_run: dict[str, list[float]] = defaultdict(list)
                 for metric, score in record.metrics:
                     of_run[metric].append(score)

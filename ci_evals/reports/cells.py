@@ -398,7 +398,7 @@ def input_text(case: Case) -> str:
     if case.messages and case.input is None:
         return _messages_text(case.messages)
     if case.input is not None:
-        return _plain(case.input)
+        return case.input.text if isinstance(case.input, Message) else _plain(case.input)
     return "\n".join(f"{name}: {_plain(value)}" for name, value in case.vars.items())
 
 

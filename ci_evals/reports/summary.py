@@ -45,7 +45,7 @@ class Summary(NamedTuple):
     """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one.
 
     `before` has what the baseline answered to regressed cells, as far as that is at hand; `notes` are what else is to
-    be known of how it was judged.
+    be known of how it was judged; `links` are pages of the CI system about it, by what they are called.
     """
 
     report: SuiteReport
@@ -54,6 +54,7 @@ class Summary(NamedTuple):
     comparison: Comparison | NoComparison | None = None
     before: Mapping[CellKey, str] = MappingProxyType({})
     notes: tuple[Note, ...] = ()
+    links: Mapping[str, str] = MappingProxyType({})
 
     @property
     def compared(self) -> Comparison | None:

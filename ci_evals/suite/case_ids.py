@@ -7,6 +7,8 @@ from typing import Any
 
 from ci_evals.model.case import Case
 from ci_evals.model.fingerprint import digest, encode
+from ci_evals.model.response import Message
+from ci_evals.providers.parts import find_parts
 from ci_evals.suite.file_values import file_named
 
 LONGEST_ID = 200
@@ -38,6 +40,8 @@ def content_id(case: Case) -> str:
     elif asked is None:
         said = [*(turn.user for turn in case.turns), *(message.text for message in reversed(case.messages))]
         asked = next(iter(said), case.user.goal if case.user else "")
+    if parts := find_parts(asked):
+        asked = Message("user", parts).text
     if not isinstance(asked, Mapping):
         return _short(asked)
     return _cut(settings_label(asked), asked, LONGEST_ID)

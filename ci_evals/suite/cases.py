@@ -156,17 +156,19 @@ class CaseReader:
         )
 
     def _identify_parts(self, case: Case, written: Written) -> Case:
-        """Find the images and files of a case; an input of parts is a message of its user."""
-        said = list(case.messages)
-        if parts := find_parts(case.input):
-            said.append(Message("user", parts))
-        for index, message in enumerate(said):
+        """Find the images and files of a case; an input that has some becomes a message of its user."""
+
+        def find(message: Message, place: Written) -> Message:
             try:
-                said[index] = identify(message, self.folder)
+                return identify(message, self.folder)
             except ValueError as error:
-                place = written["messages"][index] if index < len(case.messages) else written["input"]
                 self.problems.append(place.problem(str(error)))
-        return replace(case, messages=tuple(said), input=None) if parts else replace(case, messages=tuple(said))
+                return message
+
+        messages = [find(message, written["messages"][index]) for index, message in enumerate(case.messages)]
+        parts = find_parts(case.input)
+        input_ = find(Message("user", parts), written["input"]) if parts else case.input
+        return replace(case, messages=tuple(messages), input=input_)
 
     def _check_broken(self, written: Written) -> None:
         """Check what can be read of a case that is wrong elsewhere, so that mending it brings up nothing new."""

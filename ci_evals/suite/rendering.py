@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from ci_evals.model.response import Message, Part, Role
 from ci_evals.providers.base import content_fields
 from ci_evals.providers.parts import identify
 from ci_evals.templating import Render, TooSlowError, json_renderer, template_sandbox
+
+_ONLY_INPUT = re.compile(r"\{\{-?\s*input\s*-?\}\}")
 
 
 class Rendered(NamedTuple):
@@ -45,8 +48,14 @@ class Templates:
         """
         if prompt is None:
             return _render_case(case)
-        values = {"input": case.input, **case.vars}
-        turns = tuple(self._turn(role, content, values) for role, content in prompt.turns)
+        files = case.input if isinstance(case.input, Message) else None
+        values = {"input": _Untold() if files else case.input, **case.vars}
+        turns = tuple(
+            replace(files, role=role)
+            if files and isinstance(content, str) and _ONLY_INPUT.fullmatch(content.strip())
+            else self._turn(role, content, values)
+            for role, content in prompt.turns
+        )
         if len(turns) == 1 and turns[0].role == "user" and not case.messages:
             return Rendered(content_fields(turns[0]), turns)
         messages = (*turns, *case.messages)
@@ -88,6 +97,16 @@ class Templates:
         return template
 
 
+class _Untold:
+    """An input with an image or a file, in a template that makes text of it."""
+
+    def __str__(self) -> str:
+        raise ValueError(
+            "the case's input has an image or a file, which `{{ input }}` cannot put into a text: "
+            "give it a message of its own, {role: user, content: '{{ input }}'}"
+        )
+
+
 def template_texts(part: Part) -> Iterator[tuple[str, str]]:
     """Yield the texts of a part that are templates, with their keys."""
     for key in ("text", "image", "file"):
@@ -106,6 +125,8 @@ def template_sources(content: str | Sequence[Part]) -> Iterator[str]:
 def _render_case(case: Case) -> Rendered:
     if case.is_conversation and case.input is None:
         return Rendered(None, case.messages)
+    if isinstance(case.input, Message):
+        return Rendered(content_fields(case.input), (*case.messages, case.input))
     if case.messages:
         (first, *others), value = case.messages, case.input
         if value is None and not others and first.role == "user" and not isinstance(first.content, str):

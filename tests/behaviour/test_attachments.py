@@ -72,6 +72,26 @@ async def test_a_prompt_takes_paths_from_vars(tmp_path: Path) -> None:
     assert "1 problem" in missing.err
 
 
+async def test_a_prompt_takes_up_an_input_with_an_image(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"cat bytes")
+    cases = [{"id": "cat", "input": [{"text": "What is this?"}, {"image": "cat.png"}], "expect": EXPECT}]
+    async with serving() as server:
+        server.answers(ANSWER)
+        write_suite(
+            tmp_path, cases, prompts=[{"system": "Be brief.", "user": "{{ input }}"}], providers=[chat(server.url)]
+        )
+        ended = await ci_evals(tmp_path, "run")
+        assert ended.code == 0, ended.out + ended.err
+        assert server.seen[0].json["messages"] == [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")]},
+        ]
+        write_suite(tmp_path, cases, prompts=["Now: {{ input }}"], providers=[chat(server.url)])
+        wrong = await ci_evals(tmp_path, "validate")
+    assert "the case's input has an image or a file, which `{{ input }}` cannot put into a text" in wrong.err
+    assert "1 problem" in wrong.err
+
+
 async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -> None:
     def asking(number: int, *parts: Any) -> dict[str, Any]:
         return {"id": f"case-{number}", "messages": [{"role": "user", "content": list(parts)}], "expect": EXPECT}
@@ -88,6 +108,13 @@ async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -
         "cases[3].messages[0]: a part of a message has one of `text`, `image` and `file`: it has text and image",
         f"cases[4].input: no.png cannot be read: No such file or directory (looked in {tmp_path})",
     ]
+
+
+def test_a_case_without_an_id_is_named_by_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"one")
+    case = Case(input=[{"text": "What is this?"}, {"image": "cat.png"}], expect=[NotEmpty()])
+    suite = check_suite(Suite(providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path))
+    assert suite.cases[0].id.startswith("What is this?… ")
 
 
 def test_a_changed_file_makes_another_question(tmp_path: Path) -> None:

@@ -31,7 +31,12 @@ async def grade(folder: Path, grader: dict[str, Any], **settings: Any) -> dict[s
     ("grader", "passed", "score", "reason"),
     [
         ({"any_of": [C, B]}, True, 1, "contains: contains 'b'"),
-        ({"any_of": [C, NOT_A]}, False, 0, "none of 2 passed: contains: does not contain 'c': got 'ab'; not_contains"),
+        (
+            {"any_of": [C, NOT_A]},
+            False,
+            0,
+            "none of 2 passed: contains: does not contain 'c'; not_contains: contains 'a'",
+        ),
         ({"all_of": [A, B]}, True, 1, "all of 2 passed"),
         ({"all_of": [A, C]}, False, 0.5, "1 of 2 graders did not pass: contains: does not contain 'c'"),
         ({"all_of": {"of": [A, C], "threshold": 0.5}}, True, 0.5, "score 0.50, at least the 0.5 wanted"),

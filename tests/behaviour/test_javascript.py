@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import psutil
 import pytest
 import yaml
 from leftovers import report_in
-from processes import ci_evals
+from processes import ci_evals, finished, start, until
 from suites import write_suite
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
@@ -112,7 +113,7 @@ async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> N
     )
     assert "crash.mjs:2" in by_file["error"]["detail"]
     assert "at inner" in by_file["error"]["detail"]
-    assert "must return a bool, a score from 0 to 1, or a mapping" in returned["error"]["message"]
+    assert "const x = 1; gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
     assert "process.exit(3) would end" in exited["error"]["message"]
 
 
@@ -121,8 +122,7 @@ async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(tmp
     found = await run(tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8)
     assert [result["status"] for result in found] == ["passed", "errored", *["passed"] * 8]
     assert "no judgement within 0.3 s" in found[1]["error"]["message"]
-    mine = [each for each in psutil.process_iter(["cmdline", "cwd"]) if each.info["cwd"] == str(tmp_path)]
-    assert mine == []
+    assert processes_in(tmp_path, "javascript_worker") == []
 
 
 async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
@@ -162,3 +162,25 @@ async def test_a_machine_without_node_is_told_once_and_before_any_call(tmp_path:
     ended = await ci_evals(tmp_path, "run", "--out", "out", environ={"PATH": str(Path(sys.executable).parent)})
     assert ended.code == 2
     assert ended.err.count("JavaScript needs Node.js: there is no `node` on the PATH") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)] if sys.platform != "win32" else []
+)
+async def test_node_ends_with_whoever_started_it_even_in_a_loop(
+    tmp_path: Path, which: signal.Signals, code: int
+) -> None:
+    write_suite(tmp_path, [judge("require('fs').writeFileSync('looping', '');\nwhile (true) {}")])
+    process = await start(tmp_path, "run", "--out", "out")
+    await until((tmp_path / "looping").exists)
+    (node,) = processes_in(tmp_path, "javascript_worker")
+    process.send_signal(which)
+    assert (await finished(process)).code == code
+    await until(lambda: not node.is_running())
+
+
+def processes_in(folder: Path, word: str) -> list[psutil.Process]:
+    """The processes in a folder whose command line has a word in it."""
+    found = psutil.process_iter(["cmdline", "cwd"])
+    return [each for each in found if each.info["cwd"] == str(folder) and word in " ".join(each.info["cmdline"] or ())]

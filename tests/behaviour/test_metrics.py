@@ -121,7 +121,7 @@ async def test_every_report_shows_names_and_metrics(tmp_path: Path) -> None:
     ]
     suite = write_suite(tmp_path, cases, report={"formats": formats}, gate={"metrics": {"tone <b>": 0.1}})
     ended = await ci_evals(tmp_path, "run", "-c", str(suite), "--out", "out")
-    assert re.search(r"^metric tone <b> +75 % \(", ended.out, re.MULTILINE)
+    assert re.search(r"^metric +tone <b> 75 % \(", ended.out, re.MULTILINE)
     assert "kind | </td>: does not contain 'please'" in ended.out
     document = json.loads((tmp_path / "out/report.json").read_bytes())
     (metric,) = document["variants"][0]["metrics"]

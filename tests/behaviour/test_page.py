@@ -1,6 +1,8 @@
 """report.html in a real browser: search, filters, order, addresses, keys, without scripts, and at its largest."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -236,3 +238,33 @@ def test_a_page_of_50000_runs_is_below_30_mb() -> None:
     size = len(html_of(summarize(report, Gate(min_pass_rate=0.9))).encode())
     print(f"50,000 runs: {size / 1e6:.1f} MB")  # noqa: T201  the figure
     assert size < 30_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["support-bot", "agent", "borderline"])
+async def test_axe_finds_nothing_serious(name: str, tab: Tab, page: Callable[[Summary], str], axe: str) -> None:
+    url = page(pages.SITUATIONS[name]())
+    for scheme, width in (("light", 1200), ("dark", 400)):
+        await tab.prefer(scheme)
+        await tab.resize(width, 900)
+        await tab.open(url)
+        await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        await tab.evaluate(f"{axe}; 0")
+        found = await tab.evaluate(
+            "axe.run().then((found) => found.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"
+        )
+        assert [each for each in found if each[0] in ("serious", "critical")] == []
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """axe-core, as npm installs it."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("there is no npm here to install axe-core with")
+    folder = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline", "axe-core@4"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    if ended.returncode:
+        pytest.skip(f"npm could not install axe-core: {ended.stderr[-300:]}")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")

@@ -35,6 +35,10 @@ class Job(NamedTuple):
     def report(self) -> Any:
         return json.loads((self.results / "report.json").read_bytes())
 
+    @property
+    def page(self) -> str:
+        return (self.results / "report.html").read_text("utf-8")
+
 
 class Repository:
     """The checkout that jobs run in, one after the other, and the fake GitHub that knows of them."""

@@ -18,7 +18,7 @@ from fakes.github_state import FORK, Token
 from fakes.http_server import FakeServer, Scripted, serving
 from jobs import SETTLED, Job, Repository
 from processes import ci_evals
-from pulls import comments, open_pull
+from pulls import NUMBER, comments, open_pull
 from suites import chat, write_suite
 
 BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
@@ -51,6 +51,7 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     (error,) = (line for line in lines if line.startswith("::error "))
     assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
     assert "river" in red.summary
+    assert f'/pull/{NUMBER}" rel="noreferrer">pull request #{NUMBER}</a>' in red.page
     (comment,) = comments(fake)
     assert red.outputs["comment-url"].endswith(f"#issuecomment-{comment.id}")
     assert "river" in comment.body

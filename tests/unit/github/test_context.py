@@ -150,6 +150,17 @@ def test_an_enterprise_servers_addresses_are_taken() -> None:
     assert found.run_url == "https://ghe.acme.test/acme/app/actions/runs/100"
 
 
+def test_pages_are_linked_as_far_as_they_are_known(tmp_path: Path) -> None:
+    site = "https://github.com/acme/app"
+    assert context(tmp_path, "pull_request", pull_event()).links == {
+        "run 100": f"{site}/actions/runs/100",
+        "commit aaaaaaa": f"{site}/commit/{'a' * 40}",
+        "pull request #7": f"{site}/pull/7",
+    }
+    assert list(context(tmp_path, "push", {}).links) == ["run 100", "commit eeeeeee"]
+    assert Context().links == {}
+
+
 def test_the_token_is_never_shown() -> None:
     found = read_context(BASICS)
     assert found.token is not None
