@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 AGENTS := $(VENV)/.agents
+DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images constraints clean
+.PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images docs constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +26,7 @@ help:
 	@echo 'make bench          measure against a bare aiohttp loop'
 	@echo 'make bench-profile  show where the time of a run goes'
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
+	@echo 'make docs           build the docs site into site/'
 	@echo 'make images         take the pictures of the docs anew (needs Chromium)'
 	@echo 'make constraints    pin what the action installs anew, with hashes'
 	@echo 'make clean          remove everything that was made here'
@@ -87,8 +89,11 @@ constraints: $(RUNTIME)
 	$(COMPILE) pyproject.toml --output-file .ci/constraints.txt
 	echo 'hatchling>=1.26' | $(COMPILE) - --output-file .ci/build-constraints.txt
 
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf site $(VENV) $(LOWEST) build dist ci-evals-results .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find ci_evals tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): pyproject.toml
@@ -102,6 +107,11 @@ $(RUNTIME): pyproject.toml
 $(DEV): $(RUNTIME)
 	@echo 'Installing the development tools ...'
 	@$(PIP) install --group dev
+	@touch $@
+
+$(DOCS): $(RUNTIME)
+	@echo 'Installing what makes the docs site ...'
+	@$(PIP) install --group docs
 	@touch $@
 
 $(AGENTS): $(DEV)

@@ -139,7 +139,7 @@ def _called(suite: CheckedSuite, *, calls: bool, judges: bool) -> Iterator[Provi
 
 
 async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources) -> None:
-    """Start the services of providers and fetch their tokens, each once, before the first call.
+    """Fetch the tokens of providers and start their services, each once, before the first call.
 
     Args:
         called: the providers.
@@ -162,7 +162,7 @@ async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place]
             await token.get()
         except ProviderError as error:
             problems.append(Problem(*places[name], f"token: {error.message}"))
-    for service, name in services.items():
+    for service, name in services.items() if not problems else ():
         try:
             await service.start(resources.session, resources.stack)
         except ProviderError as error:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from processes import Finished, ci_evals
 
-from ci_evals.providers.mock import Mock
+from ci_evals.model.response import ToolCall
+from ci_evals.providers.mock import Mock, MockAnswer
 from ci_evals.providers.mock_server import run_server
+from ci_evals.suite.yaml import parse
 
 CompareGolden = Callable[[str, str], None]
 
@@ -136,5 +138,157 @@ async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(tmp
 async def test_a_broken_file_ends_in_a_sentence(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.yaml").write_text(content)
     ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    assert ended.code in (0, 2)
+    assert "Traceback" not in ended.err
+
+
+# The other formats: what they become is run with a mock in place of the models.
+
+JUDGE = """\
+import json
+
+def reply(turns):
+    system = turns[0]["content"]
+    if '"statements"' in system:
+        return json.dumps({"statements": [{"text": "as it says", "texts": [1], "holds": True}]})
+    verdicts = system.partition("Verdicts: ")[2].partition("\\n")[0]
+    verdict = "good" if "good" in verdicts else 11 if "11" in verdicts else "pass"
+    return json.dumps({"reason": "as it should be", "verdict": verdict})
+"""
+BOOKED = MockAnswer("A table is booked.", (ToolCall("search"), ToolCall("book", {"guests": 2})))
+LOOKED_UP = [{"kind": "model_request", "name": "m"}, {"kind": "tool_call", "name": "look_up"}]
+
+
+@pytest.mark.parametrize(
+    ("files", "answers", "lost", "expected"),
+    [
+        (
+            ["gh-models/support.prompt.yml"],
+            {"How long can I return it?": "We take it back within 30 days.", "Where are you?": "We are in Oslo."},
+            1,
+            {
+                "input=How long can I return it? expected=30 days exact=We take it back within 30 days.": "passed",
+                "input=Where are you? expected=Oslo exact=we are in oslo.": "failed",
+            },
+        ),
+        (["deepeval/goldens.json"], {"Book a table": BOOKED}, 2, {"returns": "passed", "Book a table": "passed"}),
+        (["deepeval/goldens.csv"], {}, 0, {"returns": "passed", "place": "passed"}),
+        (
+            ["inspect/samples.jsonl"],
+            {"What is the capital of France?": "PARIS", "List the files": "b.txt"},
+            4,
+            {"capital": "passed", "2": "failed", "List the files": "failed"},
+        ),
+        (["inspect/choices.csv"], {}, 0, {"mars": "passed", "dog": "failed"}),
+        (
+            ["openai-evals/registry/evals/capitals.yaml"],
+            {"France?": "It is paris.", "The capital of the Netherlands?": "Rotterdam"},
+            0,
+            {"The capital of the Netherlands?": "failed", "France?": "passed"},
+        ),
+        (
+            ["openai-evals/registry/evals/match.yaml", "openai-evals/registry/evals/json_match.yaml"],
+            {"France?": "It is Paris.", "Norway?": "It is Oslo.", "As JSON": '{"city": "Paris"}'},
+            0,
+            {"France?": "passed", "Norway?": "failed", "As JSON": "passed"},
+        ),
+        (
+            ["openai-evals/registry/evals/fuzzy_match.yaml"],
+            {"France?": "paris", "Norway?": "Bergen"},
+            0,
+            {"France?": "passed", "Norway?": "failed"},
+        ),
+        (["openai-evals/registry/evals/model.yaml"], {}, 1, {"France?": "passed", "Norway?": "passed"}),
+        (
+            ["openai-evals/registry/data/capitals/samples.jsonl"],
+            {"France?": "Paris it is", "The capital of the Netherlands?": "It is The Hague"},
+            0,
+            {"The capital of the Netherlands?": "failed", "France?": "passed"},
+        ),
+        (
+            ["promptopus/suite.yaml"],
+            {"How long can I return a jacket?": "no", "When are you open? As JSON.": '{"open": 9}'},
+            3,
+            {"returns": "failed", "hours": "passed"},
+        ),
+        (["ag2/records.jsonl"], {}, 0, None),
+    ],
+)
+async def test_what_other_formats_become_gives_the_verdict_that_it_should(
+    tmp_path: Path, files: list[str], answers: dict[str, str | MockAnswer], lost: int, expected: dict[str, str] | None
+) -> None:
+    shutil.copytree(FORMATS, tmp_path, dirs_exist_ok=True)
+    ended = await ci_evals(tmp_path, "import", *files, "--to", "evals.yaml")
+    assert (ended.code, len(not_imported(ended))) == (0, lost), ended.err
+    text = (tmp_path / "evals.yaml").read_text()
+    assert text.count("# not imported: ") == lost
+    suite, _ = parse(text, "evals.yaml", [])
+    (tmp_path / "judging.py").write_text(JUDGE)
+    suite["judges"] = [
+        {"name": judge["name"], "type": "python", "target": "judging:reply"} for judge in suite.get("judges", ())
+    ]
+    if expected is None:  # records of no scorer of their own
+        suite["expect"] = [{"not_empty": True}]
+    default = "{% if 'red?' in input or 'barks?' in input %}So, ANSWER: B{% else %}as you like it{% endif %}"
+    async with run_server(Mock(answers=answers, default=default)) as url:
+        suite["providers"] = [{**suite_provider(url)}]
+        (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+        ran = await ci_evals(tmp_path, "run")
+    assert ran.code in (0, 1), ran.err
+    found = {case: status for case, (status,) in statuses(tmp_path).items()}
+    if expected is None:
+        assert set(found.values()) == {"passed"}
+    else:
+        assert found == expected
+
+
+def suite_provider(url: str) -> dict[str, object]:
+    price = {"input_per_mtok": 1, "output_per_mtok": 1}
+    return {"type": "openai", "name": "mock", "model": "m", "base_url": url, "price": price}
+
+
+async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
+    tmp_path: Path, golden: CompareGolden
+) -> None:
+    shutil.copytree(FORMATS / "pydantic-evals", tmp_path, dirs_exist_ok=True)
+    ended = await ci_evals(tmp_path, "import", "capitals.yaml", "--to", "evals.yaml")
+    text = (tmp_path / "evals.yaml").read_text()
+    assert (ended.code, len(not_imported(ended)), text.count("# not imported: ")) == (0, 2, 2)
+    assert "still to do before it runs:\n  evals.yaml:2: the key 'providers' is missing\n" in ended.err
+    golden("imported-pydantic-evals.yaml", text)
+    suite, _ = parse(text, "evals.yaml", [])
+    (tmp_path / "judging.py").write_text(JUDGE)
+    suite["judges"] = [
+        {"name": judge["name"], "type": "python", "target": "judging:reply"} for judge in suite["judges"]
+    ]
+    suite["providers"] = [
+        {"type": "mock", "answers": {"france": "Paris", "italy": {"output": "Roma", "steps": LOOKED_UP}}}
+    ]
+    suite["providers"][0]["answers"]["france"] = {"output": "Paris", "steps": LOOKED_UP}
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    assert (await ci_evals(tmp_path, "run")).code == 1
+    assert statuses(tmp_path) == {"france": {"passed"}, "italy": {"failed"}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "messages: 5\nmodel: x\n",
+        "messages: [{role: user, content: x}]\nmodel: x\nevaluators: [5, {string: 1}, {llm: {choices: 3}}]\n",
+        "messages: [{role: user, content: x}]\nmodel: x\ntestData: 7\n",
+        "messages: [{role: user, content: x}]\nmodel: x\nresponseFormat: json_schema\njsonSchema: '{'\n",
+        "cases: [{inputs: 1, evaluators: [5, {Contains: {}}, {LLMJudge: 3}]}]\nevaluators: {a: 1}\n",
+        "providers: [{kind: mock}]\ncases: [5, {graders: [1, {a: 1, b: 2}]}]\njudge: x\n",
+        "providers: [{kind: mock}]\ncases: 7\ndefaults: [1]\n",
+        "a: {class: evals.x, args: {samples_jsonl: nope.jsonl}}\n",
+        "a: {class: evals.x, args: 5}\n",
+        "[{input: [5], target: {}}, {input: 1, target: null, choices: 5}]",
+        "[{inputs: {input: null}, tags: 5, reference_outputs: [1]}]",
+        "[{input: x, expected_output: 5, expected_tools: 7}]",
+    ],
+)
+async def test_a_file_in_another_shape_ends_in_a_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.yaml").write_text(content)
+    ended = await ci_evals(tmp_path, "import", "x.yaml")
     assert ended.code in (0, 2)
     assert "Traceback" not in ended.err

@@ -4,10 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ci_evals.errors import UsageError
+from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.suite.importers import promptfoo
+from ci_evals.suite.importers import (
+    ag2,
+    deepeval,
+    gh_models,
+    inspect_ai,
+    openai_evals,
+    promptfoo,
+    promptopus,
+    pydantic_evals,
+)
 from ci_evals.suite.importers.draft import Comment, Draft
+from ci_evals.suite.importers.parts import pull_up
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import write_yaml
 
@@ -30,12 +40,32 @@ class Importer(Protocol):
 
 IMPORTERS: Mapping[str, Importer] = {
     "promptfoo": promptfoo,
+    "GitHub Models": gh_models,
+    "deepeval": deepeval,
+    "Inspect": inspect_ai,
+    "OpenAI Evals": openai_evals,
+    "pydantic-evals": pydantic_evals,
+    "promptopus": promptopus,
+    "ag2": ag2,
 }
 
 
-def find_importer(source: Source) -> Importer | None:
-    """Return what knows the format of a file; None for a suite of ci-evals, and for anything else."""
-    return next((importer for importer in IMPORTERS.values() if importer.recognize(source)), None)
+def translate(source: Source) -> Draft | None:
+    """Return a draft of a suite of another tool; None for a suite of ci-evals, and for anything else.
+
+    Raises:
+        ConfigError: a file that it names cannot be read.
+    """
+    name, importer = next(((name, each) for name, each in IMPORTERS.items() if each.recognize(source)), ("", None))
+    if importer is None:
+        return None
+    try:
+        draft = importer.convert(source)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # any of a value of another shape
+        text = f"it looks like {name}, and is not in the shape of its files: {type(error).__name__}: {error}"
+        raise ConfigError([source.written.problem(text)]) from error
+    pull_up(draft)
+    return draft
 
 
 def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
@@ -52,10 +82,10 @@ def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
     drafts = []
     for path in paths:
         source = read_source(path, path.as_posix(), folder.resolve())
-        importer = find_importer(source)
-        if importer is None:
+        draft = translate(source)
+        if draft is None:
             raise UsageError(f"{path.as_posix()} is of no known format; known: {', '.join(IMPORTERS)}")
-        drafts.append(importer.convert(source))
+        drafts.append(draft)
     first, *others = drafts
     for path, other in zip(paths[1:], others, strict=True):
         if own := sorted(

@@ -115,11 +115,12 @@ def shorten(expect: Iterable[Any]) -> None:
     """Write graders in their short form where their usual option is the only one, in compositions, too."""
     for entry in expect:
         for name, options in entry.items() if isinstance(entry, dict) else ():
-            short = GRADERS[name.removeprefix("not_")].short
-            if name.removeprefix("not_") in ("all_of", "any_of") and isinstance(options, dict):
+            if not isinstance(options, dict):
+                continue
+            if name in ("all_of", "any_of"):
                 shorten(options["of"])
-            if isinstance(options, dict) and set(options) == {short}:
-                entry[name] = options[short]
+            if set(options) == {(GRADERS.get(name) or GRADERS[name.removeprefix("not_")]).short}:
+                (entry[name],) = options.values()
 
 
 def seconds(milliseconds: float) -> float:

@@ -17,12 +17,19 @@ _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns
 def write_yaml(suite: Mapping[Any, Any]) -> str:
     """Return a mapping with `Comment`s in it as YAML, with an empty line before each section."""
     lines: list[str] = []
+    comments: list[str] = []
+    after_section = False
     for key, value in suite.items():
         written = [*_entry(key, value, 0)]
-        if lines and not isinstance(key, Comment) and (len(written) > 1 or key in _BLOCKS):
+        if isinstance(key, Comment):
+            comments += written
+            continue
+        is_section = len(written) > 1 or key in _BLOCKS
+        if lines and (is_section or after_section):
             lines.append("")
-        lines += written
-    return "\n".join(lines) + "\n"
+        lines += [*comments, *written]
+        comments, after_section = [], is_section
+    return "\n".join([*lines, *comments]) + "\n"
 
 
 def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
