@@ -545,7 +545,7 @@ def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
 
 
 def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
-    """Return of the first statements of a grade whether each holds, and its text: `Refunds take 30 days. (1, 3)`."""
+    """Return of the first statements of a grade whether each holds, and its text: `Refunds take 30 days. (text 1)`."""
     shown = [
         (each.holds, f"{one_line(each.text, _REASON_CHARACTERS)}{_in_texts(each.texts)}")
         for each in grade.statements[:_MAX_STATEMENTS_SHOWN]
@@ -555,7 +555,8 @@ def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
 
 
 def _in_texts(numbers: Sequence[int]) -> str:
-    return f" ({', '.join(map(str, numbers))})" if numbers else ""
+    listed = ", ".join(map(str, numbers))
+    return f" ({'text' if len(numbers) == 1 else 'texts'} {listed})" if numbers else ""
 
 
 def grade_facts(grade: Grade) -> str:
