@@ -89,6 +89,7 @@ class SavedReport:
                 confirming=cell.confirming,
                 confirmed=cell.confirmed,
                 critical=cell.critical,
+                quarantined=cell.quarantine is not None,
                 per_run=cell.per_run,
             )
             for cell in self.document.cells
@@ -524,6 +525,7 @@ def _plan(document: ReportDocument) -> RunPlan:
             tags=entry.tags,
             runs=max(cell.planned for cell in cells) or None,
             critical=any(cell.critical for cell in cells),
+            quarantine=entry.quarantine,
             threshold=entry.threshold,
             file=entry.file,
             line=entry.line,
