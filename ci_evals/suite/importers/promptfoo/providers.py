@@ -92,7 +92,7 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
     Args:
         written: its id, or a mapping with `id`.
         source: where it stands.
-        agents: calls those in Python, and programs; without it there can be none.
+        agents: calls those in Python, and programs; None where there may be no code, as among judges.
         embeds: it is to answer with embeddings.
 
     Raises:
@@ -122,11 +122,11 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
 
 def _code(id_: str, config: Mapping[str, Any], source: Source, agents: Agents | None) -> dict[str, Any] | None:
     """Return a provider of the team's own, a function or a program; None if it is none."""
+    if agents is None:
+        return None
     if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_):
         file = source.relative(found[1]) + (found[2] or "")
         return {"type": "javascript", "file": file, **({"config": dict(config)} if config else {})}
-    if agents is None:
-        return None
     if found := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
         return agents.call_function(source.relative(found[1]), found[2] or "call_api", config)
     return agents.run_program(id_.removeprefix("exec:").strip(), config) if id_.startswith("exec:") else None
@@ -225,8 +225,8 @@ _REASONS = {
 def _reason_of(id_: str) -> str:
     if re.match(r"file://.*\.py(:\w+)?$", id_):
         return _REASONS["python"]
-    if re.match(r"(file://|javascript:).*\.([cm]?js|ts)$", id_):
-        return "a provider in TypeScript: compile it, for a `javascript` provider"
+    if re.match(r"(file://|javascript:).*\.([cm]?js|ts)(:\w+)?$", id_):
+        return "a provider in TypeScript, or one that judges: a `javascript` provider takes .js, .mjs and .cjs"
     return "there is no such provider: docs/providers.md lists what there is"
 
 
