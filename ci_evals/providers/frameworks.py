@@ -29,7 +29,7 @@ async def unpack_result(value: object) -> object:
         return _from_pydantic_ai(value)
     if _has(value, "final_output", "new_items", "raw_responses"):
         return _from_openai_agents(value)
-    if _has(value, "body", "context", "history"):
+    if _has(value, "body", "history") and _has(getattr(value, "history"), "get_events"):  # noqa: B009  it is any object
         return await _from_ag2(value)
     return _from_langchain(value) or value
 

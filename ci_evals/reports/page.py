@@ -438,6 +438,7 @@ class Page:
             "still failing": changed.still_failing,
             "failed some": changed.failed_some,
             "flaky": changed.flaky,
+            "quarantined": changed.quarantined,
         }
         every = chain(*self._cells_of.values(), changed.others)
         for cell in {cell.cell: cell for cell in every}.values():
