@@ -93,6 +93,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     out: Path | str | None = None,
     baseline: Report | Path | str | None = None,
     on_result: OnResult | None = None,
+    run_id: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Report:
     """Run a suite and return its report.
@@ -107,6 +108,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
             the verdict takes regressions into account.
         on_result: a plain function, called with each run as it finishes, on the event loop, so keep it short.
+        run_id: identifies the run in journal and reports, such as by the id that a CI system gave it.
         environ: where `${NAME}` is looked up; `os.environ` unless given.
 
     Raises:
@@ -115,7 +117,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
-    return await _evaluate(suite, out, baseline, on_result)
+    return await _evaluate(suite, out, baseline, on_result, run_id)
 
 
 def evaluate_sync(  # noqa: PLR0913  as above
@@ -128,6 +130,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
     out: Path | str | None = None,
     baseline: Report | Path | str | None = None,
     on_result: OnResult | None = None,
+    run_id: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Report:
     """Run a suite as `evaluate` does, for code without an event loop.
@@ -151,6 +154,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
             out=out,
             baseline=baseline,
             on_result=on_result,
+            run_id=run_id,
             environ=environ,
         )
     )
@@ -165,6 +169,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     cases: Iterable[str] | str | None = None,
     out: Path | str | None = None,
     baseline: Report | Path | str | None = None,
+    run_id: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Run a suite as `evaluate` does: yield `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted`.
@@ -177,7 +182,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
-    task = asyncio.create_task(_evaluate(suite, out, baseline, finished.put_nowait))
+    task = asyncio.create_task(_evaluate(suite, out, baseline, finished.put_nowait, run_id))
     task.add_done_callback(lambda _: finished.put_nowait(None))
     try:
         yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
@@ -192,7 +197,11 @@ async def evaluate_events(  # noqa: PLR0913  as above
 
 
 async def _evaluate(
-    suite: CheckedSuite, out: Path | str | None, baseline: Report | Path | str | None, on_result: OnResult | None
+    suite: CheckedSuite,
+    out: Path | str | None,
+    baseline: Report | Path | str | None,
+    on_result: OnResult | None,
+    run_id: str | None,
 ) -> Report:
     if on_result is not None and (not callable(on_result) or is_async(on_result)):
         what = "an async one: follow `evaluate_events` to await something for each run"
@@ -202,7 +211,7 @@ async def _evaluate(
     invocation = Invocation(
         suite=suite,
         journal=Path(),
-        run_id=uuid4().hex,
+        run_id=run_id or uuid4().hex,
         baseline=None if baseline is None else as_baseline(baseline, suite.name),
     )
     if out is None:

@@ -59,7 +59,6 @@ async function answer(request, progress) {
     case "grade": {
       const judge = request.file ? await load(request) : compile(request.code);
       progress.runs = true;
-      if (typeof judge !== "function") throw new TypeError(`${request.file} exports no function`);
       return await judge(request.output, request.context);
     }
     case "open":
@@ -110,7 +109,8 @@ async function load({ file, name }) {
   const module = await import(pathToFileURL(resolve(file)).href);
   const main = module.default === undefined ? module : module.default;
   const found = name ? module[name] || (main && main[name]) : main && main.default ? main.default : main;
-  if (typeof found !== "function") {
+  const callable = typeof found === "function" || (found && typeof found.callApi === "function");
+  if (!callable) {
     const what = name ? `a function ${name}` : "a function, by `module.exports` or `export default`";
     throw new TypeError(`${file} does not export ${what}`);
   }
@@ -127,8 +127,9 @@ function provider(request) {
 
 async function openProvider(request) {
   const found = await load(request);
-  if (found.prototype && typeof found.prototype.callApi === "function") {
-    const made = new found(request.options);
+  const isClass = found.prototype && typeof found.prototype.callApi === "function";
+  if (isClass || typeof found.callApi === "function") {
+    const made = isClass ? new found(request.options) : found;
     return { call: (prompt, context) => made.callApi(prompt, context, {}) };
   }
   return { call: (prompt, context) => found(prompt, { ...context, config: request.options.config }, {}) };

@@ -46,6 +46,7 @@
       shown += !each.hidden;
     }
     tools.querySelector("output").value = filtered ? `${shown.toLocaleString("en")} of ${cases.length.toLocaleString("en")} cases` : "";
+    tools.querySelector("button").hidden = !filtered;
     if (filtered && openBefore === null) openBefore = groups.map((each) => each.open);
     groups.forEach((group, number) => {
       for (const part of group.querySelectorAll(".alike")) {

@@ -131,6 +131,21 @@ baseline = setting(
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
     " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
 )
+
+
+def to_run_id(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """An id of one line, as a CI system makes it."""
+    if value is not None and not (0 < len(value) <= 200 and value.isprintable() and value.strip() == value):
+        raise click.BadParameter("expected up to 200 printable characters, without blanks around them")
+    return value
+
+
+run_id = setting(
+    "--run-id",
+    callback=to_run_id,
+    metavar="TEXT",
+    help="Identifies the run in journal and reports, such as a CI system's id of it; default: a random one.",
+)
 baseline_reports = setting(
     "--baseline",
     multiple=True,

@@ -158,6 +158,17 @@ def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended
     return max(codes)
 
 
+def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> bool:
+    """End green, and say so, where a pull request changes nothing that the suite depends on, if it asks for that."""
+    if not (suite.skip_unchanged and in_actions(console.environ)):
+        return False
+    context, workspace = read_context(console.environ), Path(console.environ.get("GITHUB_WORKSPACE") or Path.cwd())
+    if (unchanged := github.job.find_unchanged(suite, context, workspace, console.log)) is None:
+        return False
+    github.job.report_unchanged(unchanged, suite.name, context, posting, console.log)
+    return True
+
+
 @contextmanager
 def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
     """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
@@ -284,6 +295,7 @@ def _journal(path: Path) -> Path:
     metavar="PATH",
     help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
 )
+@options.run_id
 @options.baseline
 @options.posting
 @options.output
@@ -296,6 +308,7 @@ def run_command(
     balance_by: Path | None,
     replay: Path | None,
     record: Path | None,
+    run_id: str | None,
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
@@ -344,6 +357,8 @@ def run_command(
 
     def run(suite: CheckedSuite) -> Ended:
         console = Console.of_process(output, quiet=quiet, suite=suite)
+        if _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
+            return Ended(0)
         lacks_secrets = suite.name in without_secrets
         recording = record if lacks_secrets else replay
         invocation = Invocation(
@@ -357,7 +372,7 @@ def run_command(
             replay_only=replay_only or lacks_secrets,
             without_secrets=lacks_secrets,
             revision=revision(console.environ),
-            run_id=uuid4().hex,
+            run_id=run_id or uuid4().hex,
             files=suite.out,
         )
         return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets)
@@ -376,6 +391,7 @@ def run_command(
     is_flag=True,
     help="Run what no shard has a result of, and again what looks worse than the baseline.",
 )
+@options.run_id
 @options.baseline
 @options.posting
 @options.output
@@ -383,6 +399,7 @@ def run_command(
 def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
+    run_id: str | None,
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
@@ -402,6 +419,8 @@ def merge_command(
     """
     with _reporting_errors(posting):
         suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
+        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet, suite=suite), posting):
+            return 0
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
@@ -417,7 +436,7 @@ def merge_command(
         without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
         replayed=any(each.suite.replayed for each in starts),
         revision=revision(console.environ),
-        run_id=digest([(each.suite.run_id, each.started_at) for each in starts]),  # a repeated merge is the same
+        run_id=run_id or digest([(each.suite.run_id, each.started_at) for each in starts]),  # the same when repeated
         files=suite.out,
     )
     with _reporting_errors(posting, suite):

@@ -156,19 +156,22 @@ def _lost_reports(
     by_report: dict[str, list[tuple[int, Tally]]] = defaultdict(list)
     for cell, each in ((cell, each) for cell, found in enumerate(evidence) for each in found if each.graded):
         by_report[each.report].append((cell, each.tally))
+    totals = {id_: sum_of(tally for _, tally in runs) for id_, runs in by_report.items()}
+    if all(2 * total.passed >= total.graded for total in totals.values()):
+        return frozenset()  # the usual case, at no cost
     lost: set[str] = set()
     before, before_collapsed = "", False
     history: dict[int, Tally] = defaultdict(lambda: NO_RUNS)
     for id_ in (id_ for id_ in reversed(ids) if id_ in by_report):  # the oldest first
         runs, counting = by_report[id_], [id_]
-        passed = sum(tally.passed for _, tally in runs)
+        passed = totals[id_].passed
         tables = [(*tally, *history[cell]) for cell, tally in runs if history[cell].graded]
         expected = fsum(table[1] * table[2] / table[3] for table in tables)
         level = COLLAPSE if passed else NO_PASS
         collapsed = id_ not in passed_somewhere and not expected
         if 2 * sum(table[0] for table in tables) < expected:
             collapsed = stratified_lower(tables, largest_support=LARGEST_SUPPORT) < level
-        if collapsed and before_collapsed and (passed or any(tally.passed for _, tally in by_report[before])):
+        if collapsed and before_collapsed and (passed or totals[before].passed):
             counting += {before} & lost
             lost.discard(before)
         elif collapsed:

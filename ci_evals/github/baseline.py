@@ -27,6 +27,7 @@ BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
 
 MAX_COMMITS: Final = 50
 MAX_TRIED: Final = 5  # downloads
+MAX_CHANGED: Final = 300  # files that GitHub lists of a comparison
 PATIENCE_S: Final = 60.0  # waited at most for GitHub's limits and failures before a run starts
 
 # Runs of other events name the base branch as theirs while they evaluate somebody's pull request.
@@ -265,8 +266,27 @@ class _Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class _ChangedFile:
+    filename: str
+    previous_filename: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _CommitComparison:
     merge_base_commit: _Commit
+    files: tuple[_ChangedFile, ...] = ()
+
+
+async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[str, ...] | None:
+    """Return the files that differ since the merge base, renamed ones by both names; None if there are too many.
+
+    Raises:
+        GitHubError: GitHub cannot be reached, refuses, or does not know the commits.
+    """
+    files = (await github.get(f"compare/{base_sha}...{head_sha}", _CommitComparison, per_page=1)).files
+    if len(files) >= MAX_CHANGED:
+        return None
+    return tuple(name for each in files for name in (each.filename, each.previous_filename) if name)
 
 
 async def _history(github: GitHub, search: Search) -> list[str]:

@@ -1,5 +1,6 @@
 """A job of GitHub Actions: its log, and the outputs, summary, annotations and comment that it makes of a run."""
 
+import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,18 +10,21 @@ from typing import Any, Final, Literal, TextIO, get_args
 from uuid import uuid4
 
 from ci_evals.engine.interrupt import say
-from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
+from ci_evals.errors import CiEvalsError, ConfigError, GitHubError, Problem, StorageError
 from ci_evals.format import number_of, one_line, without_commands
 from ci_evals.gate.bars import SEVERITY, VERDICTS
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import same_reason
+from ci_evals.github.api import connect
+from ci_evals.github.baseline import PATIENCE_S, changed_files
 from ci_evals.github.comment import Mode, post_comment, post_progress, post_text, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, listen, mask_commands
 from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
-from ci_evals.reports.markdown import problems_text, summary_document
+from ci_evals.reports.markdown import problems_text, summary_document, unchanged_text
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
+from ci_evals.suite.dependencies import touched
 from ci_evals.suite.types import CheckedSuite
 
 CommentMode = Literal["auto", "off", "new"]
@@ -93,13 +97,75 @@ def report_problems(
         posting: where to say it.
         stream: the job's log.
     """
+    _show_text(lambda **options: problems_text(problems, **options), suite, context, posting, stream)
+
+
+def find_unchanged(suite: CheckedSuite, context: Context, workspace: Path, stream: TextIO) -> str | None:
+    """Say that a pull request or merge group changes nothing that a suite depends on, if that is known; else None.
+
+    Only a suite with `skip_unchanged` is looked at. What keeps the changes from being known is a warning.
+
+    Args:
+        suite: the suite.
+        context: the job.
+        workspace: where the repository is, if no folder above the suite is that of a checkout.
+        stream: the job's log.
+    """
+    if not suite.skip_unchanged or context.event not in ("pull_request", "merge_group"):
+        return None
+
+    async def ask() -> tuple[str, ...] | None:
+        async with connect(context, patience_s=PATIENCE_S) as github:
+            return await changed_files(github, context.base_sha or "", context.sha or "")
+
+    try:
+        changed, lack = asyncio.run(ask()), "GitHub lists no more than 300 changed files"
+    except GitHubError as error:
+        changed, lack = None, str(error)
+    if changed is None:
+        text = f"{suite.name} runs although it has `skip_unchanged`: what has changed is not known: {lack}"
+        Log(stream).write_commands(command("warning", text, title="ci-evals"))
+        return None
+    checkouts = (each for each in (suite.folder, *suite.folder.parents) if (each / ".git").exists())
+    root = next(checkouts, workspace)
+    if touched(changed, _path_in(root, Path(suite.file)), suite.depends_on):
+        return None
+    return f"nothing that the suite depends on has changed ({number_of(len(changed), 'other file')} did)"
+
+
+def report_unchanged(text: str, suite: str, context: Context, posting: Posting, stream: TextIO) -> None:
+    """Say on the job's page and in the comment that a suite was not run, and hand on a green verdict.
+
+    Args:
+        text: why.
+        suite: its name.
+        context: the job.
+        posting: where to say it.
+        stream: the job's log.
+    """
+    _show_text(lambda **options: unchanged_text(text, suite, **options), suite, context, posting, stream)
+    if context.output_path:
+        write_outputs(context.output_path, {"verdict": "pass"})
+    Log(stream).say([f"{suite}: not run: {text}"])
+
+
+def _show_text(render: Callable[..., str], suite: str, context: Context, posting: Posting, stream: TextIO) -> None:
+    """Put a text into the job's summary, and into the place of a suite's section of the comment.
+
+    Args:
+        render: makes it of the `level` of its heading, or of the `run_url`.
+        suite: the suite's name; empty if that could not be read.
+        context: the job.
+        posting: where to say it.
+        stream: the job's log.
+    """
     log = Log(stream)
     try:
         if path := context.step_summary_path:
-            append_summary(path, lambda _max_bytes: problems_text(problems, level="##"))
+            append_summary(path, lambda _max_bytes: render(level="##"))
         if posting.comment != "off" and context.event == "pull_request":
             mode: Mode = "new" if posting.comment == "new" else "auto"
-            posted = post_text(problems_text(problems, context.run_url), suite, context, posting.artifact, mode)
+            posted = post_text(render(run_url=context.run_url), suite, context, posting.artifact, mode)
             if posted.url and context.output_path:
                 write_outputs(context.output_path, {"comment-url": posted.url})
             if posted.warning:

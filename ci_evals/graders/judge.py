@@ -167,7 +167,7 @@ class LlmJudge(ModelGrader):
 
     async def _list(self, answer: Answer, models: Models) -> Finding:
         """Ask for what holds and what does not, `samples` times; the lower median of the scores decides."""
-        listing, texts = self._listing, len(self._texts(answer) or ())
+        listing, texts = self._listing, len(self._texts(answer))
         assert listing is not None
         if not texts and not listing.without_context:
             return Finding(passed=False, score=0.0, reason="nothing was retrieved")

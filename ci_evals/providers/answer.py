@@ -143,8 +143,8 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         output="" if output is None else _text(output, "'output'"),
         tool_calls=tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)),
         usage=as_usage(fields.get("usage")),
-        model=_name(fields.get("model"), "'model'"),
-        finish_reason=_name(fields.get("finish_reason"), "'finish_reason'"),
+        model=as_name(fields.get("model"), "'model'"),
+        finish_reason=as_name(fields.get("finish_reason"), "'finish_reason'"),
         cost_usd=as_cost(fields.get("cost_usd")),
         steps=as_steps(fields.get("steps")),
         reward=_amount(fields.get("reward"), "'reward' must be a number between 0 and 1", most=1),
@@ -198,7 +198,7 @@ def _passage(value: object, what: str) -> Passage:
         raise TypeError(f"{what}.score must be a number, got {_shorten(score)}")
     return Passage(
         _cut(clean_text(text), MAX_PASSAGE_CHARACTERS),
-        str(name) if isinstance(name, int) else _name(name, f"{what}.id"),
+        str(name) if isinstance(name, int) else as_name(name, f"{what}.id"),
         None if score is None else float(score),
     )
 
@@ -228,7 +228,7 @@ def _step(step: object, what: str) -> Step:
     kind = fields.get("kind")
     if kind not in _KINDS:
         raise ValueError(f"{what}.kind must be one of {', '.join(_KINDS)}, got {_shorten(kind)}")
-    name = _name(fields.get("name"), f"{what}.name") or ""
+    name = as_name(fields.get("name"), f"{what}.name") or ""
     if kind == "tool_call" and not name:
         raise ValueError(f"{what} is a tool call without a 'name'")
     arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
@@ -241,7 +241,7 @@ def _step(step: object, what: str) -> Step:
         error=None if fields.get("error") is None else _cut(_text(fields["error"], f"{what}.error")),
         usage=as_usage(fields.get("usage")),
         duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"),
-        agent=_name(fields.get("agent"), f"{what}.agent"),
+        agent=as_name(fields.get("agent"), f"{what}.agent"),
     )
 
 
@@ -251,11 +251,11 @@ def _cut(text: str, limit: int = MAX_STEP_CHARACTERS) -> str:
 
 def _tool_call(call: object, what: str) -> ToolCall:
     fields = _fields(call, ToolCall, what, "name and arguments")
-    name = _name(fields.get("name"), f"{what}.name")
+    name = as_name(fields.get("name"), f"{what}.name")
     if not name:
         raise ValueError(f"{what} has no 'name'")
     arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
-    return ToolCall(name, arguments, _name(fields.get("id"), f"{what}.id"))
+    return ToolCall(name, arguments, as_name(fields.get("id"), f"{what}.id"))
 
 
 def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
@@ -315,7 +315,8 @@ def _parts(adapter: TypeAdapter[T], value: object, expected: str) -> T:
         raise ValueError(f"{expected}: {first_problem(error)}") from None
 
 
-def _name(value: object, what: str) -> str | None:
+def as_name(value: object, what: str = "the value") -> str | None:
+    """Convert a name. Raises TypeError if it is no text."""
     if value is None:
         return None
     if not isinstance(value, str):

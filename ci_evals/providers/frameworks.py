@@ -29,7 +29,7 @@ async def unpack_result(value: object) -> object:
         return _from_pydantic_ai(value)
     if _has(value, "final_output", "new_items", "raw_responses"):
         return _from_openai_agents(value)
-    if _has(value, "body", "context", "history"):
+    if _has(value, "body", "history") and _has(getattr(value, "history"), "get_events"):  # noqa: B009  it is any object
         return await _from_ag2(value)
     return _from_langchain(value) or value
 
@@ -155,9 +155,16 @@ def _from_openai_agents(result: Any) -> Response:
 # LangGraph and LangChain.
 
 
-def _from_langchain(value: Any) -> Response | None:
+def _from_langchain(value: Any) -> object:
     """Return the answer in a state, a message or a list of messages; None if it is none of these."""
     state = value if isinstance(value, Mapping) else {}
+    context = next((found for key in _DOCUMENTS if (found := _documents(state.get(key))) is not None), None)
+    if context and "output" in state:
+        return {**state, "context": context}
+    answer = state.get("answer")
+    text = answer if isinstance(answer, str) else _get(answer, "content")
+    if context is not None and "input" in state and isinstance(text, str):  # a retrieval chain
+        return as_response({"output": text, "context": context})
     messages = state.get("messages", value)
     listed = list(messages) if isinstance(messages, list | tuple) else [messages]
     if not listed or not all(_has(each, "type", "content", "additional_kwargs") for each in listed):
@@ -177,7 +184,6 @@ def _from_langchain(value: Any) -> Response | None:
             for call in getattr(message, "tool_calls", None) or ():
                 trail.call_tool(call.get("id"), call.get("name"), call.get("args"))
     output = state.get("structured_response")
-    context = next((found for key in _DOCUMENTS if (found := _documents(state.get(key))) is not None), None)
     return trail.answer(said if output is None else output, context=context)
 
 

@@ -24,6 +24,7 @@ from ci_evals.providers.answer import (
     as_context,
     as_cost,
     as_metadata,
+    as_name,
     as_steps,
     as_usage,
     encode_json,
@@ -95,6 +96,7 @@ class Http(ProviderOptions):
         context: JSONPath of the texts that were retrieved, or of mappings with `text` and perhaps `id` and `score`.
         usage: JSONPath of the token counts, or a mapping with one for each count.
         cost_usd: JSONPath of the cost; else the header `x-litellm-response-cost` tells it.
+        finish_reason: JSONPath of the reason why the answer ended.
         metadata: JSONPath of a mapping to keep with the answer, or a mapping of names to JSONPaths.
         stream: how the answer is streamed, if it is; JSONPaths are then looked up in the data of each event.
     """
@@ -113,6 +115,7 @@ class Http(ProviderOptions):
     context: str | None = None
     usage: str | Mapping[Literal["input_tokens", "output_tokens", "cached_tokens"], str] | None = None
     cost_usd: str | None = None
+    finish_reason: str | None = None
     metadata: str | Mapping[str, str] | None = None
     stream: Stream | None = None
 
@@ -165,7 +168,7 @@ class Http(ProviderOptions):
 
 def _paths(options: Http) -> Iterator[tuple[str, str]]:
     """Yield every JSONPath with its place: `metadata.trace`."""
-    for key in ("output", "tool_calls", "steps", "context", "usage", "cost_usd", "metadata"):
+    for key in ("output", "tool_calls", "steps", "context", "usage", "cost_usd", "finish_reason", "metadata"):
         yield from _strings(getattr(options, key), key)
     if options.stream is not None:
         yield from _strings(options.stream.text, "stream.text")
@@ -220,6 +223,9 @@ class Service:
             context=gather(_context, options.context),
             usage=None if options.usage is None else _usage(options.usage, last(options.usage)),
             cost_usd=cost_usd if told is None else told,
+            finish_reason=None
+            if options.finish_reason is None
+            else _name(options.finish_reason, last(options.finish_reason)),
             metadata={} if options.metadata is None else _metadata(options.metadata, last(options.metadata)),
             first_token_s=first_token_s,
         )
@@ -375,6 +381,10 @@ def _usage(paths: str | Mapping[Any, str], value: Any) -> Usage | None:
 
 def _cost(path: str, value: Any) -> float | None:
     return _convert(as_cost, path, _first(path, value))
+
+
+def _name(path: str, value: Any) -> str | None:
+    return _convert(as_name, path, _first(path, value))
 
 
 def _metadata(paths: str | Mapping[str, str], value: Any) -> Mapping[str, Any]:

@@ -224,11 +224,13 @@ class _Callee:
             return await self._answer(request)
         with self._telemetry.collect_spans() as spans:
             response = await self._answer(request)
-            if response.steps is not None:
-                return response
             try:
-                return replace(response, steps=spans.steps())
-            except ValueError as wrong:
+                return replace(
+                    response,
+                    steps=spans.steps() if response.steps is None else response.steps,
+                    context=spans.context() if response.context is None else response.context,
+                )
+            except (TypeError, ValueError) as wrong:
                 raise ProviderError("bad_answer", f"the agent's spans are not valid steps: {wrong}") from None
 
     async def _answer(self, request: Request) -> Response:

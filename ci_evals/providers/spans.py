@@ -1,14 +1,16 @@
 """Spans of an instrumented agent, made into steps: GenAI semantic conventions of OpenTelemetry, and OpenInference."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals.model.response import Response, Step, StepKind, Usage
-from ci_evals.providers.answer import as_steps
+from ci_evals.model.response import Passage, Response, Step, StepKind, Usage
+from ci_evals.providers.answer import as_context, as_steps
 
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
+_DOCUMENT = re.compile(r"retrieval\.documents\.(\d{1,6})\.document\.(content|id|score)")
 _KINDS: Mapping[str, StepKind] = {"LLM": "model_request", "TOOL": "tool_call", "AGENT": "agent"}
 
 
@@ -37,7 +39,9 @@ def response_of(spans: Sequence[Span]) -> Response:
     used = [step.usage for step in steps if step.usage is not None]
     usage = sum(used, Usage()) if used else None
     models = [step.name for step in steps if step.kind == "model_request" and step.name]
-    return Response(_output(ordered), usage=usage, model=models[-1] if models else None, steps=steps)
+    return Response(
+        _output(ordered), usage=usage, model=models[-1] if models else None, steps=steps, context=context_of(ordered)
+    )
 
 
 def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
@@ -46,6 +50,25 @@ def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
     by_id = {span.span_id: span for span in ordered}
     found = [(span, kind) for span in ordered if (kind := _kind(span)) is not None]
     return as_steps([_step(span, kind, by_id) for span, kind in found]) or ()
+
+
+def context_of(spans: Sequence[Span]) -> tuple[Passage, ...] | None:
+    """Return the documents that retrievers found, in the order of their spans; None if there is no such span.
+
+    Raises:
+        ValueError: there are more than are kept, or they are of another shape.
+    """
+    retrievers = [span for span in spans if span.attributes.get("openinference.span.kind") == "RETRIEVER"]
+    if not retrievers:
+        return None
+    found: list[dict[str, Any]] = []
+    for span in sorted(retrievers, key=lambda span: span.start_ns):
+        documents: dict[int, dict[str, Any]] = {}
+        for name, value in span.attributes.items():
+            if part := _DOCUMENT.fullmatch(name):
+                documents.setdefault(int(part[1]), {})["text" if part[2] == "content" else part[2]] = value
+        found += [{"text": "", **documents[rank]} for rank in sorted(documents)]
+    return as_context(found)
 
 
 def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:

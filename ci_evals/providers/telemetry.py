@@ -11,8 +11,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as LiveSpan
 
-from ci_evals.model.response import Step
-from ci_evals.providers.spans import Span, steps_of
+from ci_evals.model.response import Passage, Step
+from ci_evals.providers.spans import Span, context_of, steps_of
 
 MAX_SPANS = 50_000
 """An agent that makes more goes in circles."""
@@ -38,7 +38,16 @@ class Collection:
         """
         if len(self.begun) > MAX_SPANS:
             raise ValueError(f"it made more than {MAX_SPANS:,} spans")
-        return steps_of([_plain(span) for span in self._ended]) or None
+        return steps_of(list(map(_plain, self._ended))) or None
+
+    def context(self) -> tuple[Passage, ...] | None:
+        """Return what was retrieved; None if no span tells, or there are more spans than are kept.
+
+        Raises:
+            TypeError: it is of another shape.
+            ValueError: there are more documents than are kept.
+        """
+        return None if len(self.begun) > MAX_SPANS else context_of(list(map(_plain, self._ended)))
 
 
 _current: ContextVar[Collection | None] = ContextVar("ci_evals_spans", default=None)

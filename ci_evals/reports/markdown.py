@@ -148,6 +148,14 @@ def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, le
     return "\n".join(lines) + "\n"
 
 
+def unchanged_text(reason: str, suite: str, run_url: str | None = None, *, level: str = "###") -> str:
+    """Return what stands in the place of a suite's section, or summary, where it was rightly not run."""
+    lines = [fill("{} {} Not run: {}\n", Markdown(level), VERDICT_MARKS["pass"], reason)]
+    see = fill(" · {}", link("see the run", run_url)) if run_url else Markdown()
+    lines.append(fill("**{}**{}", code(one_line(suite, 80)), see))
+    return "\n".join(lines) + "\n"
+
+
 def verdict_title(status: VerdictStatus) -> str:
     """`❌ Fail`."""
     return f"{VERDICT_MARKS[status]} {VERDICTS[status]}"

@@ -54,6 +54,7 @@ MAX_OPTIONS: Final = 200
 _MAX_ENTRIES = 100  # of a group that lists no cases
 _MAX_UNFOLDED = 10  # regressed or failing cases, from the start
 _MAX_ROWS_UNFOLDED = 40  # of a group, from the start
+_FEW_ROWS = 5  # are unfolded even where the comment folds them
 _FEW_ALIKE = 6  # cases that failed for the same reason, still unfolded
 _MAX_RUN_GROUPS = 12  # of a cell
 _MAX_GRADES = 50
@@ -432,6 +433,7 @@ class Page:
             "still failing": changed.still_failing,
             "failed some": changed.failed_some,
             "flaky": changed.flaky,
+            "quarantined": changed.quarantined,
         }
         every = chain(*self._cells_of.values(), changed.others)
         for cell in {cell.cell: cell for cell in every}.values():
@@ -453,7 +455,8 @@ class Page:
             if not (entries or parts):
                 continue
             rows = sum(len(part.rows) for part in parts if part.heading is None)
-            unfolded = group.kind == "regressed" or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
+            few = 0 < rows <= _FEW_ROWS and group.tone != "good"
+            unfolded = group.kind == "regressed" or few or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
             seen = seen or (unfolded and bool(parts))
             yield ShownGroup(
                 title=group.title,

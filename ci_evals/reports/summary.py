@@ -27,6 +27,7 @@ class Note(NamedTuple):
 _BRIEF = (
     "Interrupted",
     "Selected",
+    "Quarantined",
     "Resumed",
     "Reused",
     "Recorded",

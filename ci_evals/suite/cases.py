@@ -56,10 +56,10 @@ class CaseReader:
         self.providers = providers
         self.tags: set[str] = set()
         self.knows_tags = False
-        self._files = FileValues(folder)
+        self.files = FileValues(folder)
         names = shared.value if isinstance(shared.value, Mapping) else ()
         self._vars = {
-            name: shared.value[name] if shared.in_code else self._files.fill(shared[name], problems) for name in names
+            name: shared.value[name] if shared.in_code else self.files.fill(shared[name], problems) for name in names
         }
         self._templates = Templates(folder)
         self._transform: str | None = None
@@ -80,7 +80,7 @@ class CaseReader:
         self.knows_tags = True
         cases: list[Case] = []
         asked: list[str] = []
-        for found in find_cases(written, self._files, self.problems):
+        for found in find_cases(written, self.files, self.problems):
             if found.case is None:
                 self._check_broken(found.written)
             else:
@@ -108,7 +108,7 @@ class CaseReader:
         written = found.written
         if not found.is_data and any(map(file_named, case.vars.values())):
             case = replace(
-                case, vars={name: self._files.fill(written["vars"][name], self.problems) for name in case.vars}
+                case, vars={name: self.files.fill(written["vars"][name], self.problems) for name in case.vars}
             )
         if not case.matrix:
             yield case
@@ -124,7 +124,7 @@ class CaseReader:
             return
         filled = dict(case.matrix)
         if not found.is_data:
-            filled = {name: [self._files.fill(each, self.problems) for each in matrix[name].items()] for name in filled}
+            filled = {name: [self.files.fill(each, self.problems) for each in matrix[name].items()] for name in filled}
         base = case.id or content_id(case)
         for indices in product(*(range(len(values)) for values in case.matrix.values())):
             chosen = {name: case.matrix[name][index] for name, index in zip(case.matrix, indices, strict=True)}

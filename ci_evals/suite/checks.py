@@ -184,6 +184,18 @@ def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem
         yield max_runs.problem(text)
 
 
+def paths_problems(settings: Suite | None, written: Written, called: Iterable[ProviderOptions]) -> Iterator[Problem]:
+    """Find a suite that could be skipped although code that it does not name has changed."""
+    if settings is None:
+        return
+    own = next((options for options in called if options.own_code), None)
+    if settings.skip_unchanged and not settings.paths and own is not None:
+        text = f"{own.name} is your own code: name its files in `paths`, or changes to them are skipped"
+        yield written["skip_unchanged"].problem(text)
+    elif settings.paths and not settings.skip_unchanged:
+        yield written["paths"].problem("these are for `skip_unchanged: true`, which is not set")
+
+
 def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
     """Find tasks whose provider cannot work on them, and cases that are none for one that works on nothing else."""
     return problems_of_cases(_task_misfits(cases, providers))

@@ -27,6 +27,11 @@ class FileValues:
         self.folder = folder
         self._known: dict[str, Any] = {}
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files that were read."""
+        return tuple(self._known)
+
     def fill(self, written: Written, problems: list[Problem]) -> Any:
         """Return a value; if it names a file, its content: data of .json, .yaml and .yml, any other as text.
 

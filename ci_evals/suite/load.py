@@ -18,6 +18,7 @@ from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader
+from ci_evals.suite.dependencies import dependencies
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.importers import translate
 from ci_evals.suite.importers.source import Source
@@ -282,6 +283,7 @@ class _Loader:
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
+        problems += checks.paths_problems(settings, written, (*providers, *stages.values()))
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
         if problems or settings is None:
             raise ConfigError(_in_file_order(problems))
@@ -298,6 +300,10 @@ class _Loader:
             "secrets": secret_values(self.interpolation.named, self.dotenv, visible),
             "places": {**self.judges.places, **self.providers.places},
         }
+        if settings.skip_unchanged:
+            found["depends_on"] = dependencies(
+                written.value, cases, (*reader.files.names, *settings.paths), self.folder
+            )
         suite = CheckedSuite(**{each.name: getattr(settings, each.name) for each in fields(settings)} | found)
         suite = apply_overrides(suite, replace(overrides, providers=None))  # these are selected, names of sweeps too
         if too_many := checks.size_problem(suite, written["runs"]):

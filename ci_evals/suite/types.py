@@ -174,6 +174,13 @@ class Suite(Options):
         OrMapping[Reuse] | None,
         Field(description="Take unchanged answers of earlier runs; --reuse wins."),
     ] = None
+    skip_unchanged: Annotated[
+        Bool, Field(description="Run nothing for a pull request that changes no file that the suite depends on.")
+    ] = False
+    paths: Annotated[
+        Many[NonEmpty],
+        Field(description="Files and folders of your code, for `skip_unchanged`; may have `*`."),
+    ] = ()
     report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
     folder: Path | str = field(default=Path(), metadata=_FOUND)
     file: str = field(default="", metadata=_FOUND)
@@ -199,6 +206,7 @@ class CheckedSuite(Suite):
     for each stage that a provider names, `places` where the file names what each provider and stage opens, `imported`
     whose format the file has, if it is another tool's. Sweeps are `providers` by now, and what the suite expects of all
     cases is part of what each expects. `selection` says how much of the file was selected to run, if not all of it.
+    `depends_on` are patterns of the files that `skip_unchanged` looks for.
     """
 
     name: str
@@ -217,6 +225,7 @@ class CheckedSuite(Suite):
     places: Mapping[str, Place] = field(default_factory=dict)
     imported: str = ""
     selection: str | None = None
+    depends_on: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         sizes = (len(self.cases), "case"), (len(self.columns), "variant"), (self.runs, "run")

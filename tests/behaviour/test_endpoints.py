@@ -130,6 +130,27 @@ async def test_a_command_that_brings_no_token_ends_everything_before_any_call(
     assert "1 problem, nothing was run." in ended.err
 
 
+async def test_judges_that_are_asked_by_themselves_get_their_token_first(tmp_path: Path) -> None:
+    async def refuse() -> None:
+        for words in (("judge", "check", "labels.jsonl"), ("pairwise", "a", "b", "--judge", "strict")):
+            ended = await ci_evals(tmp_path, *words)
+            assert ended.code == 2, ended.out
+            assert "judges[0]: token: no token: `./token.sh` failed with exit status 4" in ended.err
+
+    (tmp_path / "labels.jsonl").write_text('{"output": "x", "label": "pass"}\n')
+    script(tmp_path / "token.sh", "exit 4")
+    providers = [{"type": "mock", "name": name} for name in ("a", "b")]
+    polite = {**CASES[0], "expect": [{"judge": "polite"}]}
+    async with serving() as server:
+        server.answers(Scripted())
+        judges = [chat(server.url, "strict", retries=0, **TOKEN)]
+        write_suite(tmp_path, CASES, providers=providers)
+        await ci_evals(tmp_path, "run")
+        write_suite(tmp_path, [polite], providers=providers, judges=judges)
+        await refuse()
+        assert server.seen == []
+
+
 async def test_a_token_beside_a_key_is_a_problem(tmp_path: Path) -> None:
     headers = {"authorization": "Basic x"}
     write_suite(tmp_path, providers=[chat("http://h", token={"command": "true"}, api_key="${KEY}", headers=headers)])

@@ -31,6 +31,7 @@ class Agent {
   }
 }
 module.exports = Agent;
+module.exports.made = { callApi: (prompt) => ({ output: prompt.toUpperCase() }) };
 module.exports.echo = (prompt, { config, run }) => `${prompt}${config.mark}${run}`;
 module.exports.data = async () => ({ output: { city: "Paris" }, tool_calls: [{ name: "look", arguments: { at: 1 } }] });
 module.exports.plain = () => ["a", 1];
@@ -66,6 +67,7 @@ async def test_a_class_answers_with_its_usage_cost_and_metadata(tmp_path: Path) 
 
 async def test_functions_answer_with_text_or_data(tmp_path: Path) -> None:
     assert (await run(tmp_path, ":echo", config={"mark": "!"}))["response"]["output"] == "hi!1"
+    assert (await run(tmp_path, ":made"))["response"]["output"] == "HI"
     data = (await run(tmp_path, ":data"))["response"]
     assert (data["output"], data["tool_calls"]) == ('{"city":"Paris"}', [{"name": "look", "arguments": {"at": 1}}])
     assert (await run(tmp_path, ":plain"))["response"]["output"] == '["a",1]'

@@ -219,11 +219,11 @@ async def test_what_holds_and_where_it_was_found_is_on_every_page(tmp_path: Path
     (result,) = json.loads((tmp_path / "out" / "report.json").read_bytes())["results"]
     assert result["grades"][0]["statements"][0] == {"text": "Refunds take 30 days.", "holds": True, "texts": [1]}
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "Refunds take 30 days. (1)</span></li>" in page
-    assert "They are &lt;b&gt;free&lt;/b&gt;. (2)</span></li>" in page
+    assert "Refunds take 30 days. (text 1)</span></li>" in page
+    assert "They are &lt;b&gt;free&lt;/b&gt;. (text 2)</span></li>" in page
     told = (await ci_evals(tmp_path, "explain", "refund", "--report", "out")).out
-    assert "↳ ✓ Refunds take 30 days. (1)" in told
-    assert "↳ ✗ They are <b>free</b>. (2)" in told
+    assert "↳ ✓ Refunds take 30 days. (text 1)" in told
+    assert "↳ ✗ They are <b>free</b>. (text 2)" in told
 
 
 async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed(tmp_path: Path) -> None:

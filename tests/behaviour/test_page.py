@@ -154,7 +154,7 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
     async with browsing(scripts=False) as tab:
         await tab.open(f"{page(pages.support_bot())}#case=lost-package&on=claude-haiku")
         assert await tab.evaluate("document.getElementById('tools').hidden")
-        assert await tab.evaluate("document.querySelectorAll('button:not([hidden])').length") == 1, "in what is hidden"
+        assert await tab.evaluate("document.querySelectorAll('button:not([hidden])').length") == 0
         text = await tab.evaluate("document.body.innerText")
     assert "2 cases regressed: lost-package (critical) on gpt-5-mini" in text
     assert "We issue store credit of $42.00." in text

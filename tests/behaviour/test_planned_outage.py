@@ -1,6 +1,7 @@
 """A service that is down while planned runs are made, and up again for the others, gives no verdict."""
 
 from pathlib import Path
+from typing import Any
 
 from leftovers import journaled, report_in
 from processes import Finished, ci_evals
@@ -21,11 +22,15 @@ async def run(folder: Path, *arguments: str) -> Finished:
     return await ci_evals(folder, "run", "--baseline", "base", *arguments)
 
 
-async def made_a_baseline(folder: Path) -> None:
+def write_agent(folder: Path, number: int = CASES, **options: Any) -> None:
     (folder / "agent.py").write_text(AGENT)
-    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(number)]
     providers = [{"name": "agent", "type": "python", "target": "agent:answer"}]
-    write_suite(folder, cases, providers=providers, runs=3)
+    write_suite(folder, cases, providers=providers, runs=3, **options)
+
+
+async def made_a_baseline(folder: Path) -> None:
+    write_agent(folder)
     assert (await ci_evals(folder, "run", "--out", "base", "--runs", "9")).code == 0
 
 
@@ -68,6 +73,25 @@ async def test_an_outage_of_one_round_needs_no_baseline_to_be_seen(tmp_path: Pat
     found = await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "out")
     assert found.code == 3, found.out
     assert "all 10 failures were in run 1" in found.out
+
+
+async def test_an_outage_settles_nothing(tmp_path: Path) -> None:
+    write_agent(tmp_path, 12, stop_early=True)
+    (tmp_path / "down").write_text("2")
+    found = await ci_evals(tmp_path, "run", "--out", "out")
+    assert found.code == 3, found.out
+    report = report_in(tmp_path / "out")
+    assert (report["totals"]["passed"], report["totals"]["errored"], report["settled"]) == (12, 12, None)
+
+
+async def test_each_shard_sets_its_lost_round_aside_and_their_merge_has_no_verdict(tmp_path: Path) -> None:
+    write_agent(tmp_path, 24)
+    (tmp_path / "down").write_text("2")
+    for shard in ("1/2", "2/2"):
+        await ci_evals(tmp_path, "run", "--shard", shard, "--out", shard[0])
+    merged = await ci_evals(tmp_path, "merge", "1", "2", "--out", "out")
+    assert merged.code == 3, merged.out
+    assert report_in(tmp_path / "out")["totals"]["errored"] == 24
 
 
 async def test_a_case_that_breaks_is_named_beside_an_outage_of_one_round(tmp_path: Path) -> None:

@@ -192,6 +192,19 @@ async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: P
     assert ended.err.endswith("\n21 problems, nothing was run.\n")
 
 
+async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
+    agent = {"name": "agent", "type": "command", "command": ["true"]}
+    write_suite(tmp_path, providers=[agent], skip_unchanged=True)
+    found = await ci_evals(tmp_path, "validate")
+    said = "skip_unchanged: agent is your own code: name its files in `paths`, or changes to them are skipped"
+    assert (found.code, said in found.err) == (2, True)
+    write_suite(tmp_path, providers=[agent], skip_unchanged=True, paths=["agent.py"])
+    assert (await ci_evals(tmp_path, "validate")).code == 0
+    write_suite(tmp_path, providers=[agent], paths=["agent.py"])
+    found = await ci_evals(tmp_path, "validate")
+    assert "paths: these are for `skip_unchanged: true`, which is not set" in found.err
+
+
 @pytest.mark.parametrize("grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}])
 async def test_no_problem_follows_from_that_of_a_judge(tmp_path: Path, grader: dict[str, Any]) -> None:
     judge = {"name": "strict", "type": "mock", "defualt": "pass"}

@@ -66,8 +66,15 @@ def support_bot() -> Summary:
         head,
         variants=(MINI, HAIKU),
         confirming={"lost-package": ["FFFFFFFFF", ""], "refund-full": ["FFPFFFPFF", ""]},
-        cases={name: {"tags": ("billing",) if "refund" in name else ("orders",)} for name in QUESTIONS}
-        | {"lost-package": {"tags": ("orders",), "critical": True}, "angry-customer": {"min_pass_rate": 0.5}},
+        cases={
+            name: {
+                "input": question,
+                "tags": ("billing",) if "refund" in name else ("orders",),
+                "critical": name == "lost-package",
+                "min_pass_rate": 0.5 if name == "angry-customer" else None,
+            }
+            for name, question in QUESTIONS.items()
+        },
         edit=_answered,
         suite={"name": "support bot"},
     )

@@ -1,5 +1,6 @@
-"""Pictures of comments for the docs: `make images`. Needs Chromium and a font with emoji."""
+"""Pictures of comments and of report.html for the docs: `make images`. Needs Chromium and a font with emoji."""
 
+import asyncio
 import io
 import sys
 import tempfile
@@ -7,23 +8,49 @@ from pathlib import Path
 from typing import Final
 
 import comments
-from browser import open_page
+import pages
+from browser import browsing, open_page
 from github_markdown import page
 from PIL import Image
+from rendered import html_of
 
 MOST_BYTES: Final = 150_000
 _WIDTH, _HEIGHT = 806, 1700
 
 
 def main(folder: Path) -> None:
-    """Take a picture of every situation's comment."""
+    """Take a picture of every situation's comment, and some of report.html."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {name: comments.text_of(make()) for name, make in comments.SITUATIONS.items()}
     for name, text in {**texts, "several-suites": comments.several_suites()}.items():
-        picture = optimized(cropped(screenshot(page(text))))
-        assert len(picture) < MOST_BYTES, f"{name}: {len(picture):,} bytes"
-        (folder / f"comment-{name}.png").write_bytes(picture)
-        print(f"{folder / f'comment-{name}.png'}: {len(picture):,} bytes")  # noqa: T201  a script
+        save(cropped(screenshot(page(text))), folder / f"comment-{name}.png")
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch, "report.html")
+        source.write_text(html_of(pages.support_bot()), encoding="utf-8")
+        asyncio.run(take_pages(source.as_uri(), folder))
+
+
+async def take_pages(url: str, folder: Path) -> None:
+    """Take pictures of a report.html: its top in light, and a case in dark and on a phone."""
+    views = {  # what is looked at, in which colours, in a window of which size
+        "page": ("", "light", 1100, 1000),
+        "page-dark": ("#case=lost-package", "dark", 1100, 900),
+        "page-phone": ("#case=lost-package", "light", 400, 900),
+    }
+    async with browsing() as tab:
+        for name, (fragment, scheme, width, height) in views.items():
+            await tab.prefer(scheme)
+            await tab.resize(width, height)
+            await tab.open("about:blank")
+            await tab.open(url + fragment)
+            save(Image.open(io.BytesIO(await tab.picture())).convert("RGB"), folder / f"{name}.png")
+
+
+def save(image: Image.Image, path: Path) -> None:
+    picture = optimized(image)
+    assert len(picture) < MOST_BYTES, f"{path.name}: {len(picture):,} bytes"
+    path.write_bytes(picture)
+    print(f"{path}: {len(picture):,} bytes")  # noqa: T201  a script
 
 
 def screenshot(html: str) -> Image.Image:

@@ -227,6 +227,73 @@ async def test_a_second_attempt_that_finds_nothing_starts_anew_and_says_why(
     assert "::warning title=ci-evals::attempt 2 starts anew: the artifact 'evals [gpt]' of run" in job.ended.out
 
 
+@pytest.mark.parametrize(
+    ("changed", "runs"),
+    [
+        (("README.md", "docs/evals.yaml"), False),
+        (("evals.yaml",), True),
+        (("README.md", "cases/more/new.jsonl"), True),
+        (("prompts/deleted.txt",), True),
+        (("src/agent/tools.py",), True),
+        (("agent.py",), True),
+        ((), False),
+    ],
+)
+async def test_a_pull_request_that_touches_nothing_of_the_suite_ends_green_at_once(
+    repository: Repository, fake: FakeGitHub, changed: tuple[str, ...], runs: bool
+) -> None:
+    fake.state.add_history(BASE, RED)
+    fake.state.changed[RED] = changed
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    (repository.folder / "cases").mkdir()
+    (repository.folder / "cases" / "some.jsonl").write_text('{"id": "river", "input": "river"}')
+    (repository.folder / "prompts").mkdir()
+    (repository.folder / "prompts" / "polite.txt").write_text("{{ input }}, please")
+    (repository.folder / "agent.py").write_text("def answer(text):\n    return 'the river'\n")
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    settings = {"expect": [{"contains": "the lake"}], "prompts": [{"file": "prompts/polite.txt"}], "paths": ["src/**"]}
+    write_suite(repository.folder, {"file": "cases/*.jsonl"}, providers=[provider], skip_unchanged=True, **settings)
+    job = await repository.pull_request(RED)
+    assert (job.ended.code, job.outputs["verdict"]) == ((1, "fail") if runs else (0, "pass")), job.ended.err
+    (comment,) = comments(fake)
+    said = f"Not run: nothing that the suite depends on has changed ({len(changed)} other files did)"
+    assert (said in comment.body) == (said in job.summary) == (said.lower() in job.ended.out.lower()) == (not runs)
+    assert job.results.exists() == runs
+
+
+async def test_what_is_not_known_to_be_unchanged_is_run(repository: Repository, fake: FakeGitHub) -> None:
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(wrong=("river",), skip_unchanged=True)
+    unknown = await repository.pull_request(RED, "--comment", "off")
+    assert unknown.ended.code == 1
+    assert "::warning title=ci-evals::geography runs although it has `skip_unchanged`: what has" in unknown.ended.out
+    fake.state.add_history(BASE, RED)
+    fake.state.changed[RED] = tuple(f"docs/{number}.md" for number in range(300))
+    many = await repository.pull_request(RED, "--comment", "off")
+    assert many.ended.code == 1
+    assert "GitHub lists no more than 300 changed files" in many.ended.out
+    fake.state.changed[RED] = ()
+    push = await repository.push(RED, before=BASE)
+    assert (push.ended.code, push.report["totals"]["planned"]) == (1, 20), "a push makes the next baseline"
+
+
+async def test_shards_and_their_merge_are_skipped_alike(repository: Repository, fake: FakeGitHub) -> None:
+    fake.state.add_history(BASE, RED)
+    fake.state.changed[RED] = ("README.md",)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.suite(skip_unchanged=True)
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    shard = await repository.pull_request(RED, "--shard", "1/2", run=run)
+    assert (shard.ended.code, comments(fake)) == (0, [])
+    merged = await repository.pull_request(RED, "merge", run=run)
+    assert (merged.ended.code, merged.outputs["verdict"]) == (0, "pass"), merged.ended.err
+    (comment,) = comments(fake)
+    assert "### ✅ Not run: nothing that the suite depends on has changed" in comment.body
+    event = {"merge_group": {"head_sha": RED, "base_sha": BASE, "base_ref": "refs/heads/main"}}
+    queued = await repository.job("merge_group", event, run)
+    assert (queued.ended.code, queued.results.exists()) == (0, False)
+
+
 async def test_the_comment_can_say_that_a_run_is_under_way(repository: Repository, fake: FakeGitHub) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()

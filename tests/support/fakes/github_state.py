@@ -78,6 +78,7 @@ class State:
         self.parents: dict[str, str | None] = {}
         self.runs: dict[int, StoredRun] = {}
         self.artifacts: dict[int, StoredArtifact] = {}
+        self.changed: dict[str, tuple[str, ...]] = {}  # files by the head that changes them
         self._ids = count(5_001)
 
     def next_id(self) -> int:
@@ -193,7 +194,9 @@ class State:
         if merge_base is None:
             return None
         answer: dict[str, Any] = example("commit-comparison")
-        return answer | {"merge_base_commit": answer["merge_base_commit"] | {"sha": merge_base}}
+        (file,) = answer["files"]
+        files = [file | {"filename": name} for name in self.changed.get(head, ())]
+        return answer | {"merge_base_commit": answer["merge_base_commit"] | {"sha": merge_base}, "files": files}
 
 
 def _repository(answer: Mapping[str, Any], full_name: str | None) -> dict[str, Any] | None:

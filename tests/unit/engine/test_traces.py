@@ -9,7 +9,7 @@ from factories import case_of
 
 from ci_evals.engine.traces import match_traces, read_traces
 from ci_evals.errors import StorageError
-from ci_evals.model.response import Step, Usage
+from ci_evals.model.response import Passage, Step, Usage
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "exported_traces" / "traces.jsonl"
 
@@ -54,6 +54,21 @@ def test_genai_and_openinference_spans_become_steps() -> None:
     assert openinference.response.output == "It is sunny in Rome."
     weather = (openinference.response.steps or ())[2]
     assert weather == Step("tool_call", "get_weather", {"city": "Rome"}, result="sunny", duration_s=0.29)
+
+
+def test_what_retrievers_found_is_the_context(tmp_path: Path) -> None:
+    found = {
+        "retrieval.documents.1.document.content": "Second.",
+        "retrieval.documents.0.document.content": "First.",
+        "retrieval.documents.0.document.id": "a",
+        "retrieval.documents.0.document.metadata": "{}",
+    }
+    retriever = span(1, openinference__span__kind="RETRIEVER")
+    retriever["attributes"] += [{"key": key, "value": {"stringValue": value}} for key, value in found.items()]
+    retriever["attributes"] += [{"key": "retrieval.documents.0.document.score", "value": {"doubleValue": 0.5}}]
+    (trace,) = read_traces(write(tmp_path / "traces.json", retriever, span(2, openinference__span__kind="LLM")))
+    assert trace.response is not None
+    assert trace.response.context == (Passage("First.", "a", 0.5), Passage("Second."))
 
 
 def test_sub_agents_and_failed_tools_are_told(tmp_path: Path) -> None:

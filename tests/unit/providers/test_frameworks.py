@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
+from ci_evals.providers.answer import as_response
 from ci_evals.providers.frameworks import unpack_result
 
 
@@ -191,6 +192,17 @@ async def test_a_message_and_a_list_of_messages_are_answers_too() -> None:
     said = message("ai", "Hello.", tool_calls=[])
     assert (await unpacked(said)).output == "Hello."
     assert (await unpacked([message("human", "Hi."), said])).output == "Hello."
+
+
+async def test_documents_of_langchain_are_the_context_wherever_they_stand() -> None:
+    documents = [Shape(page_content="Fares.", id="7", metadata={}), Shape(page_content="Hours.", id=None, metadata={})]
+    context = (Passage("Fares.", "7"), Passage("Hours."))
+    chain = {"input": "How much?", "context": documents, "answer": "120."}
+    assert await unpacked(chain) == Response("120.", context=context)
+    assert await unpacked(chain | {"answer": message("ai", "120.")}) == Response("120.", context=context)
+    assert await unpacked(chain | {"context": []}) == Response("120.", context=())
+    mapping = await unpack_result({"output": "120.", "context": documents, "cost_usd": 1})
+    assert as_response(mapping) == Response("120.", context=context, cost_usd=1)
 
 
 # AG2.

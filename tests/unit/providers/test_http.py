@@ -260,6 +260,8 @@ PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
         ({"usage": "$.empty.nothing"}, {"usage": None}),
         ({"cost_usd": "$.cost"}, {"cost_usd": 0.25}),
         ({"cost_usd": "$.elsewhere"}, {"cost_usd": None}),
+        ({"finish_reason": "$.trace.id"}, {"finish_reason": "7f3a"}),
+        ({"finish_reason": "$.elsewhere"}, {"finish_reason": None}),
         ({"metadata": "$.trace"}, {"metadata": {"id": "7f3a", "spans": [1, 2]}}),
         ({"metadata": {"a": "$.trace.id", "b": "$..spans[*]", "c": "$.x"}}, {"metadata": {"a": "7f3a", "b": [1, 2]}}),
     ],
@@ -278,6 +280,7 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
         ({"usage": "$.cost"}, "$.cost: 'usage' must be a mapping of token counts"),
         ({"usage": {"input_tokens": "$.cost"}}, "$.cost: usage.input_tokens must be a whole number"),
         ({"cost_usd": "$.answer"}, "$.answer: 'cost_usd' must be an amount in US dollars"),
+        ({"finish_reason": "$.cost"}, "$.cost: the value must be text, got 0.25"),
         ({"metadata": "$.cost"}, "$.cost: 'metadata' must be a mapping"),
     ],
 )

@@ -15,7 +15,7 @@ from processes import python
 
 from ci_evals.engine.setup import open_resources
 from ci_evals.errors import ProviderError
-from ci_evals.model.response import Response
+from ci_evals.model.response import Passage, Response
 from ci_evals.providers import telemetry
 from ci_evals.providers.python import Python
 
@@ -100,6 +100,20 @@ async def test_runs_at_the_same_time_do_not_mix(tmp_path: Path, module: str, sou
     found = await answers(tmp_path, module, source, *inputs, factory=factory)
     for given, response in zip(inputs, found, strict=True):
         assert told(response) == [("agent", "guide"), ("model_request", "m"), ("tool_call", given)]
+
+
+async def test_what_its_retrievers_found_is_the_context_unless_the_answer_has_its_own(
+    tmp_path: Path, module: str
+) -> None:
+    source = """
+    def answer(text):
+        found = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": "Fares."}
+        with tracer.start_as_current_span("search", attributes=found):
+            pass
+        return {"output": text, "steps": [], "context": ["Hours."]} if text == "own" else text
+    """
+    found = await answers(tmp_path, module, source, "own", "spans")
+    assert [response.context for response in found] == [(Passage("Hours."),), (Passage("Fares."),)]
 
 
 async def test_spans_of_threads_that_the_agent_starts_belong_to_their_parents_run(tmp_path: Path, module: str) -> None:

@@ -198,13 +198,13 @@ class _Converter:
                 settings[self.draft.lose(written[key], f"evaluateOptions.{key}", reason, weakens=False)] = None
         return settings
 
-    def read_provider(self, entry: Written) -> list[Any]:
-        value = entry.value
+    def read_provider(self, entry: Written, source: Source | None = None) -> list[Any]:
+        value, source = entry.value, source or self.source
         if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
-            other = self.source.read(value.removeprefix("file://")).written
-            entries = other.items() if isinstance(other.value, list) else [other]
-            return [each for one in entries for each in self.read_provider(one)]
-        made = provider_of(entry)
+            other = source.read(value.removeprefix("file://"))
+            entries = other.written.items() if isinstance(other.written.value, list) else [other.written]
+            return [each for one in entries for each in self.read_provider(one, other)]
+        made = provider_of(entry, source)
         lost = [
             Lost(entry.file, entry.line, f"provider {made.id}: {name}", reason, weakens=False)
             for name, reason in made.lost

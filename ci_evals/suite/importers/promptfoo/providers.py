@@ -12,6 +12,7 @@ from jinja2.meta import find_undeclared_variables
 
 from ci_evals.suite.importers.draft import UntranslatableError
 from ci_evals.suite.importers.promptfoo.templates import quote_dumped
+from ci_evals.suite.importers.source import Source
 from ci_evals.suite.problems import Written
 from ci_evals.templating import template_sandbox
 
@@ -66,11 +67,12 @@ class Made:
     lost: list[tuple[str, str]] = field(default_factory=list)
 
 
-def provider_of(written: Written, *, embeds: bool = False) -> Made:
+def provider_of(written: Written, source: Source | None = None, *, embeds: bool = False) -> Made:
     """Translate one provider.
 
     Args:
         written: its id, or a mapping with `id`.
+        source: where it stands, from which the path of a script starts; None where no scripts are taken.
         embeds: it is to answer with embeddings.
 
     Raises:
@@ -86,7 +88,12 @@ def provider_of(written: Written, *, embeds: bool = False) -> Made:
     if not isinstance(id_, str) or not isinstance(config, Mapping):
         raise UntranslatableError("a provider is an id, or a mapping with `id`")
     made = Made(id_, {}, embeds=embeds)
-    target = _target(id_, config, made)
+    script = re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_)
+    if script and source is not None:
+        file = source.relative(script[1]) + (script[2] or "")
+        target = {"type": "javascript", "file": file, **({"config": dict(config)} if config else {})}
+    else:
+        target = _target(id_, config, made)
     label = given.get("label")
     made.options = {**({"name": str(label).replace(",", ";")} if label else {}), **target}
     for key, setting in given.items():
@@ -188,8 +195,8 @@ _REASONS = {
 def _reason_of(id_: str) -> str:
     if re.match(r"file://.*\.py(:\w+)?$", id_):
         return _REASONS["python"]
-    if re.match(r"(file://|javascript:).*\.([cm]?js|ts)$", id_):
-        return "a provider in JavaScript: serve it by HTTP, or call it by a `command`"
+    if re.match(r"(file://|javascript:).*\.([cm]?js|ts)(:\w+)?$", id_):
+        return "a provider in TypeScript, or one that judges: a `javascript` provider takes .js, .mjs and .cjs"
     return "there is no such provider: docs/providers.md lists what there is"
 
 

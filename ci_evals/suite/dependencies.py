@@ -1,0 +1,81 @@
+"""The files that a suite depends on, as patterns: whoever changes none of them cannot change its answers."""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from os.path import relpath
+from pathlib import Path
+from typing import Any, Final
+
+from ci_evals.model.case import Case
+
+_LONGEST: Final = 300
+_EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".toml")  # of files that may be named by globs
+_TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
+_WILDCARD = re.compile(r"[*?\[]")
+
+
+def dependencies(written: Any, cases: Iterable[Case], paths: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """Return patterns of the files that a suite names anywhere, relative to its folder.
+
+    A text that names no file matches none, so every short text is taken for a path.
+
+    Args:
+        written: the suite as it is written.
+        cases: its cases, whose datasets may name further files.
+        paths: what its author names besides; a leading slash starts at the root of the repository.
+        folder: the suite's.
+    """
+    named = (pattern for text in _texts(written) for pattern in _paths_in(text))
+    files = [case.task.folder for case in cases if case.task]
+    files += [case.cassette.path for case in cases if case.cassette]
+    parts = (part for case in cases for message in case.messages for part in _parts(message.content))
+    return tuple(dict.fromkeys((*named, *parts, *(relpath(each, folder) for each in files), *paths)))
+
+
+def _parts(content: Any) -> Iterator[str]:
+    """Yield the images and files of a message that are paths."""
+    for part in () if isinstance(content, str) else content or ():
+        if isinstance(part.source, str) and "://" not in part.source:
+            yield part.source
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from (text for each in value.values() for text in _texts(each))
+    elif isinstance(value, list | tuple):
+        yield from (text for each in value for text in _texts(each))
+    elif isinstance(value, str) and len(value) <= _LONGEST and "\n" not in value and re.search(r"\w", value):
+        yield value
+
+
+def _paths_in(text: str) -> Iterator[str]:
+    if target := _TARGET.fullmatch(text):
+        module = target[1].replace(".", "/")
+        yield from (f"{module}.py", module)
+    elif "://" not in text and (text.endswith(_EXTENSIONS) or not _WILDCARD.search(text)):  # or else an expression
+        yield text
+        if (folder := posixpath.dirname(_WILDCARD.split(posixpath.normpath(text))[0])).strip("./"):
+            yield folder  # what lies beside a file in a folder of its own
+
+
+def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[str]:
+    """Return the changed files that a suite depends on.
+
+    Args:
+        changed: paths from the root of the repository.
+        file: that of the suite.
+        patterns: its dependencies. `*` and `**` match slashes, too, and a folder all that is in it.
+    """
+    folder = posixpath.dirname(file) or "."
+    wanted = [posixpath.normpath(file), *(posixpath.normpath(_from_root(each, folder)) for each in patterns)]
+    return [path for path in changed if any(_matches(path, pattern) for pattern in wanted)]
+
+
+def _from_root(pattern: str, folder: str) -> str:
+    return pattern.lstrip("/") if pattern.startswith("/") else posixpath.join(folder, pattern)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return path == pattern or path.startswith(f"{pattern}/") or fnmatchcase(path, pattern.replace("**/", "*"))
