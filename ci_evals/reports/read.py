@@ -428,13 +428,22 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
 
 
 def _under_rules_of(trusted: ReportDocument, document: ReportDocument, comparison: Comparison) -> ReportDocument:
-    """Return a document with the gate of another one, and with the rules of its cells."""
+    """Return a document with the gate of another one, and with its cells: whatever is a rule there is taken over."""
     known = {cell.key: cell for cell in trusted.cells}
 
     def ruled(cell: SavedCellEntry) -> SavedCellEntry:
         if (base := known.get(comparison.base_key(cell.key))) is None:
             return cell
-        return replace(cell, bar=base.bar, tags=base.tags, critical=base.critical, threshold=base.threshold)
+        return replace(
+            base,
+            case=cell.case,
+            provider=cell.provider,
+            prompt=cell.prompt,
+            planned=cell.planned,
+            fingerprint=cell.fingerprint,
+            file=cell.file,
+            line=cell.line,
+        )
 
     cells = tuple(map(ruled, document.cells))
     thresholds = {cell.key: cell.threshold for cell in cells}
