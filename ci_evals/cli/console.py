@@ -34,8 +34,8 @@ def error_redactor(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> R
 
     Args:
         environ: the environment, of which each variable whose name sounds secret is.
-        secrets: those of the suite. Everything in a `.env` beside a file that the command line names, or in a folder, is
-            one, too.
+        secrets: those of the suite. Everything in a `.env` that is beside a file, or in a folder, that the command line
+            names is one, too.
     """
     words = (*sys.argv[1:], *environ.get("CI_EVALS_CONFIG", "").splitlines())
     named = [Path(word.removeprefix("-c").rpartition("=")[2]) for word in words]
