@@ -257,12 +257,12 @@ def baseline_of(
 
 
 def with_answers(summary: Summary) -> Summary:
-    """Return the summary with what the baseline answered to regressed cells, where its file is still at hand."""
+    """Return the summary with what the baseline answered where answers look worse, if its file is still at hand."""
     comparison = summary.compared
     if comparison is None or comparison.baseline.source is None:
         return summary
-    regressed = islice(comparison.of("regressed"), MAX_ANSWERS)
-    wanted = {comparison.base_key(cell.key): cell.key for cell in regressed}
+    worse = islice((*comparison.of("regressed"), *comparison.of("suspect")), MAX_ANSWERS)
+    wanted = {comparison.base_key(cell.key): cell.key for cell in worse}
     answers: dict[CellKey, str] = {}
     if wanted:
         try:

@@ -88,7 +88,7 @@ class CellComparisonEntry(CellComparison):
     """A cell beside its base, in numbers and in words.
 
     `base_fingerprint` and `base_per_run` are what the base's newest report has of it. `before` is what the baseline
-    answered to a regressed cell, if its file was at hand.
+    answered to a cell that looks worse, if its file was at hand.
     """
 
     head: Runs
