@@ -21,12 +21,12 @@ MARKS = {
 Line = Sequence[tuple[float, float]]
 
 
-def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    draw_strips(FOLDER / "a-name.svg", "Three failures are a suspicion, not a name", name_strips())
-    draw_strips(FOLDER / "a-re-run.svg", "A re-run goes on with what was graded", re_run_strips())
+def write_pictures(folder: Path) -> None:
+    """Write every picture into a folder that exists."""
+    draw_strips(folder / "a-name.svg", "Three failures are a suspicion, not a name", name_strips())
+    draw_strips(folder / "a-re-run.svg", "A re-run goes on with what was graded", re_run_strips())
     draw_strips(
-        FOLDER / "an-outage.svg", "An outage strikes one round, a change the same cases in every round", outages()
+        folder / "an-outage.svg", "An outage strikes one round, a change the same cases in every round", outages()
     )
     drops = [point / 4 for point in range(81)]
     seen = {
@@ -37,13 +37,13 @@ def main() -> None:
     }
     title = "How likely a pull request is red when all of 40 cases get worse"
     axes = ("drop of the pass rate, in points", "chance of red, in %")
-    draw(FOLDER / "chance-of-red.svg", title, axes, seen, (20, 100))
+    draw(folder / "chance-of-red.svg", title, axes, seen, (20, 100))
     smallest = {
         f"{cases} cases": [(runs, 100 * (planned_drop(Plan(cases, runs, 0.9), 30) or 1)) for runs in range(2, 13)]
         for cases in (20, 40, 100, 300)
     }
     title = "The smallest drop that is detected, with a chance of 80 %"
-    draw(FOLDER / "what-runs-buy.svg", title, ("runs of each case", "drop, in points"), smallest, (12, 24))
+    draw(folder / "what-runs-buy.svg", title, ("runs of each case", "drop, in points"), smallest, (12, 24))
 
 
 class Strip(NamedTuple):
@@ -169,4 +169,4 @@ def curves(scale: Scale, lines: Mapping[str, Line]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main()
+    write_pictures(FOLDER)

@@ -94,27 +94,30 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
     The suite's has all cases; or, where every run must pass only by default, those without a bar of their own.
     """
     plan = report.plan
-    every_row = range(len(plan.cases))
+    every_row = [row for row, case in enumerate(plan.cases) if case.quarantine is None]
 
     def cells(rows: Iterable[int]) -> Sequence[int]:
         width = len(plan.variants)
         return [cell for row in rows for cell in range(row * width, (row + 1) * width)]
 
-    case_bars = [rules.case_bar(case.min_pass_rate) for case in plan.cases]
+    case_bars = {row: rules.case_bar(plan.cases[row].min_pass_rate) for row in every_row}
     rest = every_row if has_bars(rules) else [row for row in every_row if case_bars[row] is None]
     bar = rules.min_pass_rate if has_bars(rules) else 1.0 if rest else None
     yield Scope("suite", report.suite.name, bar, cells(rest or every_row))
     if rules.per_variant and rules.min_pass_rate is not None:
         for variant in plan.variants:
-            yield Scope("variant", str(variant), rules.min_pass_rate, report.cells_of(variant))
+            yield Scope("variant", str(variant), rules.min_pass_rate, report.gated_cells_of(variant))
     for provider, provider_bar in rules.providers.items():
-        chosen = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
+        chosen = [cell for cell in report.gated_cells if plan.variant(cell).provider == provider]
         yield Scope("provider", provider, provider_bar, chosen)
     for tag, tag_bar in rules.tag_bars.items():
         tagged = [row for row in every_row if tag in plan.cases[row].tags]
+        if not tagged and any(tag in case.tags for case in plan.cases):
+            continue  # all of them are in quarantine
         yield Scope("tag", tag, tag_bar, cells(tagged), tag in rules.critical_tags)
-    for row, case in enumerate(plan.cases):
-        if (case_bar := case_bars[row]) is not None:
+    for row, case_bar in case_bars.items():
+        case = plan.cases[row]
+        if case_bar is not None:
             critical = case.critical or not rules.critical_tags.isdisjoint(case.tags)
             yield Scope("case", case.id, case_bar, cells((row,)), critical, shares_bar=case.min_pass_rate is None)
 

@@ -348,6 +348,7 @@ class HeadCell(NamedTuple):
         confirming: the runs that it got because it was a suspect.
         confirmed: True if these are complete.
         critical: True if its regression is red whatever else the gate allows.
+        quarantined: True if it is not compared, as whatever becomes of it blocks nothing.
         per_run: the averages of its planned runs.
     """
 
@@ -358,6 +359,7 @@ class HeadCell(NamedTuple):
     confirming: Tally = NO_RUNS
     confirmed: bool = False
     critical: bool = False
+    quarantined: bool = False
     per_run: PerRun = UNMEASURED
 
     @property
@@ -393,6 +395,7 @@ def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = Fals
                 confirming=confirming,
                 confirmed=complete and bool(confirming.graded),
                 critical=case.critical or not critical_tags.isdisjoint(case.tags),
+                quarantined=case.quarantine is not None,
                 per_run=per_run_of(report, cell),
             )
         )
@@ -415,7 +418,7 @@ def per_run_of(report: SuiteReport, cell: int) -> PerRun:
 
 def fresh_rate(report: SuiteReport, variant: Variant) -> PassRate | None:
     """Estimate the pass rate of a variant over the runs that repeat no recording. None without any."""
-    return pass_rate(report.fresh(cell) for cell in report.cells_of(variant))
+    return pass_rate(report.fresh(cell) for cell in report.gated_cells_of(variant))
 
 
 def report_ref(report: SuiteReport) -> ReportRef:

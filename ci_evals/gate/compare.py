@@ -387,7 +387,7 @@ def _match_cells(
             newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
             regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
             rest.append(replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded))
-        elif cell.planned.graded and found.history.tally.graded:
+        elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
             matched.append(MatchedCell(cell, found, old_name))
         else:
             rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))

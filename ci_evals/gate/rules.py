@@ -5,6 +5,7 @@ Missing evidence is never a pass: a rule whose figure is not known says so.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
 from statistics import fmean, stdev
 from typing import Literal
@@ -19,6 +20,7 @@ from ci_evals.gate.wording import (
     coverage_sentence,
     increase_sentence,
     not_compared_sentence,
+    quarantine_sentence,
     regressions_sentence,
     too_few_latencies_clause,
     ungraded_critical_sentence,
@@ -47,7 +49,7 @@ the medians of the base's last reports, of which there are at least so many."""
 _LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
 RuleName = Literal[
-    "baseline", "ungraded", "coverage", "critical", "regressions", "variant", "ratchet", "cost", "latency"
+    "baseline", "ungraded", "coverage", "quarantine", "critical", "regressions", "variant", "ratchet", "cost", "latency"
 ]
 
 
@@ -66,6 +68,9 @@ def rule_verdicts(
     """Yield the verdict of every rule that speaks against merging."""
     lack: VerdictStatus = "error" if rules.require_baseline else "borderline"
     yield from _missing_evidence(report, rules, comparison, lack)
+    today = datetime.fromtimestamp(report.started_at, UTC).date()
+    if ended := [case for case in report.plan.cases if case.quarantine and case.quarantine.until < today]:
+        yield RuleVerdict("quarantine", "borderline", quarantine_sentence(ended))
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
             text = f"{not_compared_sentence(comparison)}, and the gate requires a comparison"
@@ -154,14 +159,14 @@ def _missing_evidence(
 
     Cells that only a recording answered are left out: there was nothing new to be compared.
     """
-    critical = [
-        each for each in report.cells if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)
-    ]
+    gated = [each for each in report.cells if each.case.quarantine is None]
+    critical = [each for each in gated if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)]
     if ungraded := [each for each in critical if not each.counts.graded]:
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
     if isinstance(comparison, Comparison):
         replayed = {each.key for each in report.cells if each.counts.graded and not report.fresh(each.cell).graded}
-        of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in replayed]
+        left_out = replayed | {each.key for each in report.cells if each.case.quarantine is not None}
+        of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in left_out]
         missing = [cell for cell in of if cell.p is None]
         told = not comparison.compared and (rules.require_baseline or not report.totals.graded)  # by others
         if len(missing) > len(of) * (1 - LEAST_COMPARED) and not told:

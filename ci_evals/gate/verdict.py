@@ -107,9 +107,9 @@ def settle(report: SuiteReport, plan: RunPlan, gate: Gate | None) -> Literal["pa
         gate: the rules; None are the usual ones.
     """
     rules = _over_looks(report, gate or Gate())
-    if _share(report.errored, plan.total) > exact(rules.max_error_rate):
+    if _share(report.gated.errored, plan.total) > exact(rules.max_error_rate):
         return None
-    spent, allowed = report.budget_violations, rules.max_budget_violations
+    spent, allowed = _over_budget(report), rules.max_budget_violations
     if allowed is not None and spent > allowed:
         return "fail"
     best, worst = (_worst_if_rest(report, plan, rules, passes=passes) for passes in (True, False))
@@ -175,11 +175,11 @@ def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
 
     if (lack := _lack_of_evidence(report, scopes, rules)) is not None:
         return verdict("error", lack)
-    over = report.budget_violations
+    over = _over_budget(report)
     if rules.max_budget_violations is not None and over > rules.max_budget_violations:
         return verdict("fail", over_budget_sentence(over, rules.max_budget_violations))
     worst, *others = worst_first(scope for scope in scopes if scope.bar is not None)
-    if worst.status != "fail" and _share(report.totals.missing, report.totals.planned) > exact(rules.max_error_rate):
+    if worst.status != "fail" and _share(report.gated.missing, report.gated.planned) > exact(rules.max_error_rate):
         return verdict("error", "too few runs for a verdict")
     why = no_answer_clause(report) if worst.status == "fail" else ""
     alike = sum(scope.status == worst.status for scope in others)
@@ -191,9 +191,13 @@ def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
     return verdict(worst.status, scope_subject(worst, report) + bar_sentence(worst, rules) + why + more, hint)
 
 
+def _over_budget(report: SuiteReport) -> int:
+    return sum(record.over_budget for record in report.records_of(report.gated_cells))
+
+
 def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules: Gate) -> str | None:
     """Return the reason why there can be no verdict, if there is one."""
-    totals = report.totals
+    totals = report.gated
     if not totals.graded:
         return all_errored_sentence(report) if totals.errored else "no run was graded"
     if (share := _share(totals.errored, totals.graded + totals.errored)) > exact(rules.max_error_rate):

@@ -18,6 +18,7 @@ from ci_evals.gate.compare import (
 )
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.outages import FailedRound, Outage
+from ci_evals.model.case import Case
 from ci_evals.model.report import CellReport, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
@@ -44,6 +45,9 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     chance = "" if cell.p is None else _chance(cell.p)
     steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
     unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"
+    lack = f"no new run was graded {f'on {base}' if cell.head.graded else 'here'}"
+    if cell.head.graded and cell.base.graded:
+        lack = f"the case is in quarantine: {before}, {here}"
     return {
         "regressed": f"{before}, {here}; {chance}",
         "fixed": f"{before}, {here}; {chance}",
@@ -53,7 +57,7 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         "new": f"new, {here}",
         "removed": f"removed, {before}",
         "edited": f"edited, so not compared: {before}, {here}",
-        "not compared": f"not compared: no new run was graded {f'on {base}' if cell.head.graded else 'here'}",
+        "not compared": f"not compared: {lack}",
     }[cell.kind]
 
 
@@ -330,6 +334,8 @@ def unknown_increase_sentence(
     )
 
 
+MAX_QUARANTINED = 3
+
 _WHY_NOT_COMPARED: Mapping[CellKind, str] = {"not compared": "without a graded run"}
 
 
@@ -347,6 +353,15 @@ def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport])
     on = f" on {name_of(first.variant)}" if len(report.plan.variants) > 1 else ""
     more = f", nor of {number_of(len(others), 'other critical case')}" if others else ""
     return f"no run of the critical case {name_of(first.case.id)}{on} was graded{more}"
+
+
+def quarantine_sentence(ended: Sequence[Case]) -> str:
+    """`the quarantine of refund ended on 2026-11-01: mend the case, remove it, or set another date`."""
+    dates = sorted({str(case.quarantine.until) for case in ended if case.quarantine})
+    names = ", ".join(name_of(case.id) for case in ended[:MAX_QUARANTINED])
+    more = f" and {len(ended) - MAX_QUARANTINED:,} more" if len(ended) > MAX_QUARANTINED else ""
+    when = f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}"
+    return f"the quarantine of {names}{more} ended {when}: mend the case, remove it, or set another date"
 
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
@@ -406,7 +421,7 @@ def stopped_clause(report: SuiteReport) -> str:
 
 
 def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
-    return scope.cases < len(report.plan.cases)
+    return scope.cases < sum(case.quarantine is None for case in report.plan.cases)
 
 
 # Code that was not run.

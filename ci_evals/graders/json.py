@@ -31,6 +31,7 @@ ABSENT: Final = object()
 
 _FENCE = "```"
 _MAX_STARTS = 1_000  # of what may be an object or a list in a text
+_MAX_READ_IN_VAIN = 10_000_000  # characters of what turned out to be neither
 _MAX_VALUES = 100
 _MAX_ERRORS = 100  # among which the most telling one is looked for: a million wrong items need not all be seen
 
@@ -178,14 +179,15 @@ def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
 def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
     """Find the JSON objects and lists in a text that are inside no other one."""
     decoder, starting = JSONDecoder(parse_constant=_refuse), re.compile(f"[{re.escape(starts)}]")
-    at = 0
+    at, read_in_vain = 0, 0
     for _ in range(_MAX_STARTS):
-        if (found := starting.search(text, at)) is None:
+        if read_in_vain > _MAX_READ_IN_VAIN or (found := starting.search(text, at)) is None:
             return
         try:
             value, at = decoder.raw_decode(text, found.start())
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
             at = found.end()
+            read_in_vain += getattr(error, "pos", at) - found.start()
         else:
             yield value
 

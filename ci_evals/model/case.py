@@ -11,7 +11,7 @@ from pydantic import Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
 from ci_evals.errors import Place
-from ci_evals.model.fields import UNSET, Bool, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
+from ci_evals.model.fields import UNSET, Bool, Day, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
 from ci_evals.model.response import Message, Part, Response, Role
 from ci_evals.model.rules import RunBudget
 
@@ -85,6 +85,14 @@ class SimulatedUser(Options):
     max_turns: Annotated[int, Strict(), Ge(1), Le(100)] = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine(Options):
+    """A case that is known not to work: it runs and is shown, and blocks nothing."""
+
+    reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where that is being mended.")]
+    until: Annotated[Day, Field(description="The last day; afterwards it still blocks nothing, and a warning says so.")]
+
+
 _FOUND = {"found": True}  # by the loader; no key of a file
 
 
@@ -121,6 +129,9 @@ class Case(Options):
     critical: Annotated[
         Bool, Field(description="A regression of this case, or its missed bar, is red whatever else the gate allows.")
     ] = False
+    quarantine: Annotated[
+        Quarantine | None, Field(description="It is known not to work: it runs and is shown, and blocks nothing.")
+    ] = None
     timeout_s: Seconds | None = None
     budget: Annotated[RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")] = None
     overrides: Annotated[CaseOverrides, Field(description="Provider settings for this case.")] = NO_OVERRIDES

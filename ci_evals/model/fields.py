@@ -22,6 +22,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -105,6 +106,19 @@ Share = Annotated[float, Strict(), Ge(0), Le(1), FROM_VARIABLE]
 """A fraction in [0, 1]."""
 
 NonEmpty = Annotated[str, MinLen(1)]
+
+
+def _to_day(value: Any) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return date.fromisoformat(str(value))
+    except ValueError:
+        raise ValueError(f"expected a date such as 2026-12-31, got {value!r:.80}") from None
+
+
+Day = Annotated[date, BeforeValidator(_to_day)]
+"""A day, in YAML as its text."""
 Name = Annotated[str, MinLen(1), MaxLen(200)]
 
 Many = Annotated[Sequence[T], AfterValidator(tuple)]

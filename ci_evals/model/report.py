@@ -351,6 +351,20 @@ class SuiteReport:
     # Counts and rates.
 
     @cached_property
+    def gated_cells(self) -> Sequence[int]:
+        """The cells that the gate judges: all but those of cases in quarantine."""
+        return [cell for cell in range(len(self.plan)) if self.plan.case(cell).quarantine is None]
+
+    def gated_cells_of(self, variant: Variant) -> Sequence[int]:
+        """Those of one variant."""
+        return [cell for cell in self.cells_of(variant) if self.plan.case(cell).quarantine is None]
+
+    @cached_property
+    def gated(self) -> Counts:
+        """The counts of the cells that the gate judges."""
+        return self.counts(self.gated_cells)
+
+    @cached_property
     def by_cell(self) -> Sequence[Counts]:
         """The counts of every cell, in plan order."""
         return [_counts(self.records_of((cell,)), planned=self.plan.runs(cell)) for cell in range(len(self.plan))]
@@ -438,7 +452,7 @@ class SuiteReport:
         Graders of one run that share a metric have one score together, their mean.
         """
         found: dict[str, list[list[float]]] = defaultdict(list)
-        for cell in self.cells_of(variant):
+        for cell in self.gated_cells_of(variant):
             by_metric: dict[str, list[float]] = defaultdict(list)
             for record in self.records_of((cell,)):
                 if not record.metrics:
@@ -466,7 +480,7 @@ class SuiteReport:
     def labels_of(self, variant: Variant) -> Mapping[str, Sequence[tuple[str, Classified]]]:
         """The labels of one variant's runs by task, each with the id of its case."""
         found: dict[str, list[tuple[str, Classified]]] = defaultdict(list)
-        for cell in self.cells_of(variant):
+        for cell in self.gated_cells_of(variant):
             for record in self.records_of((cell,)):
                 for classified in record.labels:
                     found[classified.task].append((self.plan.case(cell).id, classified))

@@ -122,7 +122,7 @@ class ChatCompletions:
                 if choice.index:
                     continue
                 finish_reason = choice.finish_reason or finish_reason
-                delta = choice.delta
+                delta = choice.delta or _Delta()
                 if first_token_s is None and (delta.content or delta.refusal or delta.tool_calls):
                     first_token_s = after_s
                 text.append(_text(delta.content))
@@ -292,7 +292,7 @@ class _Delta:
 
 @dataclass(frozen=True, slots=True)
 class _ChoiceDelta:
-    delta: _Delta = _Delta()
+    delta: _Delta | None = None
     index: int = 0
     finish_reason: str | None = None
 

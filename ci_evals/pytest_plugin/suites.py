@@ -69,6 +69,9 @@ class CaseTest(pytest.Item):
         self.user_properties += [(OUTCOME, f"  {change}") for change in changes]
         bad = [_account(cell, report) for cell in cells if cell.below_bar or not cell.counts.graded]
         bad += _regressions(report, self.name)
+        quarantine = next((cell.case.quarantine for cell in cells), None)
+        if bad and quarantine:
+            pytest.xfail(f"in quarantine until {quarantine.until}: {one_line(quarantine.reason)}")
         if bad or not cells:
             pytest.fail("\n".join(bad) or "was not run", pytrace=False)
 

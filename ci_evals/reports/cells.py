@@ -125,6 +125,7 @@ class Changes:
         failed_some: cells below their bar, but within noise.
         flaky: cells within their bar but with failed runs. These last four have the lowest pass rate first.
         errored: cells of which no run was graded.
+        quarantined: cells of cases in quarantine, whatever became of them; they are in no other group.
         others: cells that passed or did not run.
     """
 
@@ -136,6 +137,7 @@ class Changes:
     failed_some: tuple[JudgedCell, ...]
     flaky: tuple[JudgedCell, ...]
     errored: tuple[JudgedCell, ...]
+    quarantined: tuple[JudgedCell, ...]
     others: tuple[JudgedCell, ...]
 
 
@@ -149,7 +151,7 @@ def changes(summary: Summary) -> Changes:
 
     regressed, possible, fixed = of("regressed"), of("suspect"), of("fixed")
     named = {cell.key for cell in (*regressed, *possible)}
-    rest = [cell for cell in cells.values() if cell.key not in named]
+    rest = [cell for cell in cells.values() if cell.key not in named and cell.case.quarantine is None]
 
     def rest_of(*outcomes: CellOutcome) -> list[JudgedCell]:
         chosen = [cell for cell in rest if cell.outcome in outcomes]
@@ -169,6 +171,7 @@ def changes(summary: Summary) -> Changes:
         failed_some=tuple(cell for cell in flaky if cell.below_bar),
         flaky=tuple(cell for cell in flaky if not cell.below_bar),
         errored=tuple(rest_of("errored")),
+        quarantined=tuple(cell for cell in cells.values() if cell.case.quarantine is not None),
         others=tuple(rest_of("not run", "passed")),
     )
 

@@ -77,12 +77,21 @@ GroupKind = Literal[
     "changed",
     "flaky",
     "over budget",
+    "quarantined",
 ]
 
 
 _DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "failing")
 
-_UNSURE: Final[tuple[GroupKind, ...]] = ("possible", "failed some", "unrecorded", "changed", "flaky", "over budget")
+_UNSURE: Final[tuple[GroupKind, ...]] = (
+    "possible",
+    "failed some",
+    "unrecorded",
+    "changed",
+    "flaky",
+    "over budget",
+    "quarantined",
+)
 
 
 class ForeignText(str):
@@ -292,7 +301,7 @@ def _expected_on_new_cases(bounds: Bounds) -> str:
 def _headline(summary: Summary, found: Changes) -> Sentence:
     """Return what happened, by name where single cases decided; else the verdict's reason, or a shorter form of it."""
     report, verdict, comparison = summary.report, summary.verdict, summary.compared
-    passed = f"{report.totals.passed:,} of {number_of(report.totals.graded, 'run')} passed"
+    passed = f"{report.gated.passed:,} of {number_of(report.gated.graded, 'run')} passed"
     worst = next((scope for scope in worst_first(verdict.scopes) if scope.bar is not None), None)
     leading = next((rule.rule for rule in verdict.rules if rule.sentence in verdict.reason), None)
     text: Sentence = (verdict.reason,)
@@ -385,6 +394,7 @@ def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     remark = f"running again would change {percent(round(flips, 3))} of the verdicts" if flips else ""
     yield replace(flaky, folded=summary.compared is not None, remark=remark)
     yield _over_budget_runs(summary)
+    yield _cell_group(summary, "quarantined", "Quarantined", "quarantined case", found.quarantined, folded=True)
 
 
 def _objections(summary: Summary) -> Group:

@@ -94,6 +94,9 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
     outcome = "failed" if cell.key in red else cell.outcome
     if outcome in ("passed", "flaky", "failed") and cell.variant in report.unchecked:
         case.add_skipped_info(_attribute(unchecked_sentence(report)))
+    elif outcome in ("failed", "errored") and (quarantine := cell.case.quarantine):
+        text = f"in quarantine until {quarantine.until}: {quarantine.reason}: {cell.tally}"
+        case.add_skipped_info(_attribute(text))
     elif outcome == "failed":
         message, body = _message_and_body(report, cell, "failed")
         case.add_failure_info(f"{finding}; {message}" if finding else message, body)

@@ -491,6 +491,7 @@ def _environment() -> Environment:
         "scope_label": scope_label,
         "seconds": seconds,
         "taken_for": lambda task, row: Markdown(task.taken_for(row, code)),
+        "unbroken": lambda text: Markdown(plain(text).replace(" ", "\xa0")),
         "units": units,
         "usd": usd,
         "verdict": verdict_title,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from math import isclose
 
-from ci_evals.format import name_of, number_of, percent, seconds, usd
+from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.rules import usual_increases
@@ -42,6 +42,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
     if report.suite.selection:
         yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
+    yield from _quarantined_cases(report)
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
@@ -72,6 +73,15 @@ def _case_list(cases: Collection[str]) -> str:
     names = [name_of(case) for case in islice(cases, _MOST_CASES)]
     more = len(cases) - len(names)
     return ", ".join([*names, number_of(more, "more case")] if more else names)
+
+
+def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
+    """`refund until 2026-12-31: waits for the index; the gate leaves it out`."""
+    marked = [(case.id, case.quarantine) for case in report.plan.cases if case.quarantine]
+    shown = [f"{name_of(id_)} until {each.until}: {one_line(each.reason)}" for id_, each in marked[:_MOST_CASES]]
+    shown += [number_of(more, "more case")] if (more := len(marked) - len(shown)) else []
+    if shown:
+        yield Note("Quarantined", f"{'; '.join(shown)}; the gate leaves {'it' if len(marked) == 1 else 'them'} out")
 
 
 def _resumed_runs(found: Resumption, total: int) -> str:

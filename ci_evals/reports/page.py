@@ -303,6 +303,12 @@ class ShownCell:
     latency: float | None
 
     @property
+    def outcome(self) -> CellOutcome:
+        """What became of the cell; one that regressed has failed, whatever its bar."""
+        regressed = self.cell.found is not None and self.cell.found.kind == "regressed"
+        return "failed" if regressed else self.cell.outcome
+
+    @property
     def tenths(self) -> int | None:
         """The pass rate in tenths, of which only 0 is 0 and only 1 is 10."""
         passed, graded = self.runs
@@ -372,9 +378,8 @@ class Row:
 
     @property
     def outcome(self) -> CellOutcome:
-        """What became of the worst cell; one that regressed has failed, whatever its bar."""
-        regressed = self.worst.found is not None and self.worst.found.kind == "regressed"
-        return "failed" if regressed else self.worst.outcome
+        """What became of the worst cell."""
+        return next(shown.outcome for shown in self.cells if shown.cell is self.worst)
 
     @property
     def place(self) -> str:
@@ -433,6 +438,7 @@ class Page:
             "still failing": changed.still_failing,
             "failed some": changed.failed_some,
             "flaky": changed.flaky,
+            "quarantined": changed.quarantined,
         }
         every = chain(*self._cells_of.values(), changed.others)
         for cell in {cell.cell: cell for cell in every}.values():

@@ -89,6 +89,7 @@ class SavedReport:
                 confirming=cell.confirming,
                 confirmed=cell.confirmed,
                 critical=cell.critical,
+                quarantined=cell.quarantine is not None,
                 per_run=cell.per_run,
             )
             for cell in self.document.cells
@@ -256,12 +257,12 @@ def baseline_of(
 
 
 def with_answers(summary: Summary) -> Summary:
-    """Return the summary with what the baseline answered to regressed cells, where its file is still at hand."""
+    """Return the summary with what the baseline answered where answers look worse, if its file is still at hand."""
     comparison = summary.compared
     if comparison is None or comparison.baseline.source is None:
         return summary
-    regressed = islice(comparison.of("regressed"), MAX_ANSWERS)
-    wanted = {comparison.base_key(cell.key): cell.key for cell in regressed}
+    worse = islice((*comparison.of("regressed"), *comparison.of("suspect")), MAX_ANSWERS)
+    wanted = {comparison.base_key(cell.key): cell.key for cell in worse}
     answers: dict[CellKey, str] = {}
     if wanted:
         try:
@@ -427,13 +428,22 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
 
 
 def _under_rules_of(trusted: ReportDocument, document: ReportDocument, comparison: Comparison) -> ReportDocument:
-    """Return a document with the gate of another one, and with the rules of its cells."""
+    """Return a document with the gate of another one, and with its cells: whatever is a rule there is taken over."""
     known = {cell.key: cell for cell in trusted.cells}
 
     def ruled(cell: SavedCellEntry) -> SavedCellEntry:
         if (base := known.get(comparison.base_key(cell.key))) is None:
             return cell
-        return replace(cell, bar=base.bar, tags=base.tags, critical=base.critical, threshold=base.threshold)
+        return replace(
+            base,
+            case=cell.case,
+            provider=cell.provider,
+            prompt=cell.prompt,
+            planned=cell.planned,
+            fingerprint=cell.fingerprint,
+            file=cell.file,
+            line=cell.line,
+        )
 
     cells = tuple(map(ruled, document.cells))
     thresholds = {cell.key: cell.threshold for cell in cells}
@@ -515,6 +525,7 @@ def _plan(document: ReportDocument) -> RunPlan:
             tags=entry.tags,
             runs=max(cell.planned for cell in cells) or None,
             critical=any(cell.critical for cell in cells),
+            quarantine=entry.quarantine,
             threshold=entry.threshold,
             file=entry.file,
             line=entry.line,

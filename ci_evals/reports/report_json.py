@@ -31,6 +31,7 @@ from ci_evals.gate.compare import (
 )
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
+from ci_evals.model.case import Quarantine
 from ci_evals.model.fields import Share
 from ci_evals.model.report import Looks, Resumption, SuiteInfo, Tally
 from ci_evals.model.result import Judging, Result
@@ -87,7 +88,7 @@ class CellComparisonEntry(CellComparison):
     """A cell beside its base, in numbers and in words.
 
     `base_fingerprint` and `base_per_run` are what the base's newest report has of it. `before` is what the baseline
-    answered to a regressed cell, if its file was at hand.
+    answered to a cell that looks worse, if its file was at hand.
     """
 
     head: Runs
@@ -172,6 +173,7 @@ class CellEntry:
     tags: tuple[str, ...]
     file: str
     line: int | None
+    quarantine: Quarantine | None = None
     comparison: CellComparisonEntry | None
 
     @property
@@ -445,6 +447,7 @@ def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
         "tags": cell.case.tags,
         "file": cell.case.file,
         "line": cell.case.line,
+        "quarantine": cell.case.quarantine,
         "comparison": _cell_comparison(comparison, cell.found, summary.before.get(cell.key))
         if comparison and cell.found
         else None,

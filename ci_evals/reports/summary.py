@@ -27,6 +27,7 @@ class Note(NamedTuple):
 _BRIEF = (
     "Interrupted",
     "Selected",
+    "Quarantined",
     "Resumed",
     "Reused",
     "Recorded",
@@ -43,8 +44,8 @@ _BRIEF = (
 class Summary(NamedTuple):
     """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one.
 
-    `before` has what the baseline answered to regressed cells, as far as that is at hand; `notes` are what else is to
-    be known of how it was judged; `links` are pages of the CI system about it, by what they are called.
+    `before` has what the baseline answered to cells that look worse, as far as that is at hand; `notes` are what else
+    is to be known of how it was judged; `links` are pages of the CI system about it, by what they are called.
     """
 
     report: SuiteReport

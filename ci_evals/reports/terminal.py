@@ -355,6 +355,8 @@ def _folded_group(group: Group) -> Text:
     named = [entry.cells[0].case.id for entry in group.entries if entry.cells][:_MOST_NAMED]
     if group.kind == "changed":
         return _dim(", ".join(entry.line(_name) for entry in group.entries))
+    if not named:
+        named = [entry.line(_name) for entry in group.entries][:MAX_REASONS]
     more = group.count - len(named)
     names = ", ".join([*map(_name, dict.fromkeys(named)), *([f"{more:,} more"] if more and named else [])])
     return _dim(f"{group.title} ({group.count:,}){f': {names}' if names else ''}")

@@ -28,7 +28,7 @@ MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row 
 
 _PARSED_COLUMNS = frozenset(
     {
-        *("expect", "matrix", "runs", "min_pass_rate", "critical", "timeout_s", "threshold", "overrides"),
+        *("expect", "matrix", "runs", "min_pass_rate", "critical", "quarantine", "timeout_s", "threshold", "overrides"),
         *("budget", "turns", "user"),
     }
 )

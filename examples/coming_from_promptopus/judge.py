@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 
-def find_days(turns: list[dict[str, Any]]) -> str:
-    """List the one statement that answers here make, and the texts of the context that have its number of days."""
+def verdict(turns: list[dict[str, Any]]) -> str:
+    """An answer is faithful if the context has its number of days."""
     data = json.loads("\n".join(turns[1]["content"].splitlines()[1:-1]))
     days = [word for word in data["answer"].split() if word.isdigit()]
-    texts = [each["number"] for each in data["context"] if days and all(number in each["text"] for number in days)]
-    return json.dumps({"statements": [{"text": data["answer"], "texts": texts, "holds": bool(texts)}]})
+    faithful = bool(days) and all(number in str(data["context"]) for number in days)
+    return json.dumps({"statements": [{"text": data["answer"], "texts": [1] if faithful else [], "holds": faithful}]})

@@ -55,6 +55,7 @@ SECTIONS = {
     "Per run": "RunBudget",
     "Report": "ReportOptions",
     "Reuse": "Reuse",
+    "Quarantine": "Quarantine",
 }
 """Where docs/configuration.md has the keys of each definition of the schema."""
 

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from fakes.chat import ChatServer, chatting
+from pydantic import TypeAdapter
 from suites import ONE_CASE, chat, write_suite
 
 import ci_evals
@@ -102,7 +102,7 @@ async def test_out_has_the_journal_and_the_reports(tmp_path: Path) -> None:
         *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
     }
     written = json.loads((tmp_path / "out" / "report.json").read_bytes())["results"]
-    assert msgspec.convert(written, list[Result]) == list(report.runs)
+    assert TypeAdapter(list[Result]).validate_python(written) == list(report.runs)
 
 
 async def test_without_out_nothing_is_left_once_the_report_is_gone(tmp_path: Path, temporary: Path) -> None:

@@ -47,7 +47,7 @@ async def test_a_recording_answers_without_key_and_network_and_is_marked_everywh
     assert "**Recorded**: 6 of 6 runs were recorded" in (tmp_path / "out" / "summary.md").read_text()
     assert "6 of 6 runs were recorded" in (tmp_path / "out" / "report.html").read_text()
     assert '<property name="Recorded" value="6 of 6 runs were recorded' in (tmp_path / "out" / "junit.xml").read_text()
-    assert re.search(r"^cost +recorded$", found.out, re.MULTILINE)
+    assert re.search(r"^chat .* recorded ", found.out, re.MULTILINE)
     report = report_in(tmp_path / "out")
     assert report["totals"]["recorded"] == 6
     assert [each["recorded"] for each in report["results"]] == [True] * 6

@@ -236,7 +236,7 @@ def test_the_difference_is_a_table_with_what_changed_first() -> None:
     assert [re.split(r"  +", line)[:4] for line in table if "latency" not in line and "tokens" not in line] == [
         ["", "baseline", "here", "change"],
         ["pass rate", "100 %", "50 %", "-50.0 points"],
-        ["mean score", "-0.50 (-0.57 to -0.43)"],
+        ["mean score", "-0.50 (-0.56 to -0.44)"],
         ["Paris", "20 of 20", "0 of 20", "regressed"],
         ["Oslo", "—", "0 of 20", "new"],
         ["Lyon", "20 of 20", "20 of 20", "unchanged"],

@@ -188,6 +188,7 @@ def test_json_may_be_held_to_a_schema(output: str, mistake: str | None, answer_o
         ({"schema": {"required": ["a"]}}, '{"b": 1} {"a": 2}', 'has JSON in it: {"a": 2}'),
         ({}, "[" * 100_000, "has no JSON object or list in it"),
         ({}, '{"a":' * 50_000, "has no JSON object or list in it"),
+        ({}, ("[" + "1," * 20_000) * 900, "has no JSON object or list in it"),
     ],
 )
 def test_json_may_stand_anywhere_in_a_text(

@@ -89,6 +89,7 @@ async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -
         chunk({"content": "Hällo"}),
         b": OPENROUTER PROCESSING\n\n",
         b"data:\n\n",
+        event({"choices": [{"index": 0, "content_filter_offsets": {}}, {"index": 0, "delta": None}]}),  # Azure
         chunk({"content": " there"}),
         chunk({}, "stop"),
         USAGE,

@@ -1,0 +1,136 @@
+"""Cases in quarantine: they run and are shown, and block nothing; after the date a warning says so."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from leftovers import report_in
+from processes import ci_evals, python
+from suites import ONE_CASE, write_suite
+
+OPEN, ENDED = ({"reason": "waits for the <index>", "until": until} for until in ("2099-12-31", "2001-01-31"))
+BROKEN = {**ONE_CASE, "id": "broken", "expect": [{"equals": "goodbye"}], "quarantine": OPEN}
+FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
+
+
+def quarantined(until: dict[str, str] = OPEN, **changes: Any) -> list[dict[str, Any]]:
+    return [ONE_CASE, {**BROKEN, "quarantine": until, **changes}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes"),
+    [
+        ({}, {}),
+        ({"gate": {"min_pass_rate": 0.9, "per_variant": True}}, {}),
+        ({"gate": {"min_case_pass_rate": 0.9}}, {}),
+        ({"gate": {"tags": {"eu": 1.0}, "providers": {"echo": 1.0}}}, {"tags": ["eu"]}),
+        ({}, {"min_pass_rate": 1.0, "critical": True}),
+        ({"gate": {"metrics": {"right": 0.9}}}, {"expect": [{"equals": {"value": "goodbye", "metric": "right"}}]}),
+        ({"gate": {"max_budget_violations": 0}}, {"budget": {"max_tokens": 0.5}}),
+        ({"gate": {"max_error_rate": 0.1}}, {"expect": [{"python": "crash:now"}]}),
+        ({"stop_early": True, "runs": 3, "gate": {"min_pass_rate": 0.9}}, {}),
+    ],
+)
+async def test_what_is_in_quarantine_blocks_nothing(
+    tmp_path: Path, settings: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    (tmp_path / "crash.py").write_text("def now(output): raise RuntimeError\n")
+    cases = quarantined(**changes)
+    if "metrics" in settings.get("gate", {}):
+        cases[0] = {**ONE_CASE, "expect": [{"equals": {"value": "hello", "metric": "right"}}]}
+    write_suite(tmp_path, cases, **settings)
+    ended = await ci_evals(tmp_path, "run", "--quiet")
+    assert ended.code == 0, ended.out
+    report = report_in(tmp_path / "ci-evals-results")
+    assert report["verdict"]["status"] == "pass"
+    assert report["totals"]["planned"] == 2 * settings.get("runs", 1), "it runs all the same"
+    del cases[1]["quarantine"]
+    write_suite(tmp_path, cases, **settings)
+    await ci_evals(tmp_path, "run", "--quiet")
+    control = report_in(tmp_path / "ci-evals-results")["verdict"]
+    assert control["status"] != "pass", "without the quarantine"
+
+
+async def test_every_report_shows_it_apart(tmp_path: Path) -> None:
+    write_suite(tmp_path, quarantined(), report=FORMATS)
+    ended = await ci_evals(tmp_path, "run")
+    assert "Quarantined (1)" in ended.out
+    assert "broken until 2099-12-31: waits for the <index>; the gate leaves it out" in ended.out
+    assert "Failing" not in ended.out
+    out = tmp_path / "ci-evals-results"
+    assert "Quarantined" in (out / "summary.md").read_text()
+    assert "waits for the &lt;index&gt;" in (out / "report.html").read_text()
+    cells = {cell["case"]: cell["quarantine"] for cell in report_in(out)["cells"]}
+    assert cells == {"greeting": None, "broken": OPEN}
+    tests = {test.get("name"): [child.tag for child in test] for test in ET.parse(out / "junit.xml").iter("testcase")}
+    assert tests == {"greeting": [], "broken": ["skipped"]}
+    explained = await ci_evals(tmp_path, "explain", "broken")
+    assert explained.code == 0
+
+
+async def test_after_the_last_day_a_warning_says_so_and_never_blocks(tmp_path: Path) -> None:
+    write_suite(tmp_path, quarantined(ENDED), gate={"on_borderline": "fail"})
+    ended = await ci_evals(tmp_path, "run", "--quiet")
+    assert ended.code == 0
+    verdict = report_in(tmp_path / "ci-evals-results")["verdict"]
+    why = "the quarantine of broken ended on 2001-01-31: mend the case, remove it, or set another date"
+    assert (verdict["status"], verdict["reason"], verdict["warning"]) == ("borderline", why, True)
+    write_suite(tmp_path, [{**ONE_CASE, "expect": [{"equals": "x"}]}, *quarantined(ENDED)[1:]])
+    assert (await ci_evals(tmp_path, "run", "--quiet")).code == 1, "what else fails is red"
+
+
+async def test_its_fall_is_no_regression_and_its_results_are_a_baseline_again(tmp_path: Path) -> None:
+    good = {**BROKEN, "expect": [{"not_equals": "goodbye"}]}
+    write_suite(tmp_path, [ONE_CASE, good], runs=10)
+    await ci_evals(tmp_path, "run", "--out", "base")
+    falls = {"name": "echo", "type": "mock", "answers": {"broken": "goodbye"}}
+    write_suite(tmp_path, [ONE_CASE, good], runs=10, providers=[falls])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--quiet")
+    assert ended.code == 0, ended.out
+    cells = {cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "ci-evals-results")["cells"]}
+    assert cells == {"greeting": "unchanged", "broken": "not compared"}
+    assert "confirming" not in ended.err
+    compared = await ci_evals(tmp_path, "compare", "base", "ci-evals-results")
+    assert compared.code == 0
+    write_suite(tmp_path, [ONE_CASE, {key: value for key, value in good.items() if key != "quarantine"}], runs=10)
+    mended = await ci_evals(tmp_path, "run", "--baseline", "ci-evals-results", "--out", "mended")
+    kinds = {cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "mended")["cells"]}
+    assert kinds == {"greeting": "unchanged", "broken": "fixed"}, mended.out
+
+
+async def test_nothing_but_quarantine_is_no_verdict(tmp_path: Path) -> None:
+    write_suite(tmp_path, [BROKEN])
+    ended = await ci_evals(tmp_path, "run", "--quiet")
+    assert (ended.code, "no run was graded" in ended.out) == (3, True)
+
+
+def test_a_failing_test_of_pytest_is_expected(tmp_path: Path) -> None:
+    write_suite(tmp_path, quarantined())
+    ended = python(tmp_path, "-m", "pytest", "-rx", "-p", "no:cacheprovider", "evals.yaml")
+    assert ended.code == 0, ended.out
+    assert "1 passed, 1 xfailed" in ended.out
+    assert "in quarantine until 2099-12-31: waits for the <index>" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"reason": "x", "until": "soon"}, "until: expected a date such as 2026-12-31, got 'soon'"),
+        ({"reason": "x"}, "the key 'until' is missing"),
+        ({"reason": "", "until": "2099-12-31"}, "reason: expected text of length >= 1"),
+        (True, "expected a mapping with keys such as reason, until, got true"),
+    ],
+)
+async def test_a_quarantine_says_why_and_until_when(tmp_path: Path, wrong: Any, problem: str) -> None:
+    write_suite(tmp_path, [{**BROKEN, "quarantine": wrong}])
+    assert problem in (await ci_evals(tmp_path, "validate")).err
+
+
+async def test_it_may_stand_in_a_column(tmp_path: Path) -> None:
+    quoted = json.dumps(OPEN).replace('"', '""')
+    rows = f'id,input,expect,quarantine\nbroken,hello,"[{{equals: x}}]","{quoted}"\n'
+    (tmp_path / "cases.csv").write_text(rows)
+    write_suite(tmp_path, [ONE_CASE, {"file": "cases.csv"}])
+    assert (await ci_evals(tmp_path, "run", "--quiet")).code == 0

@@ -1,0 +1,70 @@
+"""The pictures of report.html: values at the right places, and none without values."""
+
+import re
+
+from factories import STARTED_AT, baseline_of, report_of
+
+from ci_evals.model.case import Variant
+from ci_evals.model.report import Tally
+from ci_evals.reports.charts import rate_chart, scatters, spark, trend_chart
+from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.variants import variant_reports
+
+DAY_S = 86_400
+
+
+def compared(here: str, *before: str) -> Summary:
+    """A report of one case after earlier ones, the newest of which comes first."""
+    older = [report_of({"a": runs}, started_at=STARTED_AT - DAY_S * age) for age, runs in enumerate(before, 1)]
+    return summarize(report_of({"a": here}), None, baseline_of(*older))
+
+
+def test_a_rate_is_drawn_between_its_bounds_beside_its_bar() -> None:
+    chart = rate_chart(0.5, 0.25, 0.75, 0.9)
+    assert chart is not None
+    assert (chart.lower, chart.rate, chart.upper, chart.bar) == (50, 100, 150, 180)
+    assert chart.text == "50 % (25 to 75 %), the bar is 90 %"
+    zoomed = rate_chart(0.95, 0.93, 0.97, 0.9, whole=False)
+    assert zoomed is not None
+    assert 0 <= (zoomed.bar or 0) < zoomed.lower < zoomed.rate < zoomed.upper < zoomed.width
+    assert rate_chart(None, None, None) is None
+
+
+def test_the_history_of_a_cell_has_the_oldest_report_first() -> None:
+    comparison = compared("PPFF", "PPPP", "FFFF").compared
+    drawn = spark(comparison, ("a", "agent", None), Tally(2, 4))
+    assert drawn is not None
+    assert drawn.before == "M2 12V11M6 12V0", "a column that is 0 % high can still be seen"
+    assert drawn.here == "M10 12V6"
+    assert drawn.text == "0/4, 4/4, 2/4"
+    assert spark(None, ("a", "agent", None), Tally(2, 4)) is None
+
+
+def test_a_trend_leads_from_the_oldest_report_to_this_one() -> None:
+    summary = compared("PPFF", "PPPP", "PPPF")
+    chart = trend_chart(summary.report, summary.compared, variant_reports(summary), 0.9)
+    assert chart is not None
+    (line,) = chart.lines
+    assert [point.x for point in line.points] == [0, chart.width / 2, chart.width]
+    heights = [point.y for point in line.points]
+    assert heights[1] < heights[0] < heights[2], "the higher the rate, the less is above it"
+    assert [re.sub(".*: ", "", point.text) for point in line.points] == ["75 %", "100 %", "50 %"]
+    assert heights[1] < (chart.bar or 0) < heights[0]
+    assert (chart.first, chart.reports) == ("2 days ago", 3)
+
+
+def test_two_reports_are_no_trend() -> None:
+    summary = compared("PPFF", "PPPP")
+    assert trend_chart(summary.report, summary.compared, variant_reports(summary), None) is None
+    alone = summarize(report_of({"a": "P"}), None)
+    assert trend_chart(alone.report, None, variant_reports(alone), None) is None
+
+
+def test_variants_stand_where_their_cost_and_rate_are_and_no_name_on_another() -> None:
+    names = [Variant(name) for name in ("a", "b", "c")]
+    summary = summarize(report_of({"x": ["PP", "PP", "FF"]}, variants=names), None)
+    cost, latency = scatters(variant_reports(summary))
+    assert (cost.title, latency.title) == ("cost per run", "latency p50")
+    assert [point.y for _, point in cost.points] == [0, 0, cost.height]
+    assert len(set(cost.label_heights)) == 3
+    assert list(scatters(variant_reports(summary)[:1])) == []
