@@ -1,5 +1,6 @@
 """`ci-evals import`: a suite of another tool becomes one of ci-evals."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -28,26 +29,38 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     Example:
       ci-evals import promptfooconfig.yaml --to evals.yaml
     """
-    if to is not None and to.exists() and not force:
-        raise UsageError(f"{to.as_posix()} is already there: overwrite it with --force")
     draft = import_suite(files, to.parent if to else files[0].parent)
-    text = suite_text(draft, files)
     if to is None:
-        click.echo(text, nl=False)
+        click.echo(suite_text(draft, files), nl=False)
+        for name in draft.files:
+            click.echo(f"with --to, {name} is written beside the suite", err=True)
     else:
-        write_atomically(to, [text.encode()])
-        click.echo(f"written: {to.as_posix()}", err=True)
+        _write({to: suite_text(draft, files), **{to.parent / name: text for name, text in draft.files.items()}}, force)
     for lost in draft.lost:
         click.echo(f"not imported: {lost}", err=True)
     if draft.lost:
         click.echo(f"{number_of(len(draft.lost), 'part')} not imported, each a comment in its place", err=True)
     if to is not None:
-        try:
-            suite = load_suite(to, {}, offline=True)
-        except ConfigError as error:
-            click.echo("still to do before it runs:", err=True)
-            for problem in error.problems:
-                click.echo(f"  {problem}", err=True)
-        else:
-            cases, providers = number_of(len(suite.cases), "case"), number_of(len(suite.providers), "provider")
-            click.echo(f"{cases}, {providers}: run it with `ci-evals run {to.as_posix()}`", err=True)
+        _check(to)
+
+
+def _write(texts: Mapping[Path, str], force: bool) -> None:  # noqa: FBT001  the option's value
+    taken = [path.as_posix() for path in texts if path.exists()]
+    if taken and not force:
+        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
+    for path, text in texts.items():
+        write_atomically(path, [text.encode()])
+        click.echo(f"written: {path.as_posix()}", err=True)
+
+
+def _check(suite_file: Path) -> None:
+    """Say whether the new suite is complete, or what is still to do."""
+    try:
+        suite = load_suite(suite_file, {}, offline=True)
+    except ConfigError as error:
+        click.echo("still to do before it runs:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+    else:
+        cases, providers = number_of(len(suite.cases), "case"), number_of(len(suite.providers), "provider")
+        click.echo(f"{cases}, {providers}: run it with `ci-evals run {suite_file.as_posix()}`", err=True)

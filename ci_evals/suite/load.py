@@ -35,7 +35,9 @@ UNLIMITED = 2**31 - 1  # calls at once
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SUITE_KEYS = {"providers", "cases"}
+_REPORT_START = '{"schema_version": '  # of a report.json, which may be large
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
+FOREIGN_NAMES = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
 
 _READ_APART = ("providers", "judges", "prompts", "cases", "expect")  # entry by entry
 
@@ -52,7 +54,10 @@ def find_config(folder: Path) -> Path:
             raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name the suite")
         if found:
             return place / found[0]
-    raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or start with `ci-evals init`")
+    start = "start with `ci-evals init`"
+    if foreign := next((name for name in FOREIGN_NAMES if (folder / name).is_file()), None):
+        start = f"take over the one of another tool, as by `ci-evals import {foreign} --to evals.yaml`"
+    raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or {start}")
 
 
 def find_configs(named: Sequence[Path]) -> list[Path]:
@@ -87,6 +92,8 @@ def _is_config(path: Path) -> bool:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return True  # reading it as one tells why
+    if text.startswith(_REPORT_START):
+        return False
     if text.lstrip().startswith("{"):
         try:
             return bool(json.loads(text).keys() >= _SUITE_KEYS)
@@ -211,6 +218,7 @@ def _read(path: Path) -> tuple[Written, list[Problem], str]:
     if draft is None:
         return written, problems, ""
     lost = [Problem(each.file, each.line, each.what, each.reason) for each in draft.lost if each.weakens]
+    lost += (Problem(file, None, "", f"needs {name}, which an import writes") for name in draft.files)
     if lost:
         remedy = f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest, with these parts as comments"
         lost[-1] = lost[-1]._replace(message=f"{lost[-1].message}\n{remedy}")

@@ -84,7 +84,7 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(tmp_path
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported: ") == 36
+    assert len(lost) == ended.out.count("# not imported: ") == 34
     assert "not imported: everything.yaml:105: assert: bleu: overlap of words is no measure here" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
@@ -93,6 +93,58 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(tmp_path
     assert [line.partition(": ")[2] for line in todo] == [  # all that it expected is lost
         "cases[3]: nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
     ]
+
+
+AGENTS = """\
+prompts: ['Say {{ word }}']
+providers:
+  - {id: 'python:bots/bot.py', label: function, config: {suffix: '!'}}
+  - {id: 'file://bots/bot.py:broken', label: broken}
+  - {id: 'exec:python3 program.py --loud', label: program}
+  - {id: 'file://bots/bot.mjs', label: script, config: {suffix: '?'}}
+tests:
+  - vars: {word: hi}
+    assert: [{type: icontains, value: 'say hi'}]
+"""
+
+
+async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(AGENTS)
+    (tmp_path / "bots").mkdir()
+    (tmp_path / "bots/bot.py").write_text(
+        "def call_api(prompt, options, context):\n"
+        "    assert context['vars'] == {'word': 'hi'}\n"
+        "    usage = {'total': 3, 'prompt': 2, 'completion': 1}\n"
+        "    return {'output': prompt + options['config']['suffix'], 'tokenUsage': usage, 'cost': 0.5}\n"
+        "def broken(prompt, options, context):\n"
+        "    return {'error': 'out of order'}\n"
+    )
+    (tmp_path / "program.py").write_text(
+        "import json, sys\nloud, prompt, options, context = sys.argv[1:]\nassert json.loads(context)['vars']\n"
+        "print(prompt.upper() if loud == '--loud' else '')\n"
+    )
+    (tmp_path / "bots/bot.mjs").write_text(
+        "export default class {\n  constructor({ config }) { this.config = config; }\n  id() { return 'bot'; }\n"
+        "  async callApi(prompt) { return { output: prompt + this.config.suffix }; }\n}\n"
+    )
+    direct = await ci_evals(tmp_path, "run", "p.yaml")
+    assert direct.code == 2
+    assert direct.err.startswith("p.yaml: needs promptfoo_agents.py, which an import writes\n`ci-evals import p.yaml")
+    ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    assert ended.err.splitlines()[:2] == ["written: evals.yaml", "written: promptfoo_agents.py"]
+    assert not_imported(ended) == []
+    ran = await ci_evals(tmp_path, "run")
+    assert ran.code == 1, ran.err
+    lines = (tmp_path / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
+    results = {result["provider"]: result for result in map(json.loads, lines)}
+    assert {name: result["status"] for name, result in results.items()} == {
+        "function": "passed",
+        "broken": "failed",
+        "program": "passed",
+        "script": "passed",
+    }
+    assert results["function"]["response"]["usage"]["input_tokens"] == 2
+    assert "out of order" in ran.out
 
 
 async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path) -> None:
@@ -105,6 +157,16 @@ async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path
     first, remedy = ended.err.splitlines()[:2]
     assert first.startswith("promptfooconfig.yaml:8: assert: bleu: overlap of words is no measure here")
     assert remedy.startswith("`ci-evals import promptfooconfig.yaml --to evals.yaml` makes a suite of the rest")
+
+
+async def test_the_suite_of_another_tool_is_named_where_there_is_none_of_ours(tmp_path: Path) -> None:
+    config = {"prompts": ["{{ q }}"], "providers": ["echo"], "tests": [{"vars": {"q": "hi"}, "assert": []}]}
+    config["defaultTest"] = {"assert": [{"type": "contains", "value": "hi"}]}
+    (tmp_path / "promptfooconfig.json").write_text(json.dumps(config))
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 2
+    assert "as by `ci-evals import promptfooconfig.json --to evals.yaml`" in ended.err
+    assert (await ci_evals(tmp_path, "run", "promptfooconfig.json")).code == 0
 
 
 async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> None:
@@ -123,7 +185,7 @@ async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(tmp
         "prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains, value: x}]}]\n"
     )
     taken = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
-    assert (taken.code, taken.err) == (2, "error: evals.yaml is already there: overwrite it with --force\n")
+    assert (taken.code, taken.err) == (2, "error: already there: evals.yaml. Overwrite with --force.\n")
     ours = await ci_evals(tmp_path, "import", "evals.yaml")
     assert ours.code == 2
     assert ours.err.startswith("error: evals.yaml is of no known format; known: promptfoo")

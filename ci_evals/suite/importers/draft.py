@@ -54,11 +54,13 @@ class Draft:
         origin: the name of the tool whose format it has.
         suite: the keys of the suite; has `Comment`s.
         lost: what could not be translated.
+        files: further files of the suite, by name, with their text.
     """
 
     origin: str
     suite: dict[Any, Any] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
     _lines: dict[int, int] = field(default_factory=dict)
     _kept: list[Any] = field(default_factory=list)
 

@@ -46,10 +46,17 @@ class Source:
         return "\n".join(line for number in sorted(numbers) for line in self.comments.pop(number)) or None
 
     def find(self, name: str) -> list[str]:
-        """Return the files of a path or glob that starts at this file; a path that is none, as it is."""
+        """Return the files of a path or glob that starts at this file.
+
+        Raises:
+            ConfigError: there is none.
+        """
         if not any(sign in name for sign in "*?["):
             return [name]
-        return [path.relative_to(self.path.parent).as_posix() for path in sorted(self.path.parent.glob(name))]
+        found = [path.relative_to(self.path.parent).as_posix() for path in sorted(self.path.parent.glob(name))]
+        if not found:
+            raise ConfigError([Problem(self.shown, None, "", f"no file matches {name!r}")])
+        return found
 
     def read_text(self, name: str) -> str:
         """Return the text of another file that this one names.

@@ -147,9 +147,9 @@ class Assertions:
         if kind in _TEXTS:
             return _TEXTS[kind], {"value": _texts(value)} | ({"ignore_case": True} if kind.startswith("i") else {})
         if kind in _RUBRICS:
-            return "judge", self._ask(self._rubric(_RUBRICS[kind], value, threshold), entry, judge)
+            return "judge", self._ask(self._rubric(_RUBRICS[kind], value, threshold), entry, judge, source)
         if kind == "similar":
-            return "embedding_similar", self._ask(_similar(value, threshold), entry, judge, embeds=True)
+            return "embedding_similar", self._ask(_similar(value, threshold), entry, judge, source, embeds=True)
         if convert := _PLAIN.get(kind):
             name, options = convert(value, threshold)
             return name, dict(options)
@@ -198,13 +198,13 @@ class Assertions:
         return options
 
     def _ask(
-        self, options: dict[str, Any], entry: Written, judge: Written | None, *, embeds: bool = False
+        self, options: dict[str, Any], entry: Written, judge: Written | None, source: Source, *, embeds: bool = False
     ) -> dict[str, Any]:
         """Return the options of a grader with the name of the judge that it asks."""
         spec = _judge_among((entry["provider"], judge), embeds=embeds)
         model = dict(_DEFAULT_EMBEDDINGS if embeds else _DEFAULT_JUDGE)
         if spec is not None:
-            model = provider_of(spec, embeds=embeds).options
+            model = provider_of(spec, source, embeds=embeds).options
         model.pop("name", None)
         name = next((name for name, each in self.judges.items() if each == model), None)
         if name is None:

@@ -11,6 +11,7 @@ from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
 from ci_evals.suite.importers.draft import Comment, Draft, Lost, UntranslatableError, original, seconds, shorten
+from ci_evals.suite.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.suite.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
 from ci_evals.suite.importers.promptfoo.rows import plain_columns, test_of_row
@@ -76,6 +77,7 @@ class _Converter:
         self.source = source
         self.draft = Draft("promptfoo")
         self.templates = Templates()
+        self.agents = Agents()
         self.assertions = Assertions(self.draft, self.templates)
         self.judge: Written | None = None
         self.matrix: dict[str, list[Any]] = {}
@@ -156,6 +158,8 @@ class _Converter:
         for expect in (self.draft.suite.get("expect"), *(case.get("expect") for case in self.cases())):
             shorten(expect or ())
         self.draft.suite |= dict.fromkeys(self.comments(1, 10**9))
+        if text := self.agents.text:
+            self.draft.files[f"{MODULE}.py"] = text
 
     def cases(self) -> Iterator[dict[Any, Any]]:
         yield from (case for case in self.draft.suite.get("cases", ()) if isinstance(case, dict))
@@ -204,7 +208,7 @@ class _Converter:
             other = source.read(value.removeprefix("file://"))
             entries = other.written.items() if isinstance(other.written.value, list) else [other.written]
             return [each for one in entries for each in self.read_provider(one, other)]
-        made = provider_of(entry, source)
+        made = provider_of(entry, source, self.agents)
         lost = [
             Lost(entry.file, entry.line, f"provider {made.id}: {name}", reason, weakens=False)
             for name, reason in made.lost

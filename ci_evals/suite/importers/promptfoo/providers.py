@@ -11,6 +11,7 @@ from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from ci_evals.suite.importers.draft import UntranslatableError
+from ci_evals.suite.importers.promptfoo.agents import Agents
 from ci_evals.suite.importers.promptfoo.templates import quote_dumped
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.problems import Written
@@ -54,7 +55,25 @@ _OF_THE_CLIENT = frozenset(
         "apiVersion",
     ]
 )
-_KINDS_OF_OPENAI = ("chat", "responses", "embedding", "embeddings", "completion", "assistant", "realtime", "moderation")
+_KINDS_OF_OPENAI = frozenset(
+    [
+        "chat",
+        "responses",
+        "embedding",
+        "embeddings",
+        "completion",
+        "assistant",
+        "realtime",
+        "moderation",
+        "image",
+        "video",
+        "tts",
+        "transcription",
+        "agents",
+        "chatkit",
+        "codex-sdk",
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -67,12 +86,13 @@ class Made:
     lost: list[tuple[str, str]] = field(default_factory=list)
 
 
-def provider_of(written: Written, source: Source | None = None, *, embeds: bool = False) -> Made:
+def provider_of(written: Written, source: Source, agents: Agents | None = None, *, embeds: bool = False) -> Made:
     """Translate one provider.
 
     Args:
         written: its id, or a mapping with `id`.
-        source: where it stands, from which the path of a script starts; None where no scripts are taken.
+        source: where it stands.
+        agents: calls those in Python, and programs; None where there may be no code, as among judges.
         embeds: it is to answer with embeddings.
 
     Raises:
@@ -88,12 +108,7 @@ def provider_of(written: Written, source: Source | None = None, *, embeds: bool 
     if not isinstance(id_, str) or not isinstance(config, Mapping):
         raise UntranslatableError("a provider is an id, or a mapping with `id`")
     made = Made(id_, {}, embeds=embeds)
-    script = re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_)
-    if script and source is not None:
-        file = source.relative(script[1]) + (script[2] or "")
-        target = {"type": "javascript", "file": file, **({"config": dict(config)} if config else {})}
-    else:
-        target = _target(id_, config, made)
+    target = _code(id_, config, source, agents) or _target(id_, config, made)
     label = given.get("label")
     made.options = {**({"name": str(label).replace(",", ";")} if label else {}), **target}
     for key, setting in given.items():
@@ -105,6 +120,18 @@ def provider_of(written: Written, source: Source | None = None, *, embeds: bool 
     return made
 
 
+def _code(id_: str, config: Mapping[str, Any], source: Source, agents: Agents | None) -> dict[str, Any] | None:
+    """Return a provider of the team's own, a function or a program; None if it is none."""
+    if agents is None:
+        return None
+    if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_):
+        file = source.relative(found[1]) + (found[2] or "")
+        return {"type": "javascript", "file": file, **({"config": dict(config)} if config else {})}
+    if found := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
+        return agents.call_function(source.relative(found[1]), found[2] or "call_api", config)
+    return agents.run_program(id_.removeprefix("exec:").strip(), config) if id_.startswith("exec:") else None
+
+
 def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     kind, _, rest = id_.partition(":")
     if kind in _COMPATIBLE:
@@ -112,6 +139,7 @@ def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
         model = re.sub(r"^(chat|completion|embedding|embeddings):", "", rest)
         return _compatible(model, config, made, base_url, variable)
     if kind in ("http", "https"):
+        made.lost += [(f"config.{key}", _NOTHING_LIKE_IT) for key in config if key not in _OF_A_SERVICE]
         return _service(id_ if rest else "", config)
     if kind in _APIS:
         return _APIS[kind](rest, config, made)
@@ -128,6 +156,8 @@ def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 
 def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     model = rest.removeprefix("messages:").removeprefix("completion:")
+    if model in ("claude-agent-sdk", "claude-code"):
+        raise UntranslatableError("an agent of its own: call it by a `python` or `command` provider")
     return {"type": "anthropic", "model": model, **_common(config, made, "ANTHROPIC_API_KEY")}
 
 
@@ -184,8 +214,8 @@ _APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = 
 _OF_GEMINI = frozenset({"safetySettings", "tools", "toolConfig", "systemInstruction"})
 _CAMEL = {"max_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK"}
 _REASONS = {
-    "exec": "promptfoo gives the prompt as an argument; a `command` provider reads JSON on stdin: `input`, `vars`",
-    "python": "a `python` provider calls `module:function` with the prompt alone, and takes a text or a mapping",
+    "exec": "a judge is a model: a `python` provider can run the program",
+    "python": "a judge is a model: a `python` provider can call the function",
     "bedrock": "docs/providers.md has a recipe for Bedrock's OpenAI-compatible endpoint",
     "promptfoo": "red-teaming is not done here",
     "websocket": "only HTTP services are called",
@@ -272,6 +302,26 @@ def _references(value: Any) -> Any:
     return [_references(item) for item in value] if isinstance(value, list) else value
 
 
+_OF_A_SERVICE = frozenset(
+    [
+        "url",
+        "method",
+        "headers",
+        "body",
+        "queryParams",
+        "transformResponse",
+        "responseParser",
+        "transform",
+        "request",
+        "transformRequest",
+        "sessionParser",
+        "signatureAuth",
+        "auth",
+    ]
+)
+_NOTHING_LIKE_IT = "there is nothing like it"
+
+
 def _service(url: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return an HTTP service."""
     for key in ("request", "transformRequest", "sessionParser", "signatureAuth", "auth"):
@@ -291,7 +341,7 @@ def _service(url: str, config: Mapping[str, Any]) -> dict[str, Any]:
         options["headers"] = headers
     if body is not None:
         options["body"] = _request_templates(body)
-    transform = config.get("transformResponse") or config.get("responseParser")
+    transform = config.get("transformResponse") or config.get("responseParser") or config.get("transform")
     return options | (_output(str(transform).strip()) if transform else {})
 
 
