@@ -187,7 +187,7 @@ class RunningProgram:
 
     @property
     def ending(self) -> str:
-        """How it ended: `exit status 1`, `killed by SIGKILL`."""
+        """The end in words: `exit status 1`, `killed by SIGKILL`."""
         assert self._child.transport is not None
         return describe_status(self._child.transport.get_returncode() or 0)
 
