@@ -35,6 +35,7 @@ demo: $(RUNTIME)
 	@$(BIN)/ci-evals run -c examples/flight_agent/evals.yaml --out ci-evals-results
 	@echo
 	@echo 'Where to look next:'
+	@echo '  ci-evals-results/report.html        the verdict, and every case with its runs: ci-evals view'
 	@echo '  ci-evals-results/summary.md         the verdict and what failed, for a reviewer'
 	@echo '  ci-evals-results/results.jsonl      every answer with its grades, one run a line'
 	@echo '  examples/flight_agent/evals.yaml    the suite: change an expectation and run it again'

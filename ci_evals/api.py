@@ -103,7 +103,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         runs: executions of every cell, in place of the suite's value; a case's own `runs` still wins.
         max_concurrency: calls under way at once, graders that wait included, likewise; `math.inf` for no limit.
         providers: the names of those to run, or one name; all of them unless given.
-        cases: the ids of those to run, or one id, likewise.
+        cases: the ids of those to run, or one id, likewise; `refund*` is a pattern of ids.
         out: a folder for the journal and the reports; without it nothing is left on disk.
         baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
             the verdict takes regressions into account.

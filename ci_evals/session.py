@@ -24,10 +24,10 @@ from ci_evals.engine.traces import Trace
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, head_cells
-from ci_evals.gate.compare import NoComparison, suspects
+from ci_evals.gate.compare import NoComparison, failed_confirmations, sum_of, suspects
 from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
-from ci_evals.gate.wording import failed_round_sentence, outage_sentence
+from ci_evals.gate.wording import failed_confirmation_sentence, failed_round_sentence, outage_sentence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
@@ -282,6 +282,7 @@ class _Session:
                     self._withdraw_failed_rounds()
                 if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
                     await self._confirm_suspects(invocation.baseline)
+                    self._withdraw_failed_confirmations()
                     self._withdraw_outages(invocation.baseline)
         except asyncio.CancelledError:
             if stop.reason is None:
@@ -384,23 +385,37 @@ class _Session:
         report = self._report()
         for variant, found in failed_rounds(report).items():
             runs = [report.plan.indices(cell)[found.run - 1 : found.run] for cell in report.cells_of(variant)]
-            self._withdraw(report, variant, chain.from_iterable(runs), failed_round_sentence(found))
+            self._withdraw(self._planned, report, variant, chain.from_iterable(runs), failed_round_sentence(found))
             self._settled = None
+
+    def _withdraw_failed_confirmations(self) -> None:
+        """Withdraw the confirm runs of a variant that are worse than the planned runs of the same cells."""
+        part, report = self._confirmation, self._report()
+        if part is None or report.confirmation is None:
+            return
+        head = [cell for cell in head_cells(report, self.invocation.suite.gate) if cell.confirming.graded]
+        for variant in failed_confirmations(head):
+            cells = [cell for cell in head if cell.variant == variant]
+            why = failed_confirmation_sentence(
+                sum_of(cell.planned for cell in cells), sum_of(cell.confirming for cell in cells)
+            )
+            runs = (index for cell in report.cells_of(variant) for index in part.plan.indices(cell))
+            self._withdraw(part, report.confirmation, variant, runs, why)
 
     def _withdraw_outages(self, baseline: Baseline) -> None:
         """Withdraw all planned runs of a variant that failed as one."""
         report, gate = self._report(), self.invocation.suite.gate or Gate()
         for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
             runs = (index for cell in report.cells_of(variant) for index in report.plan.indices(cell))
-            self._withdraw(report, variant, runs, outage_sentence(outage))
+            self._withdraw(self._planned, report, variant, runs, outage_sentence(outage))
 
-    def _withdraw(self, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str) -> None:
-        """Count runs as errored: there is no verdict, and resuming makes all of them again.
+    def _withdraw(self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str) -> None:
+        """Count runs of a part, and of its report, as errored: resuming makes all of them again.
 
         Those that passed are withdrawn, too: making only the others again would favour the variant.
         """
         self.watcher.note_decision(f"{name_of(variant)}: {why}")
-        records = self._planned.records
+        records = part.records
         indices = [index for index in runs if index in records]
         for index, result in zip(indices, report.results(indices), strict=True):
             withdrawn = replace(result, status="errored", score=None, grades=(), error=RunError("outage", why))

@@ -34,16 +34,18 @@ def error_redactor(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> R
 
     Args:
         environ: the environment, of which each variable whose name sounds secret is.
-        secrets: those of the suite. Everything in a `.env` beside a file that the command line names is one, too.
+        secrets: those of the suite. Everything in a `.env` that is beside a file, or in a folder, that the command line
+            names is one, too.
     """
-    words = (*sys.argv[1:], environ.get("CI_EVALS_CONFIG", ""))
-    beside = [Path(word.removeprefix("-c").rpartition("=")[2]).parent for word in words]
+    words = (*sys.argv[1:], *environ.get("CI_EVALS_CONFIG", "").splitlines())
+    named = [Path(word.removeprefix("-c").rpartition("=")[2]) for word in words]
+    beside = [folder for path in named for folder in (path.parent, path)]  # a folder may stand for its suites
     dotenv: dict[str, str] = {}
     for folder in dict.fromkeys([Path(), Path(".github"), *beside]):
         with suppress(CiEvalsError, OSError, ValueError):
             dotenv |= read_dotenv(folder)
-    named = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
-    return Redactor((*secret_values(named, dotenv, ()), *secrets))
+    sounding = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
+    return Redactor((*secret_values(sounding, dotenv, ()), *secrets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ def explain(
 @options.baseline_reports
 @options.option("--no-browser", is_flag=True, help="Write the page and print its path; open nothing.")
 def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -> None:
-    """Make report.html from a saved report, and open it in the browser.
+    """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results); the page goes beside it. It says what the
     report says; with --baseline, the comparison is made anew. Nothing is run.

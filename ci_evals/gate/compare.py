@@ -220,7 +220,8 @@ def compare(
         base = base.of({cell.key[0] for cell in head})
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
-    matched = _without_failed_confirmation(matched)
+    failed = failed_confirmations(cell.head for cell in matched)
+    matched = [cell if cell.head.variant not in failed else cell.without_confirmation() for cell in matched]
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
         baseline=base,
@@ -347,6 +348,10 @@ class MatchedCell:
     base: BaseCell
     renamed_from: str | None
 
+    def without_confirmation(self) -> "MatchedCell":
+        """Return the cell as if it had not been run again."""
+        return replace(self, head=self.head._replace(confirming=NO_RUNS, confirmed=False))
+
     @property
     def pooled(self) -> Tally:
         """The runs of the base that count."""
@@ -418,22 +423,15 @@ def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[Cell
     return names
 
 
-def _without_failed_confirmation(matched: Sequence[MatchedCell]) -> list[MatchedCell]:
-    """Leave out the confirm runs of a variant if they are worse than the planned runs of the same cells.
+def failed_confirmations(head: Iterable[HeadCell]) -> frozenset[Variant]:
+    """Return the variants whose confirm runs are worse than the planned runs of the same cells.
 
     Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones are an outage.
     """
-    failed = set()
-    for variant in dict.fromkeys(cell.head.variant for cell in matched):
-        repeated = [cell.head for cell in matched if cell.head.variant == variant and cell.head.confirming.graded]
-        if repeated and stratified_lower((*cell.confirming, *cell.planned) for cell in repeated) <= FAILED_CONFIRMATION:
-            failed.add(variant)
-    return [
-        replace(cell, head=cell.head._replace(confirming=NO_RUNS, confirmed=False))
-        if cell.head.variant in failed
-        else cell
-        for cell in matched
-    ]
+    repeated: dict[Variant, list[Table]] = defaultdict(list)
+    for cell in head:
+        repeated[cell.variant].append((*cell.confirming, *cell.planned))
+    return frozenset(variant for variant, tables in repeated.items() if stratified_lower(tables) <= FAILED_CONFIRMATION)
 
 
 def sum_of(tallies: Iterable[Tally]) -> Tally:

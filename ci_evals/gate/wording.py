@@ -133,6 +133,13 @@ def failed_round_sentence(found: FailedRound) -> str:
     return f"{failures} were in run {found.run}, and {passed} passed: likely an outage"
 
 
+def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
+    """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage, so nothing is named`."""
+    repeats = f"{repeated.passed:,} of {number_of(repeated.graded, 'repeat')}"
+    planned_runs = f"{planned.passed:,} of {number_of(planned.graded, 'planned run')}"
+    return f"{repeats} passed, and {planned_runs} of the same cases: likely an outage, so nothing is named"
+
+
 def _share_of(part: int, whole: int, what: str) -> str:
     """`all 40 failures`, `38 of 42 failures`."""
     return f"all {number_of(whole, what)}" if part == whole > 1 else f"{part:,} of {number_of(whole, what)}"

@@ -138,8 +138,12 @@ def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> st
     if figures.cost_usd is not None:
         lacking = any(record.lacks_price for record in confirmation.records.values())
         parts.append(f"{usd(figures.cost_usd)}{f' for {figures.priced_runs:,} of them' if lacking else ''}")
+    lost = [result.error for result in confirmation.results(confirmation.indices("errored")) if result.error]
+    parts += [f"{len(lost):,} errored"] if lost else []
     ended = ((regressed, "regressed"), (len(keys) - regressed, "within noise"))
-    return f"{', '.join(parts)}: {', '.join(f'{count:,} {word}' for count, word in ended if count)}"
+    outages = dict.fromkeys(error.message for error in lost if error.kind == "outage")
+    found = ", ".join(f"{count:,} {word}" for count, word in ended if count)
+    return f"{', '.join(parts)}: {'; '.join([found, *outages])}"
 
 
 def facts(summary: Summary) -> Iterator[str]:

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
 from typing import Any, Final
@@ -44,7 +44,7 @@ from ci_evals.reports.cells import (
     scores_text,
 )
 from ci_evals.reports.charts import Spark, spark
-from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Tone
+from ci_evals.reports.findings import Entry, Findings, Group, Tone
 from ci_evals.reports.word_diff import Piece, word_diff
 from ci_evals.stats.rates import pass_rate
 
@@ -429,18 +429,10 @@ class Page:
         self._report = found.summary.report
         self._by_case: dict[str, list[JudgedCell]] = {}
         changed = found.cells
-        self._cells_of: Mapping[GroupKind, Sequence[JudgedCell]] = {
-            "regressed": changed.regressed,
-            "errored": changed.errored,
-            "failing": changed.failing,
-            "possible": changed.possible,
-            "fixed": changed.fixed,
-            "still failing": changed.still_failing,
-            "failed some": changed.failed_some,
-            "flaky": changed.flaky,
-            "quarantined": changed.quarantined,
-        }
-        every = chain(*self._cells_of.values(), changed.others)
+        self._cells_of: Mapping[str, Sequence[JudgedCell]] = {
+            field.name.replace("_", " "): getattr(changed, field.name) for field in fields(changed)
+        }  # by kind of group
+        every = chain(*self._cells_of.values())
         for cell in {cell.cell: cell for cell in every}.values():
             self._by_case.setdefault(cell.case.id, []).append(cell)
         self._columns = {variant: number for number, variant in enumerate(self._report.plan.variants)}

@@ -8,11 +8,14 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any, Final
 
+from ci_evals.javascript import split_file
 from ci_evals.model.case import Case
 
 _LONGEST: Final = 300
 _EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".toml")  # of files that may be named by globs
 _TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
+_PYTHON_IMPORT = re.compile(r"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
+_JAVASCRIPT_IMPORT = re.compile(r"(?:require|import)\(\s*[\"'`](\.[^\"'`]+)")
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -27,7 +30,9 @@ def dependencies(written: Any, cases: Iterable[Case], paths: Iterable[str], fold
         paths: what its author names besides; a leading slash starts at the root of the repository.
         folder: the suite's.
     """
-    named = (pattern for text in _texts(written) for pattern in _paths_in(text))
+    texts = list(_texts(written))
+    named = [pattern for text in texts if _may_be_path(text) for pattern in _paths_in(text)]
+    named += (pattern for text in texts for pattern in _imported_by(text))
     files = [case.task.folder for case in cases if case.task]
     files += [case.cassette.path for case in cases if case.cassette]
     parts = (part for case in cases for message in case.messages for part in _parts(message.content))
@@ -46,11 +51,17 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (text for each in value.values() for text in _texts(each))
     elif isinstance(value, list | tuple):
         yield from (text for each in value for text in _texts(each))
-    elif isinstance(value, str) and len(value) <= _LONGEST and "\n" not in value and re.search(r"\w", value):
+    elif isinstance(value, str):
         yield value
 
 
+def _may_be_path(text: str) -> bool:
+    return len(text) <= _LONGEST and "\n" not in text and bool(re.search(r"\w", text))
+
+
 def _paths_in(text: str) -> Iterator[str]:
+    if script := split_file(text):
+        text = script["file"]
     if target := _TARGET.fullmatch(text):
         module = target[1].replace(".", "/")
         yield from (f"{module}.py", module)
@@ -58,6 +69,15 @@ def _paths_in(text: str) -> Iterator[str]:
         yield text
         if (folder := posixpath.dirname(_WILDCARD.split(posixpath.normpath(text))[0])).strip("./"):
             yield folder  # what lies beside a file in a folder of its own
+
+
+def _imported_by(code: str) -> Iterator[str]:
+    """Yield the modules beside the suite that code in it imports, if a text is code."""
+    for found in _PYTHON_IMPORT.finditer(code):
+        module = found[1].replace(".", "/")
+        yield from (f"{module}.py", module)
+    for found in _JAVASCRIPT_IMPORT.finditer(code):
+        yield from (found[1], *(f"{found[1]}{extension}" for extension in (".js", ".cjs", ".mjs", ".json")))
 
 
 def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ UNLIMITED = 2**31 - 1  # calls at once
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SUITE_KEYS = {"providers", "cases"}
+_REPORT_START = '{"schema_version": '  # of a report.json, which may be large
 DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
 FOREIGN_NAMES = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
 
@@ -91,6 +92,8 @@ def _is_config(path: Path) -> bool:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return True  # reading it as one tells why
+    if text.startswith(_REPORT_START):
+        return False
     if text.lstrip().startswith("{"):
         try:
             return bool(json.loads(text).keys() >= _SUITE_KEYS)

@@ -116,8 +116,33 @@ MAX_KNOWN = 50
 MAX_STRANGERS = 20  # unknown keys of one mapping that are told one by one: the file is none of ours, or damaged
 
 
+ELSEWHERE: Mapping[str, str] = {
+    "assert": "expect",
+    "asserts": "expect",
+    "dataset": "cases",
+    "defaultTest": "expect",
+    "evaluators": "expect",
+    "samples": "cases",
+    "targets": "providers",
+    "test": "cases",
+    "tests": "cases",
+    "answer-relevance": "judge",
+    "assert-set": "all_of",
+    "context-faithfulness": "judge",
+    "exact_match": "equals",
+    "factuality": "judge",
+    "g-eval": "judge",
+    "includes": "contains",
+    "LLMJudge": "judge",
+    "llm-rubric": "judge",
+    "match": "equals",
+    "model-graded-closedqa": "judge",
+}
+"""The names here of keys and graders of other tools."""
+
+
 def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
-    """Return `unknown key 'promts', did you mean 'prompts'?`, or the list of what is known.
+    """Return `unknown key 'promts', did you mean 'prompts'?`, its name here if it is another tool's, or what is known.
 
     Args:
         noun: what it is.
@@ -131,6 +156,8 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
     names = sorted(known)
     shown = ", ".join(names[:MAX_KNOWN]) + (", …" if len(names) > MAX_KNOWN else "")
     hint = f"did you mean {' or '.join(meant)}?" if meant else f"known: {shown or 'none'}"
+    if ELSEWHERE.get(name) in known:
+        hint = f"which is called {ELSEWHERE[name]!r} here (`ci-evals import` translates whole suites)"
     return f"unknown {noun} {name!r}, {hint}"
 
 

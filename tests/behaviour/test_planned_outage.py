@@ -94,6 +94,23 @@ async def test_each_shard_sets_its_lost_round_aside_and_their_merge_has_no_verdi
     assert report_in(tmp_path / "out")["totals"]["errored"] == 24
 
 
+async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    flaky = 'return "no" if question in ("q1", "q2", "q3") and request.run == 1 else question'
+    (tmp_path / "agent.py").write_text(
+        AGENT.replace("return question", flaky).replace('in pathlib.Path("down")', 'not in pathlib.Path("down")')
+    )
+    (tmp_path / "down").write_text("123")
+    found = await run(tmp_path, "--out", "out")
+    why = "0 of 21 repeats passed, and 6 of 9 planned runs of the same cases: likely an outage, so nothing is named"
+    assert why in found.err
+    assert why in (tmp_path / "out" / "summary.md").read_text()
+    assert report_in(tmp_path / "out")["comparison"]["counts"] == {"suspect": 3, "unchanged": 7}
+    (tmp_path / "down").unlink()
+    await run(tmp_path, "--out", "out", "--resume")
+    assert report_in(tmp_path / "out")["comparison"]["counts"] == {"flaky": 3, "unchanged": 7}
+
+
 async def test_a_case_that_breaks_is_named_beside_an_outage_of_one_round(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "down").write_text("2")

@@ -124,6 +124,14 @@ async def test_results_are_resumed_suite_by_suite(tmp_path: Path) -> None:
     assert compared.out.count("Compared: ") == 2
 
 
+async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "a")
+    write(tmp_path / "b.yaml", "b", WRONG)
+    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
+    shown = await ci_evals(tmp_path, "comment", "--dry-run")
+    assert (shown.code, shown.out.count("<!-- ci-evals:section suite=")) == (0, 2)
+
+
 async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:
     for name in ("a", "b"):
         case = {"id": "who", "input": "who?", "expect": [{"equals": name}]}

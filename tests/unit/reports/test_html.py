@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 from html import unescape as html_unescaped
 from html.parser import HTMLParser
@@ -20,7 +21,7 @@ from rendered import html_of as text_of
 
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import cell_finding
-from ci_evals.model.case import Variant
+from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.response import Passage, Response, Step, Turn, Usage
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
@@ -457,3 +458,12 @@ def test_a_name_is_an_address() -> None:
     case, variant = "a b/c&d=ü'\ud800", Variant("gpt", "polite")
     assert address_of(case) == "case=a%20b%2Fc%26d%3D%C3%BC'%3F"
     assert address_of(case, variant, 3) == f"{address_of(case)}&on=gpt%20%C2%B7%20polite&run=3"
+
+
+def test_every_case_is_on_the_page_once_whatever_became_of_it(flights: Summary, changed: Summary) -> None:
+    quarantine = Quarantine(reason="flaky upstream", until=date(2099, 1, 1))
+    report = report_of({"tamed": "FFF", "good": "PPP"}, cases={"tamed": {"quarantine": quarantine}})
+    for summary in (flights, changed, summarize(report, None)):
+        text = text_of(summary)
+        assert sorted(name for name, _ in rows(text)) == sorted(case.id for case in summary.report.plan.cases)
+    assert "In quarantine until 2099-01-01: flaky upstream" in text

@@ -9,6 +9,11 @@ from ci_evals.model.case import Case, Task
 from ci_evals.model.response import Message, Part
 from ci_evals.suite.dependencies import dependencies, touched
 
+CODE = [
+    {"javascript": {"file": "checks/length.mjs:brief"}},
+    {"javascript": "require('./words')(output) && true"},
+    {"python": "from tone.rules import polite\nreturn polite(output)\n"},
+]
 WRITTEN = {
     "cases": {"file": "cases/*.jsonl"},
     "prompts": [{"file": "../prompts/polite.txt"}, "Answer {{ input }} in [a-z]*"],
@@ -17,7 +22,7 @@ WRITTEN = {
         {"command": ["python3", "./tools/run.py"]},
         {"url": "https://example.org/evals/docs"},
     ],
-    "expect": [{"regex": "[a-z]*"}, {"json_schema": {"value": {"file": "schema.json"}}}],
+    "expect": [{"regex": "[a-z]*"}, {"json_schema": {"value": {"file": "schema.json"}}}, *CODE],
 }
 
 
@@ -40,6 +45,10 @@ def found(
         "evals/tools/run.py",
         "evals/tools/helper.py",
         "evals/schema.json",
+        "evals/checks/length.mjs",
+        "evals/checks/shared.mjs",
+        "evals/words.js",
+        "evals/tone/rules.py",
     ],
 )
 def test_what_a_suite_names_counts_and_what_lies_beside_it_in_a_folder_of_its_own(changed: str) -> None:

@@ -144,3 +144,15 @@ def test_an_unknown_name_brings_the_closest_or_the_list() -> None:
     assert unknown("key", "promts", ["prompts", "cases"]) == "unknown key 'promts', did you mean 'prompts'?"
     assert unknown("tag", "zzz", ["b", "a"]) == "unknown tag 'zzz', known: a, b"
     assert unknown("tag", "zzz", []) == "unknown tag 'zzz', known: none"
+
+
+@pytest.mark.parametrize(
+    ("noun", "name", "known", "here"),
+    [("key", "tests", ["cases"], "cases"), ("grader", "llm-rubric", ["judge"], "judge")],
+)
+def test_names_of_other_tools_are_translated_where_they_may_stand(
+    noun: str, name: str, known: list[str], here: str
+) -> None:
+    said = f"unknown {noun} {name!r}, which is called {here!r} here (`ci-evals import` translates whole suites)"
+    assert unknown(noun, name, known) == said
+    assert unknown(noun, name, ["other"]) == f"unknown {noun} {name!r}, known: other"
