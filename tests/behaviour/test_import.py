@@ -147,6 +147,20 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
     assert "out of order" in ran.out
 
 
+@pytest.mark.parametrize(
+    "name", ["python:bot.py", "file://bot.js", "exec:bot", "webhook:http://localhost/x", "openai:gpt-4o"]
+)
+async def test_no_key_is_copied(tmp_path: Path, name: str) -> None:
+    provider = {"id": name, "config": {"apiKey": "sk-of-the-shop-123", "team": "x"}}
+    config = {"providers": [provider], "prompts": ["x"], "tests": [{"assert": [{"type": "equals", "value": "x"}]}]}
+    (tmp_path / "p.json").write_text(json.dumps(config))
+    ended = await ci_evals(tmp_path, "import", "p.json", "--to", "evals.yaml")
+    assert len(not_imported(ended)) == 1
+    agents = tmp_path / "promptfoo_agents.py"
+    everything = [ended.err, (tmp_path / "evals.yaml").read_text(), agents.read_text() if agents.exists() else ""]
+    assert "sk-of-the-shop-123" not in "".join(everything)
+
+
 async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "promptfooconfig.yaml").write_text(
         "prompts: ['{{ q }}']\nproviders: [echo]\noutputPath: x.json\ntests:\n  - vars: {q: hi}\n    assert:\n"

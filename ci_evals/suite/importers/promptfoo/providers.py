@@ -108,7 +108,7 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
     if not isinstance(id_, str) or not isinstance(config, Mapping):
         raise UntranslatableError("a provider is an id, or a mapping with `id`")
     made = Made(id_, {}, embeds=embeds)
-    target = _code(id_, config, source, agents) or _target(id_, config, made)
+    target = _code(id_, config, made, source, agents) or _target(id_, config, made)
     label = given.get("label")
     made.options = {**({"name": str(label).replace(",", ";")} if label else {}), **target}
     for key, setting in given.items():
@@ -120,16 +120,28 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
     return made
 
 
-def _code(id_: str, config: Mapping[str, Any], source: Source, agents: Agents | None) -> dict[str, Any] | None:
+def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    """Return the config of code or of a service without an API key that stands in it."""
+    if "apiKey" in config:
+        made.lost.append(("config.apiKey", "a key does not belong in the file: let the code read a variable"))
+    return {key: value for key, value in config.items() if key != "apiKey"}
+
+
+def _code(
+    id_: str, config: Mapping[str, Any], made: Made, source: Source, agents: Agents | None
+) -> dict[str, Any] | None:
     """Return a provider of the team's own, a function or a program; None if it is none."""
     if agents is None:
         return None
     if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_):
+        kept = _without_key(config, made)
         file = source.relative(found[1]) + (found[2] or "")
-        return {"type": "javascript", "file": file, **({"config": dict(config)} if config else {})}
+        return {"type": "javascript", "file": file, **({"config": kept} if kept else {})}
     if found := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
-        return agents.call_function(source.relative(found[1]), found[2] or "call_api", config)
-    return agents.run_program(id_.removeprefix("exec:").strip(), config) if id_.startswith("exec:") else None
+        return agents.call_function(source.relative(found[1]), found[2] or "call_api", _without_key(config, made))
+    if id_.startswith("exec:"):
+        return agents.run_program(id_.removeprefix("exec:").strip(), _without_key(config, made))
+    return None
 
 
 def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
@@ -195,8 +207,8 @@ def _azure(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     }
 
 
-def _webhook(rest: str, config: Mapping[str, Any], _made: Made) -> dict[str, Any]:
-    body = {"prompt": "{{ input }}", **({"config": dict(config)} if config else {})}
+def _webhook(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    body = {"prompt": "{{ input }}", **({"config": kept} if (kept := _without_key(config, made)) else {})}
     return {"type": "http", "url": rest, "body": body, "output": "$.output"}
 
 
