@@ -148,7 +148,8 @@ def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended
             break
     if console.output != "json":
         lines = [
-            f"{each.report.suite.name}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}" for each in summaries
+            f"{name_of(each.report.suite.name)}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}"
+            for each in summaries
         ]
         console.print("\n".join((f"\n{len(summaries)} of {number_of(len(suites), 'suite')} run", *lines)))
     if errors:

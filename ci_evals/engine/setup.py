@@ -29,7 +29,7 @@ from ci_evals.providers.http_client import open_session
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
-from ci_evals.providers.serve import Service, Services
+from ci_evals.providers.serve import Services, StartedService
 from ci_evals.providers.tokens import Token, Tokens
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
@@ -151,7 +151,7 @@ async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place]
     """
     problems: list[Problem] = []
     tokens: dict[Token, str] = {}
-    services: dict[Service, str] = {}
+    services: dict[StartedService, str] = {}
     for options in called:
         if isinstance(options, ModelOptions | Http) and options.token:
             tokens.setdefault(resources.tokens.of(options.token), str(options.name))
@@ -237,7 +237,7 @@ def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
 class _ServedProvider:
     """A provider that talks to a service which is started for it: that the service has ended is why no answer came."""
 
-    def __init__(self, provider: Provider, service: Service) -> None:
+    def __init__(self, provider: Provider, service: StartedService) -> None:
         self._provider = provider
         self._service = service
 

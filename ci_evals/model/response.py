@@ -26,7 +26,7 @@ class ToolCall:
 
 
 _Source = Annotated[str | bytes | None, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})]
-"""What YAML names, and Python may have at hand."""
+"""A path or URL as YAML names it, or the bytes that Python has at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class Message(Options):
 
     @property
     def text(self) -> str:
-        """What was said, with images and files by name."""
+        """The words of the message, with images and files by name."""
         return self.content if isinstance(self.content, str) else "\n".join(part.shown for part in self.content)
 
     @property
     def parts(self) -> Sequence[Part]:
-        """What was said, as parts."""
+        """The message as parts."""
         if isinstance(self.content, str):
             return (Part(text=self.content),) if self.content else ()
         return self.content
@@ -192,7 +192,7 @@ class Response:
 
     @property
     def passages(self) -> tuple[Passage, ...] | None:
-        """What was retrieved, for all turns if it was a conversation; None if nothing is told about it."""
+        """The retrieved texts, those of all turns if it was a conversation; None if nothing is told about them."""
         if self.context is not None or not self.turns:
             return self.context
         told = [passages for turn in self.turns if (passages := turn.response.passages) is not None]

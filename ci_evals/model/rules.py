@@ -10,7 +10,7 @@ from pydantic import Field, Strict
 from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
 
 ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE] | Literal["auto"]
-"""How often a suspect is run again; `auto` is as often as naming a case takes that always fails."""
+"""The number of further runs of a suspect; `auto` is as many as naming a case takes that always fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
 from ci_evals.providers.subprocess import (
     MAX_OUTPUT_BYTES,
-    Ended,
+    ProgramEnd,
     command_problems,
     describe_status,
     find_program,
@@ -128,7 +128,7 @@ class _Program:
         return _response(ended, request.timeout_s)
 
 
-def _response(ended: Ended, timeout_s: float) -> Response:
+def _response(ended: ProgramEnd, timeout_s: float) -> Response:
     detail = ended.stderr or None
     if ended.why == "timeout":
         raise ProviderError("timeout", f"no answer within {timeout_s:g} s; the program was ended", detail=detail)

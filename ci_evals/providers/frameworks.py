@@ -39,7 +39,7 @@ def _has(value: object, *names: str) -> bool:
 
 
 class _Trail:
-    """What an agent did, in order. A tool call is a step as soon as its result is there; others stay open."""
+    """The steps of an agent, in order. A tool call is a step as soon as its result is there; others stay open."""
 
     def __init__(self) -> None:
         self.model: str | None = None

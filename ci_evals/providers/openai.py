@@ -240,7 +240,7 @@ class _Usage:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the answer cost, as OpenRouter tells it."""
+        """The cost of the answer, as OpenRouter tells it."""
         return float(self.cost) if isinstance(self.cost, int | float) and 0 <= self.cost < math.inf else None
 
     @property

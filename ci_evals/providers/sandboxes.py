@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Task
-from ci_evals.providers.subprocess import Descendants, Ended, kill_on_exit, run_program
+from ci_evals.providers.subprocess import Descendants, ProgramEnd, kill_on_exit, run_program
 
 _QUICK_S = 60.0
 _BUILD_S = 600.0
@@ -27,7 +27,7 @@ class Sandbox(Protocol):
     tests: str
     logs: str
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> Ended:
+    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
         """Run a command in the working copy to its end. Raises OSError if it cannot be started."""
         ...
 
@@ -80,7 +80,7 @@ class _Folder:
         self.tests = str(root / "tests")
         self.logs = str(root / "logs")
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> Ended:
+    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
         return await run_program(
             argv,
             stdin,
@@ -157,7 +157,7 @@ class _Container:
         self.tests = "/tests"
         self.logs = "/logs"
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> Ended:
+    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
         names = [word for name in env for word in ("--env", name)]  # the values stay out of the list of processes
         command = ["exec", "--interactive", *names, self._name, *argv]
         return await _run_docker(command, stdin=stdin, env=env, timeout_s=timeout_s)
@@ -188,7 +188,7 @@ async def _docker(*arguments: str, timeout_s: float = _QUICK_S) -> None:
 
 async def _run_docker(
     arguments: Sequence[str], *, timeout_s: float, stdin: bytes = b"", env: Mapping[str, str] | None = None
-) -> Ended:
+) -> ProgramEnd:
     return await run_program(
         ["docker", *arguments],
         stdin,
@@ -198,5 +198,5 @@ async def _run_docker(
     )
 
 
-def _complaint(ended: Ended) -> str:
+def _complaint(ended: ProgramEnd) -> str:
     return "no answer in time" if ended.why == "timeout" else ended.last_line or f"exit status {ended.status}"

@@ -62,7 +62,7 @@ class Serve(Options):
         return found
 
 
-class Service:
+class StartedService:
     """A service that is started once, for all providers that talk to it."""
 
     def __init__(self, options: Serve, folder: Path) -> None:
@@ -140,13 +140,13 @@ class Services:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._services: list[tuple[Serve, Service]] = []
+        self._services: list[tuple[Serve, StartedService]] = []
 
-    def of(self, options: Serve) -> Service:
+    def of(self, options: Serve) -> StartedService:
         """Return the service that is started as the options say."""
         for known, service in self._services:
             if known == options:
                 return service
-        service = Service(options, self._folder)
+        service = StartedService(options, self._folder)
         self._services.append((options, service))
         return service

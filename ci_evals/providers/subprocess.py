@@ -80,7 +80,7 @@ def program_problem(program: str, folder: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramEnd:
     """The end of a program, and its output. A negative `status` is the signal that killed it."""
 
     why: Literal["exit", "timeout", "too_large"]
@@ -133,7 +133,7 @@ async def run_program(
     env: Mapping[str, str] | None,
     timeout_s: float,
     descendants: Descendants | None = None,
-) -> Ended:
+) -> ProgramEnd:
     """Run a program to its end, then end every process that it left behind.
 
     One that writes more than `MAX_OUTPUT_BYTES` to stdout is ended.
@@ -168,7 +168,7 @@ async def run_program(
         await _clear_away(child, members, ends_all=descendants is None)
     status = child.transport.get_returncode() if child.transport else None
     why: Literal["exit", "timeout", "too_large"] = "exit" if in_time else "timeout"
-    return Ended("too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr))
+    return ProgramEnd("too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr))
 
 
 class RunningProgram:
@@ -187,7 +187,7 @@ class RunningProgram:
 
     @property
     def ending(self) -> str:
-        """How it ended: `exit status 1`, `killed by SIGKILL`."""
+        """The end in words: `exit status 1`, `killed by SIGKILL`."""
         assert self._child.transport is not None
         return describe_status(self._child.transport.get_returncode() or 0)
 

@@ -22,7 +22,7 @@ from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.sandboxes import Docker, MakeSandbox, Sandbox, folder_sandbox
-from ci_evals.providers.subprocess import Ended
+from ci_evals.providers.subprocess import ProgramEnd
 from ci_evals.templating import template_sandbox
 from ci_evals.user_code import load_target, missing_target, target_parts
 
@@ -156,7 +156,7 @@ class _Agent:
         return [templates.from_string(word).render(names) for word in self._options.argv]
 
 
-def _check(ended: Ended, who: str, timeout_s: float) -> None:
+def _check(ended: ProgramEnd, who: str, timeout_s: float) -> None:
     detail = ended.stderr or None
     if ended.why == "timeout":
         raise ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
@@ -167,7 +167,7 @@ def _check(ended: Ended, who: str, timeout_s: float) -> None:
         raise ProviderError("crash", f"{who} ended with exit status {ended.status}{last}", detail=detail)
 
 
-def _reward(logs: Path, ended: Ended) -> float:
+def _reward(logs: Path, ended: ProgramEnd) -> float:
     """Read what the verifier wrote: a number in reward.txt, or `reward` in reward.json.
 
     Raises:
@@ -200,7 +200,7 @@ def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Pa
     return kept
 
 
-def _keep(kept: Path, who: str, ended: Ended) -> None:
+def _keep(kept: Path, who: str, ended: ProgramEnd) -> None:
     with _storage_errors(kept):
         (kept / f"{who}.stdout.txt").write_bytes(ended.stdout)
         (kept / f"{who}.stderr.txt").write_bytes(ended.stderr_tail)

@@ -17,7 +17,7 @@ _MAX_CHARACTERS = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TokenCommand(Options):
-    """Where a bearer token comes from.
+    """The source of a bearer token.
 
     Args:
         command: prints the token, as `gcloud auth print-access-token` does: a list, or one line that is split as a

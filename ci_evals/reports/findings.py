@@ -180,7 +180,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CellRow:
     """A cell that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10` here, `p < 0.001`.
 
     `base` is empty where it was not compared.
@@ -227,7 +227,7 @@ class Findings:
     trends: tuple[tuple[VariantReport, tuple[float, ...]], ...]
     bars: tuple[ScopeVerdict, ...]
     cells: Changes
-    rows: tuple[Row, ...]
+    rows: tuple[CellRow, ...]
     groups: tuple[Group, ...]
     basis: tuple[str, ...]
 
@@ -345,7 +345,7 @@ def _names(summary: Summary, cells: Sequence[JudgedCell]) -> Iterator[str]:
 # Cells in columns.
 
 
-def _rows(found: Changes) -> Iterator[Row]:
+def _rows(found: Changes) -> Iterator[CellRow]:
     chosen: tuple[tuple[GroupKind, Sequence[JudgedCell]], ...] = (
         ("regressed", found.regressed),
         ("failing", found.failing),
@@ -358,7 +358,7 @@ def _rows(found: Changes) -> Iterator[Row]:
             note = "fixed" if kind == "fixed" else brief_chance(cell.found.p) if known and cell.found else ""
             if cell.found and cell.found.kind in ("new", "edited"):
                 note = cell.found.kind
-            yield Row(kind, cell, brief_tally(base) if base else "", brief_tally(here), note)
+            yield CellRow(kind, cell, brief_tally(base) if base else "", brief_tally(here), note)
 
 
 # Groups.

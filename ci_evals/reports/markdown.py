@@ -45,7 +45,7 @@ from ci_evals.reports.cells import (
     place_of,
     without_answer,
 )
-from ci_evals.reports.findings import Entry, Findings, Group, GroupKind, Row, findings, join_sentence
+from ci_evals.reports.findings import CellRow, Entry, Findings, Group, GroupKind, findings, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 
@@ -392,7 +392,7 @@ def _blocks(found: Findings, links: Links, asked_characters: int) -> list[tuple[
     ]
 
 
-def _rows(found: Findings) -> list[Row]:
+def _rows(found: Findings) -> list[CellRow]:
     """Return the rows of the table of cells: the first of each kind."""
     return [row for kind in _IN_TABLE for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]]
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from ci_evals.errors import StorageError, UsageError, first_problem
-from ci_evals.format import number_of, one_line, shorten
+from ci_evals.format import name_of, number_of, one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports, unanswered_runs
@@ -416,14 +416,21 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
     """
     trusted = read_report(Path(str(baseline.source))).document
     summary = summary_of(saved.document, baseline)
-    assert summary.compared is not None
-    strict = summary_of(_under_rules_of(trusted, saved.document, summary.compared), baseline)
+    comparison = summary.compared
+    assert comparison is not None
+    strict = summary_of(_under_rules_of(trusted, saved.document, comparison), baseline)
     told = []
     if summary.verdict.status in ("pass", "borderline") and summary.verdict.status != strict.verdict.status != "pass":
         summary = strict
         told.append(Note("Rules", f"judged by those of {baseline.called}, which this pull request changes"))
     if missing := _missing_runs(saved.document, trusted, baseline.called):
         told.append(Note("Missing", missing))
+    if edited := dict.fromkeys(cell.case for cell in comparison.of("edited")):
+        first, *others = map(name_of, edited)
+        more = f" and {number_of(len(others), 'more case')}" if others else ""
+        told.append(
+            Note("Edited", f"{first}{more}: said to be another question than on {baseline.called}, or judged otherwise")
+        )
     return with_answers(summary._replace(notes=tuple(told)))
 
 

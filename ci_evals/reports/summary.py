@@ -34,6 +34,7 @@ _BRIEF = (
     "Not verified",
     "Rules",
     "Missing",
+    "Edited",
     "Graders changed",
     "Left out",
     "Latency",

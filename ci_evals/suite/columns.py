@@ -14,9 +14,9 @@ from ci_evals.suite.problems import Written, and_more, unknown
 from ci_evals.templating import Render, is_template, json_renderer
 
 _COLUMNS = frozenset({"id", "description", "input", "vars", "tags", "metadata"})
-"""Where plain text names a column. Elsewhere it is what it says."""
+"""The keys whose plain text names a column. Elsewhere it is what it says."""
 _FILES = frozenset({"vars", "matrix"})
-"""Where `{file: …}` is the content of a file."""
+"""The keys of which `{file: …}` is the content of a file."""
 
 
 class ColumnMap:

@@ -138,7 +138,7 @@ ELSEWHERE: Mapping[str, str] = {
     "match": "equals",
     "model-graded-closedqa": "judge",
 }
-"""What keys and graders of other tools are called here."""
+"""The names here of keys and graders of other tools."""
 
 
 def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:

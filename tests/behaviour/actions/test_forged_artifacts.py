@@ -202,6 +202,18 @@ async def test_what_a_report_has_less_of_than_main_is_said_at_once(
     assert f"**Missing**: {note}" in above
 
 
+def pretend_to_be_edited(report: Document) -> None:
+    for cell in report["cells"]:
+        if cell["case"] == "river":
+            cell |= {"fingerprint": f"other.{cell['fingerprint'].partition('.')[2]}", "history": []}
+
+
+async def test_a_case_that_claims_to_be_another_one_is_named_at_once(repository: Repository) -> None:
+    fork = await fork_of(repository)
+    above, _, _ = (await fork.text(forge=pretend_to_be_edited)).partition("<details>")
+    assert "**Edited**: river: said to be another question than on main, or judged otherwise" in above
+
+
 def soften_gate(report: Document) -> None:
     report["gate"] |= {"min_pass_rate": 0.0, "max_regressions": 99, "on_regression": "warn", "max_error_rate": 1.0}
     soften_bars(report)
@@ -223,7 +235,12 @@ def soften_thresholds(report: Document) -> None:
     report["totals"] |= {"passed": report["totals"]["planned"], "failed": 0}
 
 
-@pytest.mark.parametrize("forge", [soften_gate, soften_bars, soften_thresholds])
+def quarantine(report: Document) -> None:
+    for cell in (cell for cell in report["cells"] if cell["case"] == "river"):
+        cell["quarantine"] = {"reason": "known", "until": "2999-01-01"}
+
+
+@pytest.mark.parametrize("forge", [soften_gate, soften_bars, soften_thresholds, quarantine])
 async def test_a_report_is_judged_by_the_rules_of_main_too(repository: Repository, forge: Forgery) -> None:
     fork = await fork_of(repository, gate={"min_pass_rate": 0.9}, expect=[{"max_length": 20}])
     text = await fork.text(forge=forge)
