@@ -16,7 +16,7 @@ from ci_evals.suite.importers import (
     promptopus,
     pydantic_evals,
 )
-from ci_evals.suite.importers.draft import Comment, Draft
+from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError
 from ci_evals.suite.importers.parts import pull_up
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import write_yaml
@@ -61,10 +61,12 @@ def translate(source: Source) -> Draft | None:
         return None
     try:
         draft = importer.convert(source)
+        pull_up(draft)
+    except UntranslatableError as error:
+        raise ConfigError([source.written.problem(str(error))]) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # any of a value of another shape
         text = f"it looks like {name}, and is not in the shape of its files: {type(error).__name__}: {error}"
         raise ConfigError([source.written.problem(text)]) from error
-    pull_up(draft)
     return draft
 
 

@@ -25,7 +25,10 @@ def convert(source: Source) -> Draft:
     suite |= {key: str(root.value[key]) for key in ("name", "description") if root.value.get(key)}
     suite["providers"] = _entries(root["providers"], source, draft, lambda entry: [_provider(entry.value, defaults)])
     if isinstance(judge := root.value.get("judge"), Mapping):
-        suite["judges"] = [_judge(judge, root.value["providers"])]
+        try:
+            suite["judges"] = [_judge(judge, root.value["providers"])]
+        except UntranslatableError as error:
+            suite[draft.lose(root["judge"], "judge", str(error), weakens=True)] = None
     cases = [entry.value for entry in root["cases"].items() if isinstance(entry.value, dict)]
     prompts = {(case.get("systemPrompt", defaults.get("systemPrompt")), case.get("prompt")) for case in cases}
     shared = len(prompts) == 1 and bool(cases[0].get("vars"))

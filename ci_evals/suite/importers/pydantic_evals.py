@@ -104,7 +104,11 @@ def _evaluators(written: Written, source: Source, draft: Draft, asks: _Judges) -
     for entry in written["evaluators"].items() if isinstance(written["evaluators"].value, list) else ():
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
             made.append(Comment(comments))
-        name, given = next(iter(entry.value.items())) if isinstance(entry.value, dict) else (str(entry.value), None)
+        name, given = (
+            next(iter(entry.value.items()))
+            if isinstance(entry.value, dict) and entry.value
+            else (str(entry.value), None)
+        )
         if name == "EqualsExpected":
             equals = True
             continue

@@ -1,11 +1,19 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_evals.errors import ConfigError
+from ci_evals.suite.importers import suite_text, translate
 from ci_evals.suite.importers.draft import Comment, Draft
+from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import write_yaml
-from ci_evals.suite.yaml import parse
+from ci_evals.suite.problems import Written
+from ci_evals.suite.yaml import Lines, parse
 
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Co", "Cn"]) | st.sampled_from("\n \t#:-'\"{}[]|")
@@ -39,3 +47,50 @@ def test_comments_stand_among_values_and_change_none(suite: dict[str, Any]) -> N
     text = write_yaml(draft.suite)
     assert draft.plain()[0] == suite
     assert "# before\n# all\n" in text
+
+
+FILES = Path(__file__).parents[2] / "data" / "imports"
+NAMES = [
+    *("promptfoo/promptfooconfig.yaml", "promptfoo/everything.yaml", "gh-models/support.prompt.yml"),
+    *("pydantic-evals/capitals.yaml", "promptopus/suite.yaml", "deepeval/goldens.json"),
+    "openai-evals/registry/evals/capitals.yaml",
+]
+JUNK = [
+    None,
+    5,
+    "",
+    "x",
+    [],
+    {},
+    [None],
+    {"a": 1},
+    "file://nope.yaml",
+    "file://*.zzz",
+    "file://x.js",
+    "{{ a",
+    {"type": 5},
+]
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield place
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from places(value[key], (*place, key))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_whatever_stands_in_a_file_it_is_translated_or_refused(name: str, data: st.DataObject) -> None:
+    path = FILES / name
+    value = json.loads(json.dumps(parse(path.read_text(), name, [])[0]))  # without what aliases share
+    *way, last = data.draw(st.sampled_from([place for place in places(value) if place]))
+    holder = value
+    for key in way:
+        holder = holder[key]
+    holder[last] = data.draw(st.sampled_from(JUNK))
+    try:
+        draft = translate(Source(path, name, path.parent, Written(value, Lines(1), name)))
+    except ConfigError:
+        return
+    if draft is not None:
+        assert parse(suite_text(draft, [path]), "evals.yaml", [])[0] == draft.plain()[0]

@@ -266,7 +266,11 @@ class _Converter:
             return
         comments = self.comments(written.line, written.line)
         self.judge = self.judge_of(written)
-        vars_, self.matrix = self.read_vars(written)
+        try:
+            vars_, self.matrix = self.read_vars(written)
+        except (UntranslatableError, ConfigError) as error:
+            vars_ = {}
+            self.vars[self.draft.lose(written["vars"], "defaultTest.vars", str(error), weakens=True)] = None
         beside = self.comments(written["vars"].line, last_line(written["vars"].lines))
         self.vars |= dict.fromkeys(beside)
         self.vars |= vars_
@@ -350,7 +354,10 @@ class _Converter:
                     }
                     whole = {**config.value, **test.value, **both}
                     whole["assert"] = [*(config.value.get("assert") or ()), *(test.value.get("assert") or ())]
-                    made.append(self.read_test(test.having(whole)))
+                    try:
+                        made.append(self.read_test(test.having(whole)))
+                    except (UntranslatableError, ConfigError) as error:
+                        made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
         return made
 
     def read_test(self, written: Written) -> dict[Any, Any]:
