@@ -198,8 +198,8 @@ def explain(
 def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -> None:
     """Make report.html from a saved report, and open it.
 
-    REPORT is a report.json or a results folder (default: ci-evals-results); the page goes beside it. It says what the
-    report says; with --baseline, the comparison is made anew. Nothing is run.
+    REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of several; the page goes
+    beside the report. It says what the report says; with --baseline, the comparison is made anew. Nothing is run.
 
     \b
     Examples:
@@ -207,12 +207,13 @@ def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -
       ci-evals view downloads/report.json --baseline main/report.json
     """
     path = report or Path(RESULTS)
-    page = path / "report.html" if path.is_dir() else path.with_suffix(".html")
-    write_atomically(page, html.render(summary_to_view(path, baseline)))
     console = Console.of_process()
-    console.print(page.as_posix())
-    if not no_browser and not webbrowser.open(page.absolute().as_uri()):
-        console.remark("no browser could be started: open the page yourself")
+    for each in report_folders(path) or [path]:
+        page = each / "report.html" if each.is_dir() else each.with_suffix(".html")
+        write_atomically(page, html.render(summary_to_view(each, baseline)))
+        console.print(page.as_posix())
+        if not no_browser and not webbrowser.open(page.absolute().as_uri()):
+            console.remark("no browser could be started: open the page yourself")
 
 
 @options.command()

@@ -279,7 +279,7 @@ def _until_end(stream: Stream, events: Iterable[Event], place: str) -> Iterator[
 
 
 class _RequestTemplate:
-    """Return the request as it is for any case."""
+    """The request of a provider, before it is filled in for a case."""
 
     def __init__(self, options: Http) -> None:
         body = _DEFAULT_BODY if options.body is None and options.method != "GET" else options.body

@@ -39,7 +39,8 @@ MAX_BYTES: Final = 25_000_000
 """Of the page: what a browser still opens at once."""
 
 _ROWS_BYTES = 9_000_000  # the lines of the cases
-_DETAILS_BYTES = 15_000_000  # what unfolds below them; the rest is for tables of at most `_MAX_ROWS` rows
+_TABLES_BYTES = 1_000_000  # all else: tables and lists of at most `_MAX_ROWS` rows
+_DETAILS_BYTES = MAX_BYTES - _ROWS_BYTES - _TABLES_BYTES  # what unfolds of the cases
 _MAX_ROWS = 100
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200

@@ -56,6 +56,15 @@ async def test_a_baseline_may_be_chosen_afterwards(tmp_path: Path, opened: Calla
     assert "edited" in page, "another expectation is another question"
 
 
+async def test_of_several_suites_each_has_its_page(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        suite(tmp_path / name, "hello")
+        await ci_evals(tmp_path / name, "run", "--out", f"../results/{name}")
+    ended = await ci_evals(tmp_path, "view", "results", "--no-browser")
+    assert ended.out.splitlines() == ["results/one/report.html", "results/two/report.html"]
+
+
 async def test_without_a_report_it_says_what_to_name(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "view")
     assert ended.code == 3
