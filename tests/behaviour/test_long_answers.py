@@ -54,7 +54,8 @@ async def test_a_recorded_answer_is_judged_whole_again(tmp_path: Path) -> None:
     (tmp_path / "out").rename(tmp_path / "first")
     suite(tmp_path, expect="*** hi")
     found = await run(tmp_path, "--replay", "first", "--replay-only")
-    assert found.code == 0, found.out
+    assert found.code == 3, "the agent itself was not run"
+    assert journaled(tmp_path / "out")[0]["status"] == "passed"
     assert journaled(tmp_path / "out")[0]["response"] == journaled(tmp_path / "first")[0]["response"]
 
 
