@@ -31,7 +31,7 @@ from ci_evals.model.result import Status
 from ci_evals.reports.cells import CellOutcome, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
-from ci_evals.reports.page import Page, Part, Row, ShownGroup, slices
+from ci_evals.reports.page import Page, PageGroup, PagePart, PageRow, slices
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
 
@@ -100,7 +100,7 @@ def render(summary: Summary) -> Iterator[bytes]:
 class RenderedPart:
     """Rows that stand together, as HTML."""
 
-    part: Part
+    part: PagePart
     rows: tuple[Markup, ...]
 
 
@@ -108,7 +108,7 @@ class RenderedPart:
 class RenderedGroup:
     """A group with those of its rows that have room."""
 
-    group: ShownGroup
+    group: PageGroup
     parts: tuple[RenderedPart, ...]
 
 
@@ -122,7 +122,7 @@ def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[
     without_details = left_out = 0
     tags: dict[str, int] = {tag: number for number, (tag, _) in enumerate(page.choices()["tag"])}
 
-    def block(row: Row) -> Markup | None:
+    def block(row: PageRow) -> Markup | None:
         nonlocal room, room_for_details, without_details, left_out
         if room < 0:
             left_out += 1

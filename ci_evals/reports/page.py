@@ -356,7 +356,7 @@ class CellDetail:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PageRow:
     """One case with its cells on all variants.
 
     Attributes:
@@ -391,11 +391,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PagePart:
     """Rows that stand together, under the reason that they share or under none."""
 
     heading: Entry | None
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
 
     @property
     def unfolded(self) -> bool:
@@ -404,7 +404,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownGroup:
+class PageGroup:
     """A group of the findings with the rows of its cases; the last one has those that need no word."""
 
     title: str
@@ -414,7 +414,7 @@ class ShownGroup:
     unfolded: bool
     entries: tuple[Entry, ...]
     more_entries: str
-    parts: tuple[Part, ...]
+    parts: tuple[PagePart, ...]
 
     @property
     def rows(self) -> int:
@@ -440,7 +440,7 @@ class Page:
         self.graders: dict[str, int] = {}
         """The graders that a run failed, as far as details were made, with the number that stands for each."""
 
-    def groups(self) -> Iterator[ShownGroup]:
+    def groups(self) -> Iterator[PageGroup]:
         """Yield the groups in order; each case is in the first group that one of its cells belongs to."""
         placed: set[str] = set()
         seen = False  # whether any group is unfolded
@@ -455,7 +455,7 @@ class Page:
             few = 0 < rows <= _FEW_ROWS and group.tone != "good"
             unfolded = group.kind == "regressed" or few or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
             seen = seen or (unfolded and bool(parts))
-            yield ShownGroup(
+            yield PageGroup(
                 title=group.title,
                 count=group.count,
                 tone=group.tone,
@@ -468,23 +468,23 @@ class Page:
         rest = self._rows(self._found.cells.others, placed, unfold=False)
         if rest:
             alone = not placed and len(rest) <= _MAX_ROWS_UNFOLDED
-            yield ShownGroup("Passed", len(rest), "good", "", alone, (), "", (Part(None, rest),))
+            yield PageGroup("Passed", len(rest), "good", "", alone, (), "", (PagePart(None, rest),))
 
-    def _parts(self, group: Group, placed: set[str]) -> Iterator[Part]:
+    def _parts(self, group: Group, placed: set[str]) -> Iterator[PagePart]:
         """Yield the cases with a reason of their own, then those that share one with others, under it."""
         unfold = group.tone == "bad" and group.kind != "still failing"
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         together = {cell.key for entry in shared for cell in entry.cells}
         single = [cell for cell in self._cells_of.get(group.kind, ()) if cell.key not in together]
-        parts = [Part(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))]
+        parts = [PagePart(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))]
         for entry in shared:
             first, *others = entry.cells
             few = unfold and len(entry.cells) <= _FEW_ALIKE
             rows = (*self._rows([first], placed, unfold=few), *self._rows(others, placed, unfold=False))
-            parts.append(Part(entry, tuple(replace(row, reason=None) for row in rows)))  # it stands above them
+            parts.append(PagePart(entry, tuple(replace(row, reason=None) for row in rows)))  # it stands above them
         yield from (part for part in parts if part.rows)
 
-    def _rows(self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool) -> tuple[Row, ...]:
+    def _rows(self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool) -> tuple[PageRow, ...]:
         rows = []
         for cell in cells:
             if cell.case.id in placed:
@@ -495,10 +495,10 @@ class Page:
             rows.append(self._row(cell, unfolded=unfolded))
         return tuple(rows)
 
-    def _row(self, worst: JudgedCell, *, unfolded: bool) -> Row:
+    def _row(self, worst: JudgedCell, *, unfolded: bool) -> PageRow:
         cells = sorted(self._by_case[worst.case.id], key=lambda cell: self._columns[cell.variant])
         changed = worst.found is not None and worst.found.kind in ("regressed", "suspect", "fixed")
-        return Row(
+        return PageRow(
             case=worst.case,
             cells=tuple(map(self._shown, cells)),
             worst=worst,
@@ -535,7 +535,7 @@ class Page:
             latency=latencies[len(latencies) // 2] if latencies else None,
         )
 
-    def details(self, row: Row) -> list[CellDetail]:
+    def details(self, row: PageRow) -> list[CellDetail]:
         """Return what unfolds of a case, the cell that decided where it stands first."""
         ordered = sorted(row.cells, key=lambda shown: (shown.cell is not row.worst, shown.column))
         return [self._detail(shown) for shown in ordered]

@@ -16,7 +16,7 @@ from ci_evals.suite.importers import (
     promptopus,
     pydantic_evals,
 )
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment
 from ci_evals.suite.importers.parts import pull_up
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import write_yaml
@@ -103,4 +103,4 @@ def suite_text(draft: Draft, paths: Sequence[Path]) -> str:
     """Return a draft as the text of `evals.yaml`."""
     names = ", ".join(path.name for path in paths)
     lost = f" {number_of(len(draft.lost), 'part')} could not be translated: see `not imported`." if draft.lost else ""
-    return write_yaml({Comment(f"Imported from {names} ({draft.origin}).{lost}"): None, **draft.suite})
+    return write_yaml({YamlComment(f"Imported from {names} ({draft.origin}).{lost}"): None, **draft.suite})

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft
+from ci_evals.suite.importers.draft import Draft, YamlComment
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.problems import Written
@@ -27,7 +27,7 @@ def convert(source: Source) -> Draft:
     draft = Draft("ag2")
     cases = [draft.at(_case(row, number), row.line) for number, row in enumerate(source.written.items())]
     judges = {"judges": [dict(JUDGE)]} if any("expect" in case for case in cases) else {}
-    draft.suite = {Comment(NO_PROVIDERS): None, **judges, Comment(_SCORERS): None, "cases": cases}
+    draft.suite = {YamlComment(NO_PROVIDERS): None, **judges, YamlComment(_SCORERS): None, "cases": cases}
     return draft
 
 

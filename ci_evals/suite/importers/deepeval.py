@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, shorten
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, as_data
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.problems import Written
@@ -42,9 +42,9 @@ def convert(source: Source) -> Draft:
             cases.append(draft.lose(row, "golden", str(error), weakens=True))
     judged = any("judge" in entry for case in cases if isinstance(case, dict) for entry in case.get("expect", ()))
     draft.suite = {
-        Comment(NO_PROVIDERS): None,
+        YamlComment(NO_PROVIDERS): None,
         **({"judges": [dict(JUDGE)]} if judged else {}),
-        Comment(_METRICS): None,
+        YamlComment(_METRICS): None,
         "cases": cases,
     }
     return draft

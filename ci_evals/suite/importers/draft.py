@@ -13,7 +13,7 @@ from ci_evals.suite.yaml import Lines
 T = TypeVar("T")
 
 
-class Comment:
+class YamlComment:
     """Stands as an item in a list, or as a key in a mapping, where the file has a comment. May have several lines."""
 
     def __init__(self, text: str) -> None:
@@ -52,7 +52,7 @@ class Draft:
 
     Args:
         origin: the name of the tool whose format it has.
-        suite: the keys of the suite; has `Comment`s.
+        suite: the keys of the suite; has `YamlComment`s.
         lost: what could not be translated.
         files: further files of the suite, by name, with their text.
     """
@@ -64,7 +64,7 @@ class Draft:
     _lines: dict[int, int] = field(default_factory=dict)
     _kept: list[Any] = field(default_factory=list)
 
-    def lose(self, written: Written, what: str, reason: str, *, weakens: bool) -> Comment:
+    def lose(self, written: Written, what: str, reason: str, *, weakens: bool) -> YamlComment:
         """Note a part that is not translated, and return the comment that stands in its place.
 
         Args:
@@ -76,7 +76,7 @@ class Draft:
         self.lost.append(Lost(written.file, written.line, what, reason, weakens))
         key = written.path.rpartition(".")[2]
         value = written.value if key.endswith("]") or not key else {key: written.value}
-        return Comment(f"not imported: {reason}\n{original(value)}")
+        return YamlComment(f"not imported: {reason}\n{original(value)}")
 
     def at(self, value: T, line: int | None) -> T:
         """Return a mapping or list, and remember the line in which its original stands."""
@@ -93,10 +93,10 @@ class Draft:
     def _plain(self, value: Any, line: int) -> tuple[Any, Lines]:
         line = self._lines.get(id(value), line)
         if isinstance(value, Mapping):
-            parts = {key: self._plain(item, line) for key, item in value.items() if not isinstance(key, Comment)}
+            parts = {key: self._plain(item, line) for key, item in value.items() if not isinstance(key, YamlComment)}
             return {key: part for key, (part, _) in parts.items()}, Lines(line, {k: at for k, (_, at) in parts.items()})
         if isinstance(value, list):
-            items = [self._plain(item, line) for item in value if not isinstance(item, Comment)]
+            items = [self._plain(item, line) for item in value if not isinstance(item, YamlComment)]
             return [item for item, _ in items], Lines(line, {n: at for n, (_, at) in enumerate(items)})
         return value, Lines(line)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, shorten
 from ci_evals.suite.importers.parts import asked
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.problems import Written
@@ -55,7 +55,7 @@ def convert(source: Source) -> Draft:
     expect: list[Any] = []
     for entry in root["evaluators"].items() if isinstance(root["evaluators"].value, list) else ():
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
-            expect.append(Comment(comments))
+            expect.append(YamlComment(comments))
         try:
             expect.append(draft.at(_grader(entry.value, judges, str(value.get("model", ""))), entry.line))
         except UntranslatableError as error:
@@ -65,7 +65,7 @@ def convert(source: Source) -> Draft:
             {"name": name, "type": "openai", "model": model, **_ENDPOINT} for model, name in judges.items()
         ]
     if comments := source.take_comments(root["messages"].line, last_line(root["messages"].lines)):
-        suite[Comment(comments)] = None
+        suite[YamlComment(comments)] = None
     suite["prompts"] = [_prompt(asked(value["messages"]))]
     shorten(expect)
     if expect:
@@ -76,13 +76,13 @@ def convert(source: Source) -> Draft:
     for key in value.keys() - _KEYS:
         suite[draft.lose(root[key], key, "there is nothing like it", weakens=False)] = None
     if rest := source.take_comments(1, 10**9):
-        draft.suite = {Comment(rest): None, **suite}
+        draft.suite = {YamlComment(rest): None, **suite}
     return draft
 
 
 def _case(entry: Written, source: Source, draft: Draft) -> dict[Any, Any]:
     comments = source.take_comments(entry.line, last_line(entry.lines))
-    return draft.at({**({Comment(comments): None} if comments else {}), "vars": entry.value}, entry.line)
+    return draft.at({**({YamlComment(comments): None} if comments else {}), "vars": entry.value}, entry.line)
 
 
 def _params(value: Mapping[str, Any]) -> dict[str, Any]:

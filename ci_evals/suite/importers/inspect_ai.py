@@ -3,7 +3,7 @@
 from string import ascii_uppercase
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment
 from ci_evals.suite.importers.parts import NO_PROVIDERS, as_data, asked
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.problems import Written
@@ -50,8 +50,8 @@ def convert(source: Source) -> Draft:
         except UntranslatableError as error:
             cases.append(draft.lose(row, "sample", str(error), weakens=True))
     draft.suite = {
-        Comment(NO_PROVIDERS): None,
-        **({"prompts": [_CHOICE]} if all(choices) else {Comment(_SCORERS): None}),
+        YamlComment(NO_PROVIDERS): None,
+        **({"prompts": [_CHOICE]} if all(choices) else {YamlComment(_SCORERS): None}),
         "cases": cases,
     }
     return draft

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, shorten
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, asked, one_of
 from ci_evals.suite.importers.source import Source
 
@@ -85,7 +85,7 @@ def _suite(samples: Source, kind: str, arguments: Mapping[str, Any], draft: Draf
     for case in cases:
         shorten(case.get("expect", ()) if isinstance(case, dict) else ())
     judges = {"judges": [dict(JUDGE)]} if kind == "model" else {}
-    return {Comment(NO_PROVIDERS): None, **judges, "cases": cases}
+    return {YamlComment(NO_PROVIDERS): None, **judges, "cases": cases}
 
 
 def _expect(kind: str, sample: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Any]:

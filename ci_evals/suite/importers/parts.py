@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment
 
 NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}
@@ -49,15 +49,15 @@ def as_data(cell: Any) -> Any:
 def pull_up(draft: Draft) -> None:
     """Write what every case expects, and vars that every case has, once for the suite."""
     suite = draft.suite
-    cases = [case for case in suite.get("cases", ()) if not isinstance(case, Comment)]
+    cases = [case for case in suite.get("cases", ()) if not isinstance(case, YamlComment)]
     if len(cases) < 2 or any("file" in case for case in cases):
         return
-    expects = [[each for each in case.get("expect", ()) if not isinstance(each, Comment)] for case in cases]
+    expects = [[each for each in case.get("expect", ()) if not isinstance(each, YamlComment)] for case in cases]
     common = [each for each in expects[0] if all(each in others for others in expects[1:])]
     if common:
         _insert(suite, "expect", [*suite.get("expect", ()), *common])
         for case in cases:
-            case["expect"] = [each for each in case["expect"] if isinstance(each, Comment) or each not in common]
+            case["expect"] = [each for each in case["expect"] if isinstance(each, YamlComment) or each not in common]
             if not case["expect"]:
                 del case["expect"]
     first: Mapping[str, Any] = cases[0].get("vars", {})

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError, seconds, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, seconds, shorten
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.problems import Written
 
@@ -42,7 +42,7 @@ def convert(source: Source) -> Draft:
     for key in root.value.keys() - {"name", "description", "providers", "judge", "defaults", "cases"}:
         suite[draft.lose(root[key], key, "there is nothing like it", weakens=False)] = None
     if rest := source.take_comments(1, 10**9):
-        draft.suite = {Comment(rest): None, **suite}
+        draft.suite = {YamlComment(rest): None, **suite}
     return draft
 
 
@@ -50,7 +50,7 @@ def _entries(written: Written, source: Source, draft: Draft, convert_one: Callab
     made: list[Any] = []
     for entry in written.items() if isinstance(written.value, list) else ():
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
-            made.append(Comment(comments))
+            made.append(YamlComment(comments))
         try:
             made += (draft.at(each, entry.line) for each in convert_one(entry))
         except UntranslatableError as error:
@@ -93,7 +93,7 @@ def _case(entry: Written, defaults: Mapping[str, Any], source: Source, draft: Dr
     vars_ = given.get("vars") or {}
     graders = _graders(entry["graders"], given, source, draft)
     comments = source.take_comments(entry.line, last_line(entry.lines))
-    case: dict[Any, Any] = {Comment(comments): None} if comments else {}
+    case: dict[Any, Any] = {YamlComment(comments): None} if comments else {}
     case |= {key: str(given[key]) for key in ("id", "description") if given.get(key)}
     if shared:
         case["vars"] = vars_

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Comment, Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, shorten
 from ci_evals.suite.importers.parts import NO_PROVIDERS
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.problems import Written
@@ -40,7 +40,7 @@ def convert(source: Source) -> Draft:
             *own,
         ]
         comments = source.take_comments(entry.line, last_line(entry.lines))
-        case: dict[Any, Any] = {Comment(comments): None} if comments else {}
+        case: dict[Any, Any] = {YamlComment(comments): None} if comments else {}
         case |= {"id": str(entry.value["name"])} if entry.value.get("name") else {}
         case["input"] = entry.value["inputs"]
         metadata = entry.value.get("metadata")
@@ -54,7 +54,7 @@ def convert(source: Source) -> Draft:
         for key in entry.value.keys() - _CASE:
             case[draft.lose(entry[key], key, "there is nothing like it", weakens=False)] = None
         cases.append(draft.at(case, entry.line))
-    suite[Comment(NO_PROVIDERS)] = None
+    suite[YamlComment(NO_PROVIDERS)] = None
     if asks.models:
         suite["judges"] = [{"name": name, **options} for name, options in asks.models.items()]
     if shared:
@@ -70,7 +70,7 @@ def convert(source: Source) -> Draft:
     for expects in (shared, *(case.get("expect", []) for case in cases)):
         shorten(expects)
     if rest := source.take_comments(1, 10**9):
-        draft.suite = {Comment(rest): None, **suite}
+        draft.suite = {YamlComment(rest): None, **suite}
     return draft
 
 
@@ -103,7 +103,7 @@ def _evaluators(written: Written, source: Source, draft: Draft, asks: _Judges) -
     equals = False
     for entry in written["evaluators"].items() if isinstance(written["evaluators"].value, list) else ():
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
-            made.append(Comment(comments))
+            made.append(YamlComment(comments))
         name, given = (
             next(iter(entry.value.items()))
             if isinstance(entry.value, dict) and entry.value

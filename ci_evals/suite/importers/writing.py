@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from ci_evals.model.fields import resolve
-from ci_evals.suite.importers.draft import Comment
+from ci_evals.suite.importers.draft import YamlComment
 
 WIDTH = 110
 _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns", "messages"})
@@ -15,13 +15,13 @@ _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns
 
 
 def write_yaml(suite: Mapping[Any, Any]) -> str:
-    """Return a mapping with `Comment`s in it as YAML, with an empty line before each section."""
+    """Return a mapping with `YamlComment`s in it as YAML, with an empty line before each section."""
     lines: list[str] = []
     comments: list[str] = []
     after_section = False
     for key, value in suite.items():
         written = [*_entry(key, value, 0)]
-        if isinstance(key, Comment):
+        if isinstance(key, YamlComment):
             comments += written
             continue
         is_section = len(written) > 1 or key in _BLOCKS
@@ -35,7 +35,7 @@ def write_yaml(suite: Mapping[Any, Any]) -> str:
 def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
     """Yield the lines of one entry of a mapping."""
     space = " " * indent
-    if isinstance(key, Comment):
+    if isinstance(key, YamlComment):
         yield from _comment(key, indent)
         return
     name = _scalar(str(key))
@@ -61,7 +61,7 @@ def _inside(value: Any, indent: int, *, in_cases: bool = False) -> Iterator[str]
         return
     space = " " * indent
     for item in value:
-        if isinstance(item, Comment):
+        if isinstance(item, YamlComment):
             yield from _comment(item, indent)
             continue
         short = None if in_cases and isinstance(item, Mapping) and len(item) > 1 else _short(item, WIDTH - indent - 2)
@@ -85,11 +85,11 @@ def _inside(value: Any, indent: int, *, in_cases: bool = False) -> Iterator[str]
 def _empty(value: Any) -> str | None:
     """Return `[]` or `{}` for a list or mapping that has nothing but comments; else None."""
     if isinstance(value, Mapping):
-        return "{}" if all(isinstance(key, Comment) for key in value) else None
-    return "[]" if isinstance(value, list | tuple) and all(isinstance(item, Comment) for item in value) else None
+        return "{}" if all(isinstance(key, YamlComment) for key in value) else None
+    return "[]" if isinstance(value, list | tuple) and all(isinstance(item, YamlComment) for item in value) else None
 
 
-def _comment(comment: Comment, indent: int) -> Iterator[str]:
+def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
     for line in comment.text.splitlines():
         yield f"{' ' * indent}# {line}".rstrip()
 
@@ -108,12 +108,12 @@ def _flow(value: Any) -> str | None:
     if isinstance(value, Mapping):
         parts = []
         for key, item in value.items():
-            if isinstance(key, Comment) or (text := _flow(item)) is None:
+            if isinstance(key, YamlComment) or (text := _flow(item)) is None:
                 return None
             parts.append(f"{_scalar(str(key))}: {text}")
         return f"{{{', '.join(parts)}}}"
     if isinstance(value, list | tuple):
-        items = [None if isinstance(item, Comment) else _flow(item) for item in value]
+        items = [None if isinstance(item, YamlComment) else _flow(item) for item in value]
         return None if None in items else f"[{', '.join(map(str, items))}]"
     if isinstance(value, str) and "\n" in value and _fits_block(value):
         return None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ci_evals.errors import ConfigError
 from ci_evals.suite.importers import suite_text, translate
-from ci_evals.suite.importers.draft import Comment, Draft
+from ci_evals.suite.importers.draft import Draft, YamlComment
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import write_yaml
 from ci_evals.suite.problems import Written
@@ -34,11 +34,11 @@ def test_what_is_written_reads_as_what_it_was(suite: dict[str, Any]) -> None:
 def commented(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            Comment("before\nall"): None,
+            YamlComment("before\nall"): None,
             **{key: commented(item) for key, item in value.items()},
-            Comment("x: "): None,
+            YamlComment("x: "): None,
         }
-    return [Comment("# - of"), *map(commented, value), Comment("after")] if isinstance(value, list) else value
+    return [YamlComment("# - of"), *map(commented, value), YamlComment("after")] if isinstance(value, list) else value
 
 
 @given(st.dictionaries(KEYS, VALUES.filter(bool), min_size=1))

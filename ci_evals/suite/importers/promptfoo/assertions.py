@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ci_evals.graders import GRADERS
 from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds
 from ci_evals.suite.importers.promptfoo.providers import provider_of
-from ci_evals.suite.importers.promptfoo.templates import Templates
+from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.problems import Written
 from ci_evals.templating import is_template
@@ -87,7 +87,7 @@ class Assertions:
         templates: translates the templates in values.
     """
 
-    def __init__(self, draft: Draft, templates: Templates) -> None:
+    def __init__(self, draft: Draft, templates: TemplateTranslator) -> None:
         self.judges: dict[str, dict[str, Any]] = {}
         self._draft = draft
         self._templates = templates

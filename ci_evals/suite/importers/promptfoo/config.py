@@ -10,12 +10,12 @@ import yaml
 from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Comment, Draft, Lost, UntranslatableError, original, seconds, shorten
+from ci_evals.suite.importers.draft import Draft, Lost, UntranslatableError, YamlComment, original, seconds, shorten
 from ci_evals.suite.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.suite.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
 from ci_evals.suite.importers.promptfoo.rows import plain_columns, test_of_row
-from ci_evals.suite.importers.promptfoo.templates import Templates, quote_dumped
+from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator, quote_dumped
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.problems import Written
 from ci_evals.templating import is_template, template_sandbox
@@ -76,7 +76,7 @@ class _Converter:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.draft = Draft("promptfoo")
-        self.templates = Templates()
+        self.templates = TemplateTranslator()
         self.agents = Agents()
         self.assertions = Assertions(self.draft, self.templates)
         self.judge: Written | None = None
@@ -142,7 +142,7 @@ class _Converter:
         used = self.templates.used
         lacking = self.lacking | {name for name in used if any(name not in names for names in self.named)}
         if lacking := lacking - self.vars.keys():
-            self.vars[Comment("promptfoo leaves empty what a test has no value for: here that is an error.")] = None
+            self.vars[YamlComment("promptfoo leaves empty what a test has no value for: here that is an error.")] = None
             self.vars |= dict.fromkeys(sorted(lacking), "")
         if self.templates.environment:
             self.vars["env"] = {name: f"${{{name}:-}}" for name in sorted(self.templates.environment)}
@@ -164,9 +164,9 @@ class _Converter:
     def cases(self) -> Iterator[dict[Any, Any]]:
         yield from (case for case in self.draft.suite.get("cases", ()) if isinstance(case, dict))
 
-    def comments(self, first: int | None, last: int | None) -> tuple[Comment, ...]:
+    def comments(self, first: int | None, last: int | None) -> tuple[YamlComment, ...]:
         text = self.source.take_comments(first, last)
-        return (Comment(text),) if text else ()
+        return (YamlComment(text),) if text else ()
 
     def each(self, written: Written, read: Callable[[Written], list[Any]], what: str) -> list[Any]:
         """Convert each entry of a list, or the only one; what can't be becomes a comment."""
@@ -214,7 +214,7 @@ class _Converter:
             for name, reason in made.lost
         ]
         self.draft.lost += lost
-        notes = {Comment(f"not imported: {name}: {reason}"): None for name, reason in made.lost}
+        notes = {YamlComment(f"not imported: {name}: {reason}"): None for name, reason in made.lost}
         return [{**notes, **made.options}]
 
     # Prompts.
@@ -278,7 +278,7 @@ class _Converter:
             found["expect"] = {**dict.fromkeys(comments), "expect": expect}
         if isinstance(threshold := written["threshold"].value, int | float):
             found["threshold"] = {"threshold": threshold}
-        lost: list[Comment] = [
+        lost: list[YamlComment] = [
             self.draft.lose(written[key], f"defaultTest.{key}", "give it to each case", weakens=False)
             for key in written.value
             if key not in ("vars", "assert", "threshold", "options", "description")
@@ -295,7 +295,7 @@ class _Converter:
         provider = written["options"]["provider"]
         return provider if provider.value else self.judge
 
-    def lost_options(self, written: Written, where: str, without: str = "") -> Iterator[Comment]:
+    def lost_options(self, written: Written, where: str, without: str = "") -> Iterator[YamlComment]:
         options = written["options"]
         for key in options.value if isinstance(options.value, dict) else ():
             if key not in ("provider", "disableVarExpansion", "repeat", without):
@@ -414,7 +414,7 @@ class _Converter:
         for name, value in vars_.items():
             filled[name] = value
             if isinstance(value, str) and is_template(value):
-                source = Templates().text(value)
+                source = TemplateTranslator().text(value)
                 try:
                     filled[name] = template_sandbox().from_string(source).render({**self.vars, **vars_})
                 except TemplateError as error:

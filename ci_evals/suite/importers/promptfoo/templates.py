@@ -1,4 +1,4 @@
-"""Templates of Nunjucks as those of Jinja2, and the names in them."""
+"""TemplateTranslator of Nunjucks as those of Jinja2, and the names in them."""
 
 import re
 from typing import Any
@@ -21,7 +21,7 @@ _CHANGES = (
 )
 
 
-class Templates:
+class TemplateTranslator:
     """Translates templates. Afterwards `used` has the names in them, and `environment` the variables of `env`."""
 
     def __init__(self) -> None:
