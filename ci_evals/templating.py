@@ -2,8 +2,9 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,65 @@ from jinja2 import (
     TemplateSyntaxError,
     Undefined,
     nodes,
+    pass_context,
 )
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment, SandboxedFormatter
+from jinja2.utils import _PassArg
+from jinja2.visitor import NodeTransformer
 
 PACKAGE = Path(__file__).parent
 MAX_CHARACTERS = 10_000_000
-"""The most that a template of a suite may make."""
+"""The most that a template of a suite may make, as a whole and in each value; an item of a list counts as ten."""
+MAX_BITS = 14_000
+"""The most of a number: Python writes no more than 4,300 digits."""
 MAX_SECONDS = 1.0
 """The processor's time that it may take."""
+
+_PERCENT_WIDTH = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\d*)(?:\.(\d*))?")
+
+
+class TooSlowError(TemplateRuntimeError):
+    """A template takes more than `MAX_SECONDS`."""
+
+
+def _limit(characters: int) -> None:
+    if characters > MAX_CHARACTERS:
+        raise TemplateRuntimeError(f"the template makes more than {MAX_CHARACTERS:,} characters")
+
+
+def _limit_number(bits: int) -> None:
+    if bits > MAX_BITS:
+        raise TemplateRuntimeError("the template makes a number of more than 4,000 digits")
+
+
+def _size(*values: Any) -> int:
+    """Return about how many characters values have as text, or some number above `MAX_CHARACTERS`.
+
+    A list that stands in others several times counts each time, as it does in the text.
+    """
+    characters = 0
+    inside = list(values)
+    while inside and characters <= MAX_CHARACTERS:
+        match inside.pop():
+            case str() | bytes() as text:
+                characters += len(text)
+            case int() as number:
+                _limit_number(number.bit_length())
+            case Mapping() as fields:
+                characters += 10 * len(fields)
+                if characters <= MAX_CHARACTERS:
+                    inside += (*fields.keys(), *fields.values())
+            case list() | tuple() | AbstractSet() as items:
+                characters += 10 * len(items)
+                if characters <= MAX_CHARACTERS:
+                    inside += items
+    return characters
+
+
+def _length(items: Sequence[Any]) -> int:
+    """Return the size of a text or list, whatever stands in the list."""
+    return len(items) if isinstance(items, str | bytes) else 10 * len(items)
 
 
 def _join(parts: Iterable[str]) -> str:
@@ -32,14 +83,54 @@ def _join(parts: Iterable[str]) -> str:
     characters = 0
     for part in parts:
         characters += len(part)
-        if characters > MAX_CHARACTERS:
-            raise TemplateRuntimeError(f"the template makes more than {MAX_CHARACTERS:,} characters")
+        _limit(characters)
         joined.append(part)
     return "".join(joined)
 
 
-class TooSlowError(TemplateRuntimeError):
-    """A template takes more than `MAX_SECONDS`."""
+def _percent_size(text: str, values: Any) -> int:
+    """Return about how many characters `text % values` has at most."""
+    widths = sum(int(digits[:9] or 0) for each in _PERCENT_WIDTH.findall(text) for digits in each)
+    stars = _integers(values) if "*" in text else 0
+    return len(text) + widths + stars + _size(values) * (text.count("%") if isinstance(values, Mapping) else 1)
+
+
+def _integers(values: Any) -> int:
+    """Return the sum of the integers among values."""
+    return sum(each for each in (values if isinstance(values, tuple) else (values,)) if isinstance(each, int))
+
+
+def _found(text: Any, old: Any = "", *_: Any, **__: Any) -> int:
+    return str(text).count(str(old))
+
+
+def _repeat_once(*_: Any, **__: Any) -> int:
+    return 1
+
+
+# Filters and methods that put what they are given, or as many spaces as they are told, into a value: how often.
+_REPEATS: dict[str, Callable[..., int]] = {
+    **dict.fromkeys(("batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"), _repeat_once),
+    "expandtabs": lambda text, *_, **__: text.count("\t"),
+    "indent": lambda text, *_, **__: str(text).count("\n") + 1,
+    "join": lambda items, *_, **__: len(items),
+    "replace": lambda text, old="", *_, **__: str(text).count(str(old)),
+    "round": lambda *_, **__: 1000,  # a power of ten, which is slow long before it is long
+    "tojson": lambda value, *_, **__: _size(value) // 10,
+    "translate": lambda text, *_, **__: len(text),
+    "urlize": lambda text, *_, **__: str(text).count(".") + str(text).count("@"),
+    "wordwrap": lambda text, width=79, *_, **__: len(str(text)) // max(width, 1) + str(text).count("\n"),
+}
+
+
+def _limit_call(name: str, value: Any, args: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Refuse a filter, or a method of a text or number, that would make too much of its value."""
+    given = (*args, *options.values())
+    _limit(_size(value, *given))
+    if name == "format":
+        _limit(_percent_size(str(value), options or tuple(args)))
+    elif name in _REPEATS:
+        _limit(_size(value) + _REPEATS[name](value, *args, **options) * (_size(given) + _integers(given)))
 
 
 class _TimedContext(Context):
@@ -52,8 +143,73 @@ class _TimedContext(Context):
     def take_turn(self) -> bool:
         """Return True as long as there is time."""
         if time.thread_time() > self._ends_at:
-            raise TooSlowError(f"the template takes more than {MAX_SECONDS:g} s: do its loops end?")
+            raise TooSlowError(f"the template takes more than {MAX_SECONDS:g} s: do its loops and macros end?")
         return True
+
+
+def _limited_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter that looks at the time, at what it gets and at what it makes."""
+    passed = _PassArg.from_obj(function)
+
+    @pass_context
+    @wraps(function)
+    def limited(context: _TimedContext, value: Any = "", *args: Any, **options: Any) -> Any:
+        context.take_turn()
+        if name in _REPEATS and isinstance(value, Iterator):
+            value = list(value)
+        _limit_call(name, value, args, options)
+        first = {
+            _PassArg.context: (context,),
+            _PassArg.eval_context: (context.eval_ctx,),
+            _PassArg.environment: (context.environment,),
+            None: (),
+        }[passed]
+        made = function(*first, value, *args, **options)
+        if isinstance(made, Iterator):
+            return _limited_items(context, made)
+        _limit(_size(made))
+        return made
+
+    return limited
+
+
+def _limited_items(context: _TimedContext, items: Iterator[Any]) -> Iterator[Any]:
+    characters = 0
+    for item in items:
+        context.take_turn()
+        characters += _size([item])
+        _limit(characters)
+        yield item
+
+
+def _limited_value(value: Any) -> Any:
+    """Return what stands in braces, if its text is not too long."""
+    if not isinstance(value, str):
+        _limit(_size(value))
+    return value
+
+
+class _Formatter(SandboxedFormatter):
+    """`str.format`, which makes no more than a template may."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._made = 0
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        _limit(sum(int(digits[:9]) for digits in re.findall(r"[1-9]\d*", format_spec)) + _size(value))
+        made: str = super().format_field(value, format_spec)
+        self._made += len(made)
+        _limit(self._made)
+        return made
+
+
+class _JoinedConcat(NodeTransformer):
+    """Makes the filter `join` of every `~`."""
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802  as Jinja calls it
+        self.generic_visit(node)
+        return nodes.Filter(nodes.Tuple(node.nodes, "load"), "join", [], [], None, None, lineno=node.lineno)
 
 
 class _Sandbox(SandboxedEnvironment):
@@ -61,26 +217,54 @@ class _Sandbox(SandboxedEnvironment):
 
     concat = staticmethod(_join)  # which Jinja gives all pieces of a text
     context_class = _TimedContext
-    intercepted_binops = frozenset({"*", "**"})  # which make much of little, where no loop is
+    intercepted_binops = frozenset({"+", "*", "**", "%"})  # which make much of little, where no loop is
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(finalize=_limited_value, **options)
+        self.filters = {name: _limited_filter(name, function) for name, function in self.filters.items()}
+        del self.globals["lipsum"]  # text by chance, as much as one asks for
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
         """Make Python code of a template, whose loops look at the time at each turn."""
         take_turn = nodes.Call(nodes.Getattr(nodes.ContextReference(), "take_turn", "load"), [], [], None, None)
         for loop in source.find_all(nodes.For):
             loop.test = nodes.And(take_turn, loop.test) if loop.test else take_turn
+        _JoinedConcat().visit(source)
         source.set_environment(self)
         return super()._generate(source, *args, **kwargs)
+
+    def call(self, context: _TimedContext, function: Any, /, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        context.take_turn()
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, str | bytes | int):
+            if function.__name__ == "join" and len(args) == 1:
+                items = list(args[0]) if isinstance(args[0], Iterator) else args[0]
+                _limit_call("join", items, (owner,), {})
+                args = (items,)
+            else:
+                _limit_call(function.__name__, owner, args, options)
+        return super().call(context, function, *args, **options)
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        if super().wrap_str_format(value) is None:
+            return None
+        text, formatter = value.__self__, _Formatter(self)
+        if value.__name__ == "format":
+            return lambda *args, **fields: formatter.vformat(text, args, fields)
+        return lambda fields: formatter.vformat(text, (), fields)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         match operator, left, right:
             case "**", int(), int():
-                size = left.bit_length() * right
+                _limit_number(left.bit_length() * right)
+            case "*", int(), int():
+                _limit_number(left.bit_length() + right.bit_length())
             case ("*", Sequence(), int()) | ("*", int(), Sequence()):
-                size = len(left) * right if isinstance(left, Sequence) else left * len(right)
-            case _:
-                size = 0
-        if size > MAX_CHARACTERS:
-            raise TemplateRuntimeError(f"the template makes more than {MAX_CHARACTERS:,} characters")
+                _limit(_length(left) * right if isinstance(left, Sequence) else left * _length(right))
+            case "+", Sequence(), Sequence():
+                _limit(_length(left) + _length(right))
+            case "%", str(), _:
+                _limit(_percent_size(left, right))
         return super().call_binop(context, operator, left, right)
 
 

@@ -141,4 +141,8 @@ def _misfits(
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
-                yield case, "", f"the prompt {prompt.name!r} does not fit this case: {error}"
+                yield (
+                    case,
+                    "",
+                    f"the prompt {prompt.name!r} does not fit this case: {str(error) or type(error).__name__}",
+                )
