@@ -192,6 +192,12 @@ async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: P
     assert ended.err.endswith("\n21 problems, nothing was run.\n")
 
 
+async def test_true_for_a_mapping_with_a_text_is_not_to_be_quoted(tmp_path: Path) -> None:
+    assert await problems(tmp_path, providers=[{**SERVICE, "stream": True}]) == [
+        "providers[0].stream: expected a mapping with keys such as text, event, end, got true"
+    ]
+
+
 async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
     agent = {"name": "agent", "type": "command", "command": ["true"]}
     write_suite(tmp_path, providers=[agent], skip_unchanged=True)
