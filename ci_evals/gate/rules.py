@@ -18,6 +18,7 @@ from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import (
     cell_sentence,
     coverage_sentence,
+    hidden_critical_sentence,
     increase_sentence,
     not_compared_sentence,
     quarantine_sentence,
@@ -157,7 +158,8 @@ def _missing_evidence(
 ) -> Iterator[RuleVerdict]:
     """Yield what could not be judged: critical cases without a graded run, many cells of the base without a comparison.
 
-    Cells that only a recording answered are left out: there was nothing new to be compared.
+    Cells that only a recording answered are left out: there was nothing new to be compared. So are those in quarantine,
+    if the base had them there, too: a quarantine that comes with the change must not hide what the change does.
     """
     gated = [each for each in report.cells if each.case.quarantine is None]
     critical = [each for each in gated if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)]
@@ -165,12 +167,21 @@ def _missing_evidence(
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
     if isinstance(comparison, Comparison):
         replayed = {each.key for each in report.cells if each.counts.graded and not report.fresh(each.cell).graded}
-        left_out = replayed | {each.key for each in report.cells if each.case.quarantine is not None}
+        quarantined = [each for each in report.cells if each.case.quarantine is not None]
+        held = {each.key for each in quarantined if (base := comparison.base_of(each.key)) and base.quarantined}
+        hidden = [
+            cell
+            for each in quarantined
+            if each.key not in held and (cell := comparison.by_key.get(each.key)) and cell.kind != "new"
+        ]
+        if critical_hidden := [cell for cell in hidden if cell.critical]:
+            yield RuleVerdict("ungraded", lack, hidden_critical_sentence(comparison, critical_hidden))
+        left_out = replayed | held
         of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in left_out]
         missing = [cell for cell in of if cell.p is None]
         told = not comparison.compared and (rules.require_baseline or not report.totals.graded)  # by others
         if len(missing) > len(of) * (1 - LEAST_COMPARED) and not told:
-            yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of)))
+            yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of), hidden))
 
 
 def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: VerdictStatus) -> Iterator[RuleVerdict]:
@@ -198,7 +209,10 @@ def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: V
                 if rule == "latency":
                     medians = _latencies_of_base(comparison, variant.variant)
                     if len(medians) < LATENCY_REPORTS:
-                        text, status = f"{text}; {too_few_latencies_clause(comparison, len(medians))}", "borderline"
+                        text, status = (
+                            f"{text}; {too_few_latencies_clause(len(medians), LATENCY_REPORTS)}",
+                            "borderline",
+                        )
                     elif _is_usual(figures.latency_p50_s, medians):
                         continue
                 yield RuleVerdict(rule, status, text)

@@ -13,7 +13,7 @@ from ci_evals.format import interval, name_of, number_of, one_line, percent, sec
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason, scope_clause, scope_subject
+from ci_evals.gate.wording import quarantine_clause, same_reason, scope_clause, scope_subject
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -318,6 +318,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
     elif leading is not None or verdict.status == "error" or report.suite.without_secrets:
         pass
     elif verdict.status == "pass":
+        passed += quarantine_clause(report)
         text = (passed,)
         if found.regressed:
             but = f"; the gate allows {number_of(len(found.regressed), 'regressed case')}: "

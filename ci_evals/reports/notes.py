@@ -109,8 +109,9 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text)
     if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
-        are, base = "is" if len(regraded) == 1 else "are", comparison.baseline.called
-        judged = f"{number_of(len(regraded), 'case')} {are} not judged as on {base}, and so not compared"
+        one, base = len(regraded) == 1, comparison.baseline.called
+        have, they = ("has", "it was") if one else ("have", "they were")
+        judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
         yield Note("Graders changed", f"{judged}: {_case_list(regraded)}")
     if report.confirmation is not None:
         yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
