@@ -9,6 +9,7 @@ from ci_evals.format import duration, name_of, number_of, once_in, percent, seco
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
+    LEAST_COMPARED,
     MOST_CONFIRM_RUNS,
     CellComparison,
     CellKind,
@@ -154,10 +155,16 @@ def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
-    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`."""
+    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`.
+
+    Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40 compared`.
+    """
     points = 100 * (variant.head_rate - variant.base_rate)
+    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
+    of = sum(each in (variant.variant, variant.base_variant) for each in known)
+    few = "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
     if round(points, 1) == 0:
-        return "no change"
+        return few or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
         return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
@@ -308,8 +315,8 @@ def increase_sentence(
 
 
 def too_few_latencies_clause(reports: int, needed: int) -> str:
-    """`not gated: that needs 3 base reports, there is 1`."""
-    return f"not gated: that needs {needed} base reports, there {'is' if reports == 1 else 'are'} {reports}"
+    """`that needs 3 base reports, there is 1`."""
+    return f"that needs {needed} base reports, there {'is' if reports == 1 else 'are'} {reports}"
 
 
 def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -> str:

@@ -66,6 +66,7 @@ _REASON_CHARACTERS = 300
 Tone = Literal["bad", "unsure", "good"]
 GroupKind = Literal[
     "against",
+    "warnings",
     "regressed",
     "errored",
     "unrecorded",
@@ -84,6 +85,7 @@ GroupKind = Literal[
 _DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "failing")
 
 _UNSURE: Final[tuple[GroupKind, ...]] = (
+    "warnings",
     "possible",
     "failed some",
     "unrecorded",
@@ -374,7 +376,7 @@ def _fold(summary: Summary, groups: Sequence[Group]) -> tuple[Group, ...]:
 def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     report = summary.report
     errors = list(_error_groups(summary)) if report.errored else []
-    yield _objections(summary)
+    yield from _objections(summary)
     if summary.verdict.status == "error":  # then the errors are why
         yield from errors
     yield _cell_group(summary, "regressed", "Regressed", "regressed case", found.regressed)
@@ -398,15 +400,18 @@ def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     yield _cell_group(summary, "quarantined", "Quarantined", "quarantined case", found.quarantined, folded=True)
 
 
-def _objections(summary: Summary) -> Group:
-    """List objections to merging that neither the headline nor another group tells."""
+def _objections(summary: Summary) -> Iterator[Group]:
+    """Yield objections to merging that neither the headline nor another group tells, and what is only a warning."""
     verdict = summary.verdict
-    entries = tuple(
-        Entry((rule.sentence,))
+    told = [
+        rule
         for rule in verdict.rules
         if rule.rule not in ("critical", "regressions") and rule.sentence not in verdict.reason
-    )
-    return Group("against", "Also against merging", "objection", len(entries), len(entries), entries)
+    ]
+    against = tuple(Entry((rule.sentence,)) for rule in told if rule.status != "borderline")
+    yield Group("against", "Also against merging", "objection", len(against), len(against), against)
+    warnings = tuple(Entry((rule.sentence,)) for rule in told if rule.status == "borderline")
+    yield Group("warnings", "Warnings", "warning", len(warnings), len(warnings), warnings)
 
 
 def _cell_group(

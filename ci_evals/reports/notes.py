@@ -7,7 +7,7 @@ from math import isclose
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.rules import usual_increases
+from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate
@@ -118,7 +118,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
-    for text in usual_increases(report, comparison, summary.gate or Gate()):
+    for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text)
     if beyond := beyond_naming(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond))
