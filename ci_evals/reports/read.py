@@ -116,7 +116,7 @@ class SavedReport:
             if cell.variant in lost:
                 runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
             history = History((Evidence(own.id, *runs), *saved.history))
-            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs)
+            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs, cell.quarantined)
         return Baseline(
             suite=document.suite.name,
             reports=(own, *(ref for ref in earlier if ref.id != own.id)),
@@ -248,7 +248,9 @@ def baseline_of(
         return NoComparison(f"no baseline: {other.name} is of another suite, {other.suite.name!r}")
     others = [report for report in same if but is None or report.document.id != but.document.id]
     if not others:
-        return NoComparison(f"no baseline: {same[0].name} is the very report that is to be compared")
+        given = but.name if but else ""
+        both = f"{same[0].name} and {given} are the same report"
+        return NoComparison(f"no baseline: {f'{given} is compared with itself' if given == same[0].name else both}")
     baseline = find_lost_reports(join([report.baseline for report in others]))
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].name} has no cells")
@@ -587,6 +589,6 @@ def _base_cells(
         kept = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
         history = History(kept or pooled)
         per_runs = {each.report: found.base_per_run for each in history.evidence}
-        return BaseCell(found.base_fingerprint, history, per_runs)
+        return BaseCell(found.base_fingerprint, history, per_runs, found.base_quarantined)
 
     return {found.base_key(base): base_cell(found) for found in cells if found.kind != "new"}
