@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -73,6 +74,8 @@ def program_problem(program: str, folder: Path) -> str:
         return f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
     if has_folder:
         return f"command: there is no program {folder / program}"
+    if program in ("cd", "export", "source", ".") or re.match(r"[A-Za-z_]\w*=", program):
+        return f"command: {program!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"
     return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"
 
 

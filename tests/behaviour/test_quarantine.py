@@ -140,6 +140,12 @@ async def test_nothing_but_quarantine_is_no_verdict(tmp_path: Path) -> None:
     assert (ended.code, "no run was graded" in ended.out) == (3, True)
 
 
+async def test_a_case_in_quarantine_that_is_selected_alone_blocks_nothing(tmp_path: Path) -> None:
+    write_suite(tmp_path, quarantined())
+    ended = await ci_evals(tmp_path, "run", "--case", "broken", "--quiet")
+    assert (ended.code, "only cases in quarantine were to run" in ended.out) == (0, True), ended.out
+
+
 def test_a_failing_test_of_pytest_is_expected(tmp_path: Path) -> None:
     write_suite(tmp_path, quarantined())
     ended = python(tmp_path, "-m", "pytest", "-rx", "-p", "no:cacheprovider", "evals.yaml")
