@@ -5,6 +5,7 @@ The only module that drives the engine and asks the gate between rounds.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
+from ci_evals.reports.cells import reasons_of
 from ci_evals.reports.files import remove_reports
 from ci_evals.suite.types import CheckedSuite
 
@@ -59,7 +61,7 @@ class Invocation:
         replay_only: call no provider and no judge.
         reusable: journals of earlier runs beside the one that is replaced, for a suite that reuses answers.
         without_secrets: that is so because GitHub gives the job no secrets.
-        replayed: a recording answered in one of the sources.
+        replayed: a recording answered in one of the sources, or in the journal that is resumed.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
@@ -193,6 +195,8 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
                 known.add_results(path)
             known.torn = [shown_paths[path] for path in known.torn]
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
+            if any(header.suite.replayed for path in continued for header in headers(path)):
+                invocation = replace(invocation, replayed=True)
             session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
             return await session.run(plan, records, stop or Stop())
 
@@ -417,8 +421,18 @@ class _Session:
         self.watcher.note_decision(f"{name_of(variant)}: {why}")
         records = part.records
         indices = [index for index in runs if index in records]
+        causes = Counter(
+            reason
+            for result in report.results(indices)
+            if result.status == "failed"
+            for reason in reasons_of(result)[:1]
+        )
+        message = f"{why}; most often: {causes.most_common(1)[0][0]}" if causes else why
         for index, result in zip(indices, report.results(indices), strict=True):
-            withdrawn = replace(result, status="errored", score=None, grades=(), error=RunError("outage", why))
+            error = RunError("outage", message, detail=result.error.detail if result.error else None)
+            if result.status == "errored" and result.error:
+                error = result.error
+            withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
             records[index] = RunRecord.of(*self.journal.append(withdrawn))
 
     def _report(self, interrupted: str | None = None) -> SuiteReport:

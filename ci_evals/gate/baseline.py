@@ -157,11 +157,13 @@ class BaseCell:
         fingerprint: identifies the question and its grading, as `asked.judged`.
         history: its runs, report by report.
         per_runs: the averages of its runs by the id of the report, newest first, as far as they are known.
+        quarantined: True if the newest report has its case in quarantine.
     """
 
     fingerprint: str
     history: History
     per_runs: Mapping[str, PerRun] = field(default_factory=dict)
+    quarantined: bool = False
 
     @property
     def per_run(self) -> PerRun:
@@ -312,7 +314,7 @@ def join(reports: Sequence[Baseline]) -> Baseline:
                 fullest[evidence.report] = evidence
         history = History(tuple(sorted(fullest.values(), key=lambda each: rank[each.report])))
         per_runs = {id_: found for one in (cell, *same) for id_, found in one.per_runs.items()}
-        cells[key] = BaseCell(cell.fingerprint, history, per_runs)
+        cells[key] = replace(cell, history=history, per_runs=per_runs)
     points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
     return replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))

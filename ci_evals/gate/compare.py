@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from math import comb
 from statistics import fmean
@@ -38,6 +39,8 @@ from ci_evals.stats.power import NEWEST_ALONE
 
 SUSPICION = 0.30
 """A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
+LEAST_COMPARED = Fraction(4, 5)
+"""Where a smaller share of the base's cells is compared, that is said."""
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
 """The most cells that are run again, unless a fifth of all is more."""

@@ -13,11 +13,12 @@ from typing import Literal
 from ci_evals.format import name_of, percent
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.gate.baseline import TrendVariant, fresh_rate
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import (
     cell_sentence,
     coverage_sentence,
+    hidden_critical_sentence,
     increase_sentence,
     not_compared_sentence,
     quarantine_sentence,
@@ -36,9 +37,6 @@ from ci_evals.stats.rates import PassRate, look_confidence
 
 STABLE_REPORTS = 3
 """A rate is stable when this many reports in a row reached it together."""
-
-LEAST_COMPARED = Fraction(4, 5)
-"""Where a smaller share of the base's cells is compared, that is said."""
 
 LATENCY_HISTORY = 10
 """The spread of latencies is that of as many of the base's last reports."""
@@ -157,7 +155,8 @@ def _missing_evidence(
 ) -> Iterator[RuleVerdict]:
     """Yield what could not be judged: critical cases without a graded run, many cells of the base without a comparison.
 
-    Cells that only a recording answered are left out: there was nothing new to be compared.
+    Cells that only a recording answered are left out: there was nothing new to be compared. So are those in quarantine,
+    if the base had them there, too: a quarantine that comes with the change must not hide what the change does.
     """
     gated = [each for each in report.cells if each.case.quarantine is None]
     critical = [each for each in gated if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)]
@@ -165,12 +164,21 @@ def _missing_evidence(
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
     if isinstance(comparison, Comparison):
         replayed = {each.key for each in report.cells if each.counts.graded and not report.fresh(each.cell).graded}
-        left_out = replayed | {each.key for each in report.cells if each.case.quarantine is not None}
+        quarantined = [each for each in report.cells if each.case.quarantine is not None]
+        held = {each.key for each in quarantined if (base := comparison.base_of(each.key)) and base.quarantined}
+        hidden = [
+            cell
+            for each in quarantined
+            if each.key not in held and (cell := comparison.by_key.get(each.key)) and cell.kind != "new"
+        ]
+        if critical_hidden := [cell for cell in hidden if cell.critical]:
+            yield RuleVerdict("ungraded", lack, hidden_critical_sentence(comparison, critical_hidden))
+        left_out = replayed | held
         of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in left_out]
         missing = [cell for cell in of if cell.p is None]
         told = not comparison.compared and (rules.require_baseline or not report.totals.graded)  # by others
         if len(missing) > len(of) * (1 - LEAST_COMPARED) and not told:
-            yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of)))
+            yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of), hidden))
 
 
 def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: VerdictStatus) -> Iterator[RuleVerdict]:
@@ -192,32 +200,33 @@ def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: V
                     comparison, variant, rule, limit, known_here=known_here[rule], one_cell=ratio is not None
                 )
                 yield RuleVerdict(rule, lack, text)
-            elif ratio.lower > limit:
-                text = increase_sentence(comparison, variant, rule, ratio, limit)
-                status: VerdictStatus = "fail"
-                if rule == "latency":
-                    medians = _latencies_of_base(comparison, variant.variant)
-                    if len(medians) < LATENCY_REPORTS:
-                        text, status = f"{text}; {too_few_latencies_clause(comparison, len(medians))}", "borderline"
-                    elif _is_usual(figures.latency_p50_s, medians):
-                        continue
-                yield RuleVerdict(rule, status, text)
+            elif ratio.lower > limit and (
+                rule == "cost" or not _why_not_gated(comparison, variant.variant, figures.latency_p50_s)
+            ):
+                yield RuleVerdict(rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit))
 
 
-def usual_increases(report: SuiteReport, comparison: Comparison, rules: Gate) -> Iterator[str]:
-    """Yield the increases of latency that are not held against a variant, as the base's last reports vary as much."""
+def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) -> Iterator[str]:
+    """Yield the increases of latency that are not held against a variant.
+
+    The base's last reports vary as much, or there are too few of them to tell.
+    """
     for variant in comparison.variants if rules.max_latency_increase else ():
         ratio, limit = variant.differences.latency, rules.max_latency_increase
-        medians = _latencies_of_base(comparison, variant.variant)
         median = report.figures(report.cells_of(variant.variant)).latency_p50_s
         above = ratio is not None and ratio.lower is not None and limit is not None and ratio.lower > limit
-        if above and ratio and limit and len(medians) >= LATENCY_REPORTS and _is_usual(median, medians):
+        if above and ratio and limit and (why := _why_not_gated(comparison, variant.variant, median)):
             text = increase_sentence(comparison, variant, "latency", ratio, limit)
-            yield f"{text}; not gated: {usual_latencies_clause(comparison, medians)}"
+            yield f"{text}; not gated: {why}"
 
 
-def _is_usual(median_s: float | None, medians_s: Sequence[float]) -> bool:
-    return (median_s or 0) <= fmean(medians_s) + LATENCY_SPREAD * stdev(medians_s)
+def _why_not_gated(comparison: Comparison, variant: Variant, median_s: float | None) -> str | None:
+    """Return the reason why a higher latency is only shown, if there is one."""
+    medians_s = _latencies_of_base(comparison, variant)
+    if len(medians_s) < LATENCY_REPORTS:
+        return too_few_latencies_clause(len(medians_s), LATENCY_REPORTS)
+    usual = (median_s or 0) <= fmean(medians_s) + LATENCY_SPREAD * stdev(medians_s)
+    return usual_latencies_clause(comparison, medians_s) if usual else None
 
 
 def _latencies_of_base(comparison: Comparison, variant: Variant) -> list[float]:

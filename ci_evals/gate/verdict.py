@@ -18,6 +18,7 @@ from ci_evals.gate.wording import (
     no_answer_clause,
     not_compared_sentence,
     over_budget_sentence,
+    quarantine_clause,
     scope_clause,
     scope_subject,
     stopped_clause,
@@ -92,7 +93,7 @@ def comparison_verdict(report: SuiteReport, gate: Gate | None, comparison: Compa
         return _unchecked(report)
     if not isinstance(comparison, Comparison) or not comparison.compared:
         return Verdict(status="error", reason=not_compared_sentence(comparison), scopes=())
-    calm = Verdict(status="pass", reason=calm_sentence(comparison), scopes=())
+    calm = Verdict(status="pass", reason=calm_sentence(comparison) + quarantine_clause(report), scopes=())
     return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
 
 
@@ -171,8 +172,11 @@ def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
     stopped = stopped_clause(report)
 
     def verdict(status: VerdictStatus, reason: str, hint: str | None = None) -> Verdict:
-        return Verdict(status=status, reason=reason + stopped, scopes=scopes, hint=hint)
+        left_out = quarantine_clause(report) if status == "pass" else ""
+        return Verdict(status=status, reason=reason + stopped + left_out, scopes=scopes, hint=hint)
 
+    if report.suite.selection and not report.gated_cells:
+        return verdict("pass", "only cases in quarantine were to run")
     if (lack := _lack_of_evidence(report, scopes, rules)) is not None:
         return verdict("error", lack)
     over = _over_budget(report)

@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from ci_evals.format import duration, name_of, number_of, once_in, percent, seconds, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
+    LEAST_COMPARED,
     MOST_CONFIRM_RUNS,
     CellComparison,
     CellKind,
@@ -154,10 +155,16 @@ def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
-    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`."""
+    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`.
+
+    Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40 compared`.
+    """
     points = 100 * (variant.head_rate - variant.base_rate)
+    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
+    of = sum(each in (variant.variant, variant.base_variant) for each in known)
+    few = "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
     if round(points, 1) == 0:
-        return "no change"
+        return few or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
         return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
@@ -307,12 +314,9 @@ def increase_sentence(
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 
-def too_few_latencies_clause(comparison: Comparison, reports: int) -> str:
-    """`not gated: 1 report of main does not tell how much latency varies there`."""
-    does = "does" if reports == 1 else "do"
-    return (
-        f"not gated: {number_of(reports, 'report')} of {comparison.baseline.called} {does} not tell how it varies there"
-    )
+def too_few_latencies_clause(reports: int, needed: int) -> str:
+    """`that needs 3 base reports, there is 1`."""
+    return f"that needs {needed} base reports, there {'is' if reports == 1 else 'are'} {reports}"
 
 
 def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -> str:
@@ -330,15 +334,13 @@ def unknown_increase_sentence(
     known_here: bool,
     one_cell: bool,
 ) -> str:
-    """`cost is not known here, so that the gate's limit of 1.1 times could not be checked`."""
+    """`cost is unknown, so max_cost_increase: 1.1 was not checked`."""
     base = comparison.baseline.called
     if one_cell:
         lack = f"{what} of one case alone tells no increase"
     else:
-        lack = f"{what} is not known {f'on {base}, or was 0' if known_here else 'here'}"
-    return (
-        f"{variant_name(comparison, variant)}{lack}, so that the gate's limit of {limit:g} times could not be checked"
-    )
+        lack = f"{what} {f'on {base} is unknown or 0' if known_here else 'is unknown'}"
+    return f"{variant_name(comparison, variant)}{lack}, so max_{what}_increase: {limit:g} was not checked"
 
 
 MAX_QUARANTINED = 3
@@ -346,10 +348,17 @@ MAX_QUARANTINED = 3
 _WHY_NOT_COMPARED: Mapping[CellKind, str] = {"not compared": "without a graded run"}
 
 
-def coverage_sentence(comparison: Comparison, missing: Sequence[CellComparison], of: int) -> str:
+def coverage_sentence(
+    comparison: Comparison, missing: Sequence[CellComparison], of: int, quarantined: Container[CellComparison] = ()
+) -> str:
     """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 without a graded run`."""
-    kinds = Counter(_WHY_NOT_COMPARED.get(cell.kind, cell.kind) for cell in missing).most_common()
-    why = ", ".join(f"{count:,} {word}" for word, count in kinds)
+
+    def why_not(cell: CellComparison) -> str:
+        if cell in quarantined:
+            return "put into quarantine"
+        return "judged by other graders" if cell.regraded else _WHY_NOT_COMPARED.get(cell.kind, cell.kind)
+
+    why = ", ".join(f"{count:,} {word}" for word, count in Counter(map(why_not, missing)).most_common())
     cases = f"{len(missing):,} of {number_of(of, 'case')} of {comparison.baseline.called}"
     return f"{cases} {'was' if len(missing) == 1 else 'were'} not compared: {why}"
 
@@ -360,6 +369,22 @@ def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport])
     on = f" on {name_of(first.variant)}" if len(report.plan.variants) > 1 else ""
     more = f", nor of {number_of(len(others), 'other critical case')}" if others else ""
     return f"no run of the critical case {name_of(first.case.id)}{on} was graded{more}"
+
+
+def hidden_critical_sentence(comparison: Comparison, cells: Sequence[CellComparison]) -> str:
+    """`the critical case refund is in quarantine, unlike on main, and so are 2 other critical cases`."""
+    first, *others = cells
+    on = f" on {name_of(first.variant)}" if comparison.several_variants else ""
+    are = "is" if len(others) == 1 else "are"
+    more = f", and so {are} {number_of(len(others), 'other critical case')}" if others else ""
+    return f"the critical case {name_of(first.case)}{on} is in quarantine, unlike on {comparison.baseline.called}{more}"
+
+
+def quarantine_clause(report: SuiteReport) -> str:
+    """`; 39 of 40 cases are in quarantine`; nothing if none is."""
+    count = sum(case.quarantine is not None for case in report.plan.cases)
+    are = "is" if count == 1 else "are"
+    return f"; {count:,} of {number_of(len(report.plan.cases), 'case')} {are} in quarantine" if count else ""
 
 
 def quarantine_sentence(ended: Sequence[Case]) -> str:

@@ -280,13 +280,17 @@ def as_cost(cost_usd: object) -> float | None:
 def as_usage(value: object) -> Usage | None:
     """Convert token counts: a `Usage`, a mapping with its fields, or one in the words of OpenAI's chat completions.
 
+    A mapping that counts nothing says that the usage is not known, rather than 0.
+
     Raises:
         TypeError: it is no mapping.
         ValueError: it has an unknown key, or a count that is none.
     """
-    if value is None:
+    if value is None or value == {}:
         return None
     if isinstance(value, Mapping) and ("prompt_tokens" in value or "completion_tokens" in value):
+        if value.get("prompt_tokens") is None and value.get("completion_tokens") is None:
+            return None
         details = value.get("prompt_tokens_details")
         value = {
             "input_tokens": value.get("prompt_tokens") or 0,

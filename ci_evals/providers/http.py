@@ -373,7 +373,12 @@ def _context(path: str, value: Any) -> tuple[Passage, ...] | None:
 
 def _usage(paths: str | Mapping[Any, str], value: Any) -> Usage | None:
     if isinstance(paths, str):
-        counted = _known(_first(paths, value), _USAGE_KEYS)
+        found = _first(paths, value)
+        counted = _known(found, _USAGE_KEYS)
+        if found and not counted:
+            names = ", ".join(each.name for each in fields(Usage))
+            text = f"{paths} has no token counts by a known name ({names}), only {_start(found)}: name their places"
+            raise ProviderError("bad_answer", f"{text}, as in `usage: {{input_tokens: {paths}.in}}`")
         return _convert(as_usage, paths, counted)
     counts = {name: found for name, path in paths.items() if (found := _first(path, value)) is not None}
     return _convert(as_usage, ", ".join(paths.values()), counts or None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -26,6 +27,7 @@ _SERVICE_TAIL_BYTES = 16 * 1024
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
 _REAP_S = 5.0
+_MOST_PASSES = 20
 _POLL_S = 0.02
 _VARIABLE = "CI_EVALS_CALL"
 _THIS_PROCESS = os.urandom(16).hex()
@@ -73,6 +75,8 @@ def program_problem(program: str, folder: Path) -> str:
         return f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
     if has_folder:
         return f"command: there is no program {folder / program}"
+    if program in ("cd", "export", "source", ".") or re.match(r"[A-Za-z_]\w*=", program):
+        return f"command: {program!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"
     return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"
 
 
@@ -375,7 +379,10 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
                     while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports their end
                         await asyncio.sleep(_POLL_S)
     finally:  # also if a second cancellation cuts the grace short
-        _kill(find())
+        for _ in range(_MOST_PASSES):  # one that was starting another when it was looked for leaves that behind
+            if not (left := find()):
+                break
+            _kill(left)
     with suppress(TimeoutError):
         async with asyncio.timeout(_REAP_S):
             while left := find():

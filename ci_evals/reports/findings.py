@@ -13,7 +13,7 @@ from ci_evals.format import interval, name_of, number_of, one_line, percent, sec
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import same_reason, scope_clause, scope_subject
+from ci_evals.gate.wording import quarantine_clause, same_reason, scope_clause, scope_subject
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -66,6 +66,7 @@ _REASON_CHARACTERS = 300
 Tone = Literal["bad", "unsure", "good"]
 GroupKind = Literal[
     "against",
+    "warnings",
     "regressed",
     "errored",
     "unrecorded",
@@ -84,6 +85,7 @@ GroupKind = Literal[
 _DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "failing")
 
 _UNSURE: Final[tuple[GroupKind, ...]] = (
+    "warnings",
     "possible",
     "failed some",
     "unrecorded",
@@ -318,6 +320,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
     elif leading is not None or verdict.status == "error" or report.suite.without_secrets:
         pass
     elif verdict.status == "pass":
+        passed += quarantine_clause(report)
         text = (passed,)
         if found.regressed:
             but = f"; the gate allows {number_of(len(found.regressed), 'regressed case')}: "
@@ -373,7 +376,7 @@ def _fold(summary: Summary, groups: Sequence[Group]) -> tuple[Group, ...]:
 def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     report = summary.report
     errors = list(_error_groups(summary)) if report.errored else []
-    yield _objections(summary)
+    yield from _objections(summary)
     if summary.verdict.status == "error":  # then the errors are why
         yield from errors
     yield _cell_group(summary, "regressed", "Regressed", "regressed case", found.regressed)
@@ -397,15 +400,18 @@ def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     yield _cell_group(summary, "quarantined", "Quarantined", "quarantined case", found.quarantined, folded=True)
 
 
-def _objections(summary: Summary) -> Group:
-    """List objections to merging that neither the headline nor another group tells."""
+def _objections(summary: Summary) -> Iterator[Group]:
+    """Yield objections to merging that neither the headline nor another group tells, and what is only a warning."""
     verdict = summary.verdict
-    entries = tuple(
-        Entry((rule.sentence,))
+    told = [
+        rule
         for rule in verdict.rules
         if rule.rule not in ("critical", "regressions") and rule.sentence not in verdict.reason
-    )
-    return Group("against", "Also against merging", "objection", len(entries), len(entries), entries)
+    ]
+    against = tuple(Entry((rule.sentence,)) for rule in told if rule.status != "borderline")
+    yield Group("against", "Also against merging", "objection", len(against), len(against), against)
+    warnings = tuple(Entry((rule.sentence,)) for rule in told if rule.status == "borderline")
+    yield Group("warnings", "Warnings", "warning", len(warnings), len(warnings), warnings)
 
 
 def _cell_group(

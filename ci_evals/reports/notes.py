@@ -7,7 +7,7 @@ from math import isclose
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
-from ci_evals.gate.rules import usual_increases
+from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate
@@ -109,15 +109,16 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text)
     if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
-        are, base = "is" if len(regraded) == 1 else "are", comparison.baseline.called
-        judged = f"{number_of(len(regraded), 'case')} {are} not judged as on {base}, and so not compared"
+        one, base = len(regraded) == 1, comparison.baseline.called
+        have, they = ("has", "it was") if one else ("have", "they were")
+        judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
         yield Note("Graders changed", f"{judged}: {_case_list(regraded)}")
     if report.confirmation is not None:
         yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
-    for text in usual_increases(report, comparison, summary.gate or Gate()):
+    for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text)
     if beyond := beyond_naming(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond))

@@ -51,6 +51,10 @@ _ROUNDING: Final = 1e-6
 _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
 
+class ContradictionError(ValueError):
+    """A report.json is complete, but says what no run of ci-evals leaves behind."""
+
+
 @dataclass(frozen=True)
 class SavedReport:
     """A report.json that was read back, checked for what no run leaves behind, or one that is not written yet."""
@@ -112,7 +116,7 @@ class SavedReport:
             if cell.variant in lost:
                 runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
             history = History((Evidence(own.id, *runs), *saved.history))
-            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs)
+            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs, cell.quarantined)
         return Baseline(
             suite=document.suite.name,
             reports=(own, *(ref for ref in earlier if ref.id != own.id)),
@@ -148,6 +152,8 @@ def read_report(path: Path) -> SavedReport:
     except ValueError as error:
         if advice := _newer_version(content):
             raise StorageError(f"{path}: {advice}") from error
+        if isinstance(error, ContradictionError):
+            raise StorageError(f"{path}: contradicts itself, so it is not used: {error}") from error
         why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
         raise StorageError(
             f"{path}: is not a complete report of ci-evals ({why}): download it again, or name another"
@@ -242,7 +248,9 @@ def baseline_of(
         return NoComparison(f"no baseline: {other.name} is of another suite, {other.suite.name!r}")
     others = [report for report in same if but is None or report.document.id != but.document.id]
     if not others:
-        return NoComparison(f"no baseline: {same[0].name} is the very report that is to be compared")
+        given = but.name if but else ""
+        both = f"{same[0].name} and {given} are the same report"
+        return NoComparison(f"no baseline: {f'{given} is compared with itself' if given == same[0].name else both}")
     baseline = find_lost_reports(join([report.baseline for report in others]))
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].name} has no cells")
@@ -280,7 +288,8 @@ def decode_report(content: bytes) -> ReportDocument:
     """Decode a report.json, whoever wrote it.
 
     Raises:
-        ValueError: it is none, or of another version, has numbers that no report has, or contradicts itself.
+        ContradictionError: it contradicts itself, or has numbers that no report has.
+        ValueError: it is none, or of another version.
     """
     try:
         document = _DOCUMENT.validate_json(content)
@@ -311,7 +320,7 @@ def _check(document: ReportDocument) -> None:
     """Refuse what the types let pass and mathematics and layout would stumble over."""
     looks = document.looks
     if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
-        raise ValueError("more looks were taken than agreed on, or none was agreed on")
+        raise ContradictionError("more looks were taken than agreed on, or none was agreed on")
     _check_references(document)
     thresholds = {cell.key: cell.threshold for cell in document.cells}
     for result in document.results:
@@ -319,7 +328,9 @@ def _check(document: ReportDocument) -> None:
         scores = [result.score, *(grade.score for grade in every_grade(result.grades))]
         amounts = (result.latency_s, result.cost_usd, judging_usd, *scores)
         if any(amount is not None and abs(amount) > MOST_OF_A_RUN for amount in amounts):
-            raise ValueError(f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense")
+            raise ContradictionError(
+                f"run {result.run} of {result.case!r} has a latency, cost or score that makes no sense"
+            )
         _check_status(result, thresholds[result.case, result.provider, result.prompt])
     _check_figures(document)
 
@@ -336,7 +347,9 @@ def _check_status(result: Result, threshold: float | None) -> None:
         result.score is not None and isclose(result.score, score_of(grades), rel_tol=_ROUNDING, abs_tol=_ROUNDING)
     )
     if contradicts[result.status] or wrong_score:
-        raise ValueError(f"run {result.run} of {result.case!r} is said to have {result.status}, unlike its grades")
+        raise ContradictionError(
+            f"run {result.run} of {result.case!r} is said to have {result.status}, unlike its grades"
+        )
 
 
 def _check_figures(document: ReportDocument) -> None:
@@ -344,19 +357,19 @@ def _check_figures(document: ReportDocument) -> None:
     report = _report(document)
     totals = document.totals
     if (totals.passed, totals.failed, totals.errored) != (report.passed, report.failed, report.errored):
-        raise ValueError("its totals contradict its results")
+        raise ContradictionError("its totals contradict its results")
     counted = {cell.key: cell.counts for cell in report.cells}
     for cell, head in zip(document.cells, head_cells(report, document.gate, unplanned=True), strict=True):
         counts = counted.get(cell.key, Counts(0, 0, 0, 0))
         told = (cell.passed, cell.failed, cell.errored, *cell.evidence, cell.unanswered, *cell.confirming)
         runs = (*head.planned, head.unanswered, *head.confirming)
         if told != (counts.passed, counts.failed, counts.errored, *runs):
-            raise ValueError(f"the counts of the case {cell.case!r} contradict its results")
+            raise ContradictionError(f"the counts of the case {cell.case!r} contradict its results")
         amounts = zip((*cell.per_run.scores, *cell.per_run[1:]), (*head.per_run.scores, *head.per_run[1:]), strict=True)
         if not all(
             a is b or (a is not None and b is not None and isclose(a, b, rel_tol=_ROUNDING)) for a, b in amounts
         ):
-            raise ValueError(f"the costs, scores or latencies of the case {cell.case!r} contradict its results")
+            raise ContradictionError(f"the costs, scores or latencies of the case {cell.case!r} contradict its results")
 
 
 def _check_references(document: ReportDocument) -> None:
@@ -364,27 +377,31 @@ def _check_references(document: ReportDocument) -> None:
     comparison = document.compared
     known = {ref.id for ref in comparison.references} if comparison else set()
     if unknown := {evidence.report for cell in document.cells for evidence in cell.history} - known:
-        raise ValueError(f"its history has a report that it was not compared with: {min(unknown)!r}")
+        raise ContradictionError(f"its history has a report that it was not compared with: {min(unknown)!r}")
 
     cells = {cell.key for cell in document.cells}
     variants = {(variant.provider, variant.prompt) for variant in document.variants}
     if strange := {key for key in cells if key[1:] not in variants}:
-        raise ValueError(f"a cell is of no variant: {min(map(str, strange))}")
+        raise ContradictionError(f"a cell is of no variant: {min(map(str, strange))}")
     if comparison and any((each.provider, each.prompt) not in variants for each in comparison.variants):
-        raise ValueError("a variant was compared that it does not have")
+        raise ContradictionError("a variant was compared that it does not have")
     if any(cell.comparison and cell.comparison.key != cell.key for cell in document.cells):
-        raise ValueError("the comparison of a cell is that of another one")
+        raise ContradictionError("the comparison of a cell is that of another one")
     planned = {cell.key: cell.planned for cell in document.cells}
     further: dict[CellKey, int] = {}
+    seen: set[tuple[CellKey, int]] = set()
     for result in document.results:
         key = result.case, result.provider, result.prompt
+        if (key, result.run) in seen:
+            raise ContradictionError(f"it has two results of run {result.run} of {result.case!r}")
+        seen.add((key, result.run))
         if key not in cells or not 1 <= result.run <= MOST_RUNS:
-            raise ValueError(f"run {result.run} of {result.case!r} is of no cell of the report")
+            raise ContradictionError(f"run {result.run} of {result.case!r} is of no cell of the report")
         if result.run > planned[key]:
             further[key] = max(result.run - planned[key], further.get(key, 0))
     size = len({cell.case for cell in document.cells}) * len(variants)
     if max(size, sum(planned.values()), len(further) * max(further.values(), default=0)) > MOST_RUNS:
-        raise ValueError(f"it has more than {MOST_RUNS:,} runs")
+        raise ContradictionError(f"it has more than {MOST_RUNS:,} runs")
 
 
 def summary_of(document: ReportDocument, baseline: Baseline | NoComparison | None = None) -> Summary:
@@ -572,6 +589,6 @@ def _base_cells(
         kept = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
         history = History(kept or pooled)
         per_runs = {each.report: found.base_per_run for each in history.evidence}
-        return BaseCell(found.base_fingerprint, history, per_runs)
+        return BaseCell(found.base_fingerprint, history, per_runs, found.base_quarantined)
 
     return {found.base_key(base): base_cell(found) for found in cells if found.kind != "new"}

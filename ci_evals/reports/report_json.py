@@ -87,14 +87,15 @@ Averages = Annotated[PerRun, AfterValidator(_possible_per_run)]
 class CellComparisonEntry(CellComparison):
     """A cell beside its base, in numbers and in words.
 
-    `base_fingerprint` and `base_per_run` are what the base's newest report has of it. `before` is what the baseline
-    answered to a cell that looks worse, if its file was at hand.
+    `base_fingerprint`, `base_per_run` and `base_quarantined` are what the base's newest report has of it. `before` is
+    what the baseline answered to a cell that looks worse, if its file was at hand.
     """
 
     head: Runs
     base: Runs
     base_fingerprint: str = ""
     base_per_run: Averages = UNMEASURED
+    base_quarantined: bool = False
     sentence: str
     before: str | None = None
 
@@ -461,6 +462,7 @@ def _cell_comparison(comparison: Comparison, cell: CellComparison, before: str |
         **_values(cell),
         base_fingerprint=base.fingerprint if base else "",
         base_per_run=base.per_run if base else UNMEASURED,
+        base_quarantined=base is not None and base.quarantined,
         sentence=cell_sentence(comparison, cell),
         before=before,
     )

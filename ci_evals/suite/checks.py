@@ -14,6 +14,7 @@ from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
+from ci_evals.suite.dependencies import fits_any_file
 from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, and_more, problems_of_cases, try_check, unknown
@@ -184,16 +185,24 @@ def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem
         yield max_runs.problem(text)
 
 
-def paths_problems(settings: Suite | None, written: Written, called: Iterable[ProviderOptions]) -> Iterator[Problem]:
-    """Find a suite that could be skipped although code that it does not name has changed."""
+def paths_problems(
+    settings: Suite | None, written: Written, called: Iterable[ProviderOptions], folder: Path
+) -> Iterator[Problem]:
+    """Find a suite that could be skipped although code that it does not name, or misspells, has changed."""
     if settings is None:
         return
-    own = next((options for options in called if options.own_code), None)
+    own = next((options for options in called if options.own_code or options.serve), None)
     if settings.skip_unchanged and not settings.paths and own is not None:
-        text = f"{own.name} is your own code: name its files in `paths`, or changes to them are skipped"
+        subject = own.name if own.own_code else f"the service of {own.name}"
+        text = f"{subject} is your own code: name its files in `paths`, or changes to them are skipped"
         yield written["skip_unchanged"].problem(text)
     elif settings.paths and not settings.skip_unchanged:
         yield written["paths"].problem("these are for `skip_unchanged: true`, which is not set")
+    elif settings.skip_unchanged:
+        for index, pattern in enumerate(settings.paths):
+            if not fits_any_file(pattern, folder):
+                start = "the root of the repository" if pattern.startswith("/") else str(folder)
+                yield written["paths"][index].problem(f"{pattern!r} fits no file (looked in {start})")
 
 
 def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:

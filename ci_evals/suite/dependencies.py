@@ -1,7 +1,9 @@
 """The files that a suite depends on, as patterns: whoever changes none of them cannot change its answers."""
 
+import os
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from os.path import relpath
@@ -48,11 +50,19 @@ def _parts(content: Any) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from (text for each in value.values() for text in _texts(each))
+        yield from (text for key, each in value.items() for text in _texts(_words(each) if key == "command" else each))
     elif isinstance(value, list | tuple):
         yield from (text for each in value for text in _texts(each))
     elif isinstance(value, str):
         yield value
+
+
+def _words(command: Any) -> Any:
+    """Split a command that is one line; one that cannot be split stays as it is."""
+    try:
+        return shlex.split(command) if isinstance(command, str) else command
+    except ValueError:
+        return command
 
 
 def _may_be_path(text: str) -> bool:
@@ -78,6 +88,28 @@ def _imported_by(code: str) -> Iterator[str]:
         yield from (f"{module}.py", module)
     for found in _JAVASCRIPT_IMPORT.finditer(code):
         yield from (found[1], *(f"{found[1]}{extension}" for extension in (".js", ".cjs", ".mjs", ".json")))
+
+
+def fits_any_file(pattern: str, folder: Path) -> bool:
+    """Return True if a pattern of `paths` fits a file, or if that cannot be known as there is no repository.
+
+    Args:
+        pattern: as its author wrote it.
+        folder: the suite's.
+    """
+    start = folder.absolute()
+    if pattern.startswith("/"):
+        root = next((each for each in (start, *start.parents) if (each / ".git").exists()), None)
+        if root is None:
+            return True
+        start = root
+    relative = posixpath.normpath(pattern.lstrip("/"))
+    if not _WILDCARD.search(relative):
+        return (start / relative).exists()
+    fixed = posixpath.dirname(_WILDCARD.split(relative)[0])
+    rest, top = relative.removeprefix(f"{fixed}/"), start / fixed
+    files = (Path(parent, name).relative_to(top) for parent, _, names in os.walk(top) for name in names)
+    return any(_matches(file.as_posix(), rest) for file in files)
 
 
 def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[str]:

@@ -291,7 +291,7 @@ class _Loader:
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
-        problems += checks.paths_problems(settings, written, (*providers, *stages.values()))
+        problems += checks.paths_problems(settings, written, (*providers, *stages.values()), self.folder)
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
         if problems or settings is None:
             raise ConfigError(_in_file_order(problems))

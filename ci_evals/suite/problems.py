@@ -339,7 +339,7 @@ def _advice(expected: str, value: Any) -> str:
         return ": write `- ` before each item, or put [ ] round them"
     if isinstance(value, Mapping | list | tuple):
         return ""
-    if "text" in expected and not isinstance(value, str):
+    if "text" in expected and not isinstance(value, str) and not expected.startswith("a mapping"):
         return f': put quotes round it, as in "{_describe(value)}"'
     if expected.endswith("<= 1") and isinstance(value, int | float) and 1 < value <= 100:
         return f": {value:g} % is written {value / 100:g}"

@@ -321,7 +321,7 @@ async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_o
     others[1] |= changes
     write_suite(tmp_path, [asked | {"input": "another q"}, *others], providers=echo)
     ended = await run(tmp_path)
-    said = "2 cases are not judged as on the baseline, and so not compared: case-1, case-2"
+    said = "2 cases have other graders than on the baseline, so they were not compared: case-1, case-2"
     assert f"Graders changed: {said}" in ended.out
     assert f"**Graders changed**: {said}" in (tmp_path / "head" / "summary.md").read_text()
     comment = await ci_evals(tmp_path, "comment", "head", "--dry-run")

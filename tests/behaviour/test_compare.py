@@ -100,7 +100,11 @@ def test_a_report_is_never_its_own_base(tmp_path: Path) -> None:
     assert comparison is not None
     assert comparison.cells[0].base == (10, 10)
     alone = compare_reports([head], head)
-    assert alone.verdict.reason.endswith("is the very report that is to be compared")
+    assert alone.verdict.reason.endswith("report.json is compared with itself")
+    copied = tmp_path / "copy.json"
+    copied.write_bytes(Path(head).read_bytes())
+    twice = compare_reports([copied], head)
+    assert twice.verdict.reason == f"no baseline: {copied} and {head} are the same report"
     assert exit_code(alone.verdict, alone.gate) == 3
 
 

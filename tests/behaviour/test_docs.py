@@ -267,15 +267,16 @@ def project(tmp_path: Path) -> Path:
     """The folder that the examples of the docs live in."""
     for name, text in {
         "agent.py": "def answer(question: str) -> str:\n    return 'Paris'\n",
+        "../src/support/bot.py": "",
         "agent.mjs": "export default () => 'Paris';\n",
         "prompts/long.txt": "Think hard: {{ question }}",
         "contracts/acme.pdf": "%PDF-1.7",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',
     }.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path = tmp_path / "evals" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return tmp_path
+    return tmp_path / "evals"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,21 @@ async def test_an_outage_of_one_round_needs_no_baseline_to_be_seen(tmp_path: Pat
     assert "all 10 failures were in run 1" in found.out
 
 
+async def test_a_withdrawn_round_tells_why_its_runs_failed(tmp_path: Path) -> None:
+    write_agent(tmp_path)
+    (tmp_path / "down").write_text("2")
+    found = await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "out")
+    assert "the database is away" in found.out
+    lost = [each["error"] for each in report_in(tmp_path / "out")["results"] if each["status"] == "errored"]
+    assert len(lost) == CASES
+    for error in lost:
+        assert error["message"].startswith("all 10 failures were in run 2, and all 20 other runs passed: likely an")
+        assert "ConnectionError: the database is away" in error["message"]
+        assert "agent.py" in error["detail"]
+    for name in ("summary.md", "report.html"):
+        assert "the database is away" in (tmp_path / "out" / name).read_text()
+
+
 async def test_an_outage_settles_nothing(tmp_path: Path) -> None:
     write_agent(tmp_path, 12, stop_early=True)
     (tmp_path / "down").write_text("2")

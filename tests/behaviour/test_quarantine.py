@@ -10,6 +10,8 @@ from leftovers import report_in
 from processes import ci_evals, python
 from suites import ONE_CASE, write_suite
 
+from ci_evals.reports.read import read_summary
+
 OPEN, ENDED = ({"reason": "waits for the <index>", "until": until} for until in ("2099-12-31", "2001-01-31"))
 BROKEN = {**ONE_CASE, "id": "broken", "expect": [{"equals": "goodbye"}], "quarantine": OPEN}
 FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
@@ -100,10 +102,48 @@ async def test_its_fall_is_no_regression_and_its_results_are_a_baseline_again(tm
     assert kinds == {"greeting": "unchanged", "broken": "fixed"}, mended.out
 
 
+@pytest.mark.parametrize(("required", "status", "code"), [(False, "borderline", 0), (True, "error", 3)])
+@pytest.mark.parametrize(
+    ("critical", "reason"),
+    [
+        (False, "3 of 4 cases of the baseline were not compared: 3 put into quarantine"),
+        (
+            True,
+            "the critical case a is in quarantine, unlike on the baseline, and so are 2 other critical cases",
+        ),
+    ],
+)
+async def test_a_quarantine_that_comes_with_the_change_hides_nothing(
+    tmp_path: Path, critical: bool, reason: str, required: bool, status: str, code: int
+) -> None:
+    good = [{**ONE_CASE, "id": name, "critical": critical} for name in "abc"]
+    gate = {"require_baseline": required}
+    write_suite(tmp_path, [ONE_CASE, *good], runs=3, gate=gate)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    falls = {"name": "echo", "type": "mock", "answers": dict.fromkeys("abc", "goodbye")}
+    put_aside = [{**case, "quarantine": OPEN} for case in good]
+    write_suite(tmp_path, [ONE_CASE, *put_aside], runs=3, gate=gate, providers=[falls])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "head", "--quiet")
+    verdict = report_in(tmp_path / "head")["verdict"]
+    assert (ended.code, verdict["status"]) == (code, status)
+    assert verdict["reason"].removesuffix("; and 1 more reason") == reason
+    ended = await ci_evals(tmp_path, "run", "--baseline", "head", "--out", "next", "--quiet")
+    passed = "3 of 3 runs passed; 3 of 4 cases are in quarantine"
+    assert (ended.code, passed in ended.out) == (0, True), "the base has it in quarantine, too"
+    for folder in ("head", "next"):
+        assert read_summary(tmp_path / folder).verdict.reason == report_in(tmp_path / folder)["verdict"]["reason"]
+
+
 async def test_nothing_but_quarantine_is_no_verdict(tmp_path: Path) -> None:
     write_suite(tmp_path, [BROKEN])
     ended = await ci_evals(tmp_path, "run", "--quiet")
     assert (ended.code, "no run was graded" in ended.out) == (3, True)
+
+
+async def test_a_case_in_quarantine_that_is_selected_alone_blocks_nothing(tmp_path: Path) -> None:
+    write_suite(tmp_path, quarantined())
+    ended = await ci_evals(tmp_path, "run", "--case", "broken", "--quiet")
+    assert (ended.code, "only cases in quarantine were to run" in ended.out) == (0, True), ended.out
 
 
 def test_a_failing_test_of_pytest_is_expected(tmp_path: Path) -> None:

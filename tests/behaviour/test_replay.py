@@ -112,6 +112,9 @@ async def test_a_recording_of_your_own_code_checks_nothing(tmp_path: Path, how: 
     assert skipped.get("message") == reason
     assert (agents.get("skipped"), models.get("skipped"), models.get("tests")) == ("1", "0", "1")
 
+    resumed = await run(tmp_path, "--resume")
+    assert (resumed.code, reason in resumed.out) == (3, True), "a resumed replay is one"
+
     write_suite(tmp_path, [case(0)], providers=providers, gate={"on_unchecked": "warn"})
     assert (await run(tmp_path, "--replay", "first", *how)).code == 0
     write_suite(tmp_path, [case(0), case(1)], providers=providers)

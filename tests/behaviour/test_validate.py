@@ -1,6 +1,7 @@
 """`ci-evals validate` finds what `run` would refuse, and tells each mistake once."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,17 +193,49 @@ async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: P
     assert ended.err.endswith("\n21 problems, nothing was run.\n")
 
 
+async def test_true_for_a_mapping_with_a_text_is_not_to_be_quoted(tmp_path: Path) -> None:
+    assert await problems(tmp_path, providers=[{**SERVICE, "stream": True}]) == [
+        "providers[0].stream: expected a mapping with keys such as text, event, end, got true"
+    ]
+
+
 async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
     agent = {"name": "agent", "type": "command", "command": ["true"]}
     write_suite(tmp_path, providers=[agent], skip_unchanged=True)
     found = await ci_evals(tmp_path, "validate")
     said = "skip_unchanged: agent is your own code: name its files in `paths`, or changes to them are skipped"
     assert (found.code, said in found.err) == (2, True)
+    (tmp_path / "agent.py").touch()
     write_suite(tmp_path, providers=[agent], skip_unchanged=True, paths=["agent.py"])
     assert (await ci_evals(tmp_path, "validate")).code == 0
     write_suite(tmp_path, providers=[agent], paths=["agent.py"])
     found = await ci_evals(tmp_path, "validate")
     assert "paths: these are for `skip_unchanged: true`, which is not set" in found.err
+
+
+async def test_a_service_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
+    (tmp_path / "app.py").touch()
+    served = {"command": f"{sys.executable} app.py", "url": "http://127.0.0.1:9/"}
+    model = {"name": "bot", "type": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "serve": served}
+    assert await problems(tmp_path, providers=[model], skip_unchanged=True) == [
+        "skip_unchanged: the service of bot is your own code: name its files in `paths`, or changes to them are skipped"
+    ]
+    assert not await problems(tmp_path, providers=[model], skip_unchanged=True, paths=["app.py"])
+
+
+async def test_paths_that_fit_no_file_are_told(tmp_path: Path) -> None:
+    for name in (".git/HEAD", "uv.lock", "src/bot/agent.py", "evals/notes.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    folder = tmp_path / "evals"
+    good = ["../src", "../src/**", "../src/*.py", "/src/bot/", "/uv.lock", "*.md", "/**/*.py"]
+    assert not await problems(folder, skip_unchanged=True, paths=good)
+    found = await problems(folder, skip_unchanged=True, paths=["src", *good, "../src/*.ts", "/uv.lok"])
+    assert found == [
+        f"paths[0]: 'src' fits no file (looked in {folder})",
+        f"paths[8]: '../src/*.ts' fits no file (looked in {folder})",
+        "paths[9]: '/uv.lok' fits no file (looked in the root of the repository)",
+    ]
 
 
 @pytest.mark.parametrize("grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}])

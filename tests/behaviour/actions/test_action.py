@@ -253,8 +253,8 @@ def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_p
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "output").read_text() == f"python={stub}\n"
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[-1].endswith(f" --no-build-isolation {ROOT}")
-    assert "--require-hashes" in asked[-2]
+    assert asked[-1].endswith(f" --no-deps --no-build-isolation {ROOT}")
+    assert all("--require-hashes" in each for each in asked[:-1] if " install " in each)
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "build-constraints.txt"])
@@ -286,6 +286,37 @@ def test_what_is_there_stays_and_what_is_missing_comes_as_it_is_pinned(tmp_path:
     assert differing == {"click"}
     assert {"ci-evals", *("aiohttp", "pydantic", "cryptography")} <= set(versions)
     assert "hatchling" not in versions
+
+
+@posix
+def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(tmp_path: Path) -> None:
+    """The interpreter is a real one that sees an old click; its pip only takes that away."""
+    old = tmp_path / "site" / "click-7.0.dist-info"
+    old.mkdir(parents=True)
+    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: click\nVersion: 7.0\n")
+    stub = tmp_path / "venv" / "bin" / "python"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(
+        f"""#!/bin/sh
+        for last; do :; done
+        case "$*" in
+          "-m pip install"*needed.txt)
+            echo "$@" > "{tmp_path}/asked"
+            cat "$last" >> "{tmp_path}/needed"
+            rm -r "{old}" ;;
+          "-m pip "*) ;;
+          *) PYTHONPATH="{tmp_path}/site" exec "{sys.executable}" "$@" ;;
+        esac
+        """
+    )
+    stub.chmod(0o755)
+    done = install(tmp_path, PYTHON="venv")
+    assert done.returncode == 0, done.stderr
+    assert {"--require-hashes", "--no-deps"} <= set((tmp_path / "asked").read_text().split())
+    pins = PIN.findall((ROOT / ".ci/constraints.txt").read_text("utf-8"))
+    needed = PIN.findall((tmp_path / "needed").read_text("utf-8"))
+    assert needed == [pin for pin in pins if pin[0] == "click"]
+    assert "--hash=sha256:" in needed[0][2]
 
 
 @posix

@@ -249,6 +249,8 @@ async def test_a_pull_request_that_touches_nothing_of_the_suite_ends_green_at_on
     (repository.folder / "cases" / "some.jsonl").write_text('{"id": "river", "input": "river"}')
     (repository.folder / "prompts").mkdir()
     (repository.folder / "prompts" / "polite.txt").write_text("{{ input }}, please")
+    (repository.folder / "src").mkdir()
+    (repository.folder / "src" / "app.py").touch()
     (repository.folder / "agent.py").write_text("def answer(text):\n    return 'the river'\n")
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
     settings = {"expect": [{"contains": "the lake"}], "prompts": [{"file": "prompts/polite.txt"}], "paths": ["src/**"]}

@@ -159,7 +159,7 @@ async def test_a_report_that_contradicts_its_results_is_left_out(
     fork = await fork_of(repository)
     ended = await fork.comment(forge=forge)
     assert ended.code == 1
-    assert f"warning: artifact '{RESULTS}' was left out: report.json is not a complete report" in ended.err
+    assert f"warning: artifact '{RESULTS}' was left out: report.json contradicts itself" in ended.err
     assert comments(fake) == []
 
 

@@ -196,6 +196,11 @@ def test_token_counts_of_chat_completions_are_understood() -> None:
     assert as_response({"output": "x", "usage": told | details}).usage == Usage(9, 3, 4)
 
 
+@pytest.mark.parametrize("told", [{}, {"prompt_tokens": None, "completion_tokens": None, "total_tokens": 12}])
+def test_usage_that_counts_nothing_is_not_known_rather_than_zero(told: dict[str, Any]) -> None:
+    assert as_response({"output": "x", "usage": told}).usage is None
+
+
 # Steps.
 
 

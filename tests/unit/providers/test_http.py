@@ -277,6 +277,11 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
     [
         ({"context": "$.sources[*].id"}, "$.sources[*].id: context[0] must be a mapping of text, id and score, got 4"),
         ({"context": "$.trace"}, "$.trace: context[0].text must be text"),
+        (
+            {"usage": "$.trace"},
+            "$.trace has no token counts by a known name (input_tokens, output_tokens, cached_tokens)",
+        ),
+        ({"usage": "$.trace"}, 'only {"id":"7f3a",'),
         ({"usage": "$.cost"}, "$.cost: 'usage' must be a mapping of token counts"),
         ({"usage": {"input_tokens": "$.cost"}}, "$.cost: usage.input_tokens must be a whole number"),
         ({"cost_usd": "$.answer"}, "$.answer: 'cost_usd' must be an amount in US dollars"),

@@ -61,6 +61,18 @@ def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
     assert [group.kind for group in findings(summary).groups] == ["against", "regressed"]
 
 
+def test_a_limit_that_was_not_checked_is_a_warning_and_no_objection() -> None:
+    summary = compared({"a": "FFF"}, {"a": "P" * 30}, Gate(max_cost_increase=1.2), confirming={"a": "F" * 7})
+    [warnings] = [group for group in findings(summary).groups if group.kind == "warnings"]
+    assert (warnings.tone, warnings.entries[0].line()) == (
+        "unsure",
+        "cost of one case alone tells no increase, so max_cost_increase: 1.2 was not checked",
+    )
+    text = terminal_of(summary)
+    assert "cost of one case" in text
+    assert "✗ cost" not in text
+
+
 def test_a_case_that_failed_on_the_base_too_is_still_failing_and_a_new_one_is_failing() -> None:
     summary = compared({"old": "FFF", "new": "FFF"}, {"old": "FFF"})
     found = {group.kind: group.entries[0].line() for group in findings(summary).groups}

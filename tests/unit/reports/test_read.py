@@ -130,8 +130,20 @@ def test_what_no_runs_leave_behind_is_refused(tmp_path: Path, change: dict[str, 
     document = json.loads(path.read_bytes())
     document["cells"][0] |= change
     path.write_text(json.dumps(document))
-    with pytest.raises(StorageError, match="damaged or cut off"):
+    with pytest.raises(StorageError, match=r"damaged or cut off|contradicts itself"):
         read_report(path)
+
+
+def test_a_run_with_two_results_is_refused_and_named(tmp_path: Path) -> None:
+    path = saved(tmp_path / "report.json", report_at(1.0))
+    document = json.loads(path.read_bytes())
+    error = {"kind": "crash", "message": "down", "status": None, "detail": None}
+    lost = [{**each, "status": "failed", "score": None, "grades": [], "error": error} for each in document["results"]]
+    path.write_text(json.dumps(document | {"results": lost + document["results"]}))
+    with pytest.raises(StorageError) as refused:
+        read_report(path)
+    run = f"run {lost[0]['run']} of {lost[0]['case']!r}"
+    assert str(refused.value) == f"{path}: contradicts itself, so it is not used: it has two results of {run}"
 
 
 @pytest.mark.parametrize("changes", [{"cells": "otherwise"}, {}], ids=["unreadable", "readable"])

@@ -20,6 +20,7 @@ WRITTEN = {
     "providers": [
         {"target": "support.agent:answer"},
         {"command": ["python3", "./tools/run.py"]},
+        {"serve": {"command": "python3 service/app.py 18917"}},
         {"url": "https://example.org/evals/docs"},
     ],
     "expect": [{"regex": "[a-z]*"}, {"json_schema": {"value": {"file": "schema.json"}}}, *CODE],
@@ -43,6 +44,7 @@ def found(
         "prompts/shared.txt",
         "evals/support/agent.py",
         "evals/tools/run.py",
+        "evals/service/app.py",
         "evals/tools/helper.py",
         "evals/schema.json",
         "evals/checks/length.mjs",
