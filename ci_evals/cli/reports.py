@@ -170,7 +170,7 @@ def explain(
     prompt: str | None,
     output: ReportFormat,
 ) -> int:
-    """Tell all that is known of one CASE.
+    """Show everything about one CASE.
 
     That is every run here and on the base, its grades, and the test in words. Without --baseline it is what the report
     itself has of its comparison; with it, the comparison is made anew and the runs of the newest base report are shown

@@ -208,7 +208,7 @@ def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules
         return error_rate_sentence(report, float(share), rules.max_error_rate)
     for scope in scopes:
         if scope.bar is not None and not scope.graded:
-            lack = "no run was graded" if scope.cases else "it has a bar, but nothing like it was run"
+            lack = "no run was graded" if scope.cases else "no case with this tag or provider was run"
             return scope_subject(scope, report) + lack
     return None
 

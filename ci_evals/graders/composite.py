@@ -51,7 +51,7 @@ class AllOf(Composite):
         wrong = [grade for grade in grades if not grade.passed and grade.weight]
         if self.threshold is not None:
             met = reaches(score, self.threshold)
-            text = f"score {score:.2f}, {'at least' if met else 'less than'} the {self.threshold:g} wanted"
+            text = f"score {score:.2f}, {'at least' if met else 'below'} the threshold of {self.threshold:g}"
             return Finding(met, score, text if met or not wrong else f"{text}: {_reasons(wrong)}")
         if not wrong:
             return passed(f"all of {len(grades)} passed", score)
@@ -72,7 +72,7 @@ class AnyOf(Composite):
         score = max(grade.score for grade in weighty)
         if self.threshold is not None:
             met = reaches(score, self.threshold)
-            text = f"best score {score:.2f}, {'at least' if met else 'less than'} the {self.threshold:g} wanted"
+            text = f"best score {score:.2f}, {'at least' if met else 'below'} the threshold of {self.threshold:g}"
             return Finding(met, score, text if met else f"{text}: {_reasons(weighty)}")
         right = next((grade for grade in weighty if grade.passed), None)
         if right is not None:

@@ -181,7 +181,7 @@ class LlmJudge(ModelGrader):
         score = listing.score(statements)
         wrong = [each for each in statements if not each.holds]
         noun = number_of(len(statements), "text" if listing.by_text else "statement")
-        reason = f"{len(statements) - len(wrong):,} of {noun} {listing.counted}"
+        reason = listing.finding.format(f"{len(statements) - len(wrong):,} of {noun}")
         if wrong:
             reason += f"; not {', '.join(quote(each.text, 100) for each in wrong[:3])}"
             reason += f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""

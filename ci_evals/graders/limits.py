@@ -1,6 +1,7 @@
 """Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import ClassVar, Literal
 
 from ci_evals.format import quote
@@ -74,8 +75,13 @@ class Cost(GraderOptions):
                 "set the provider's `price: {input_per_mtok: …, output_per_mtok: …}`, in USD per million tokens"
             )
         if cost_usd <= self.value:
-            return passed(f"cost ${cost_usd:.4g}, within the ${self.value:.4g} allowed")
-        return failed(f"cost ${cost_usd:.4g}, more than the ${self.value:.4g} allowed")
+            return passed(f"cost {_dollars(cost_usd)}, within the {_dollars(self.value)} allowed")
+        return failed(f"cost {_dollars(cost_usd)}, more than the {_dollars(self.value)} allowed")
+
+
+def _dollars(amount: float) -> str:
+    """`$0.000001`, never `$1e-06`; with more digits than tables have, so that a cost just above its limit shows."""
+    return f"${Decimal(f'{amount:.4g}'):f}"
 
 
 _REASONS = {  # as providers call them, in the words of the OpenAI API

@@ -51,14 +51,14 @@ class Listing:
     """What a judge lists instead of giving a verdict, and the score of that.
 
     Attributes:
-        counted: what holds if it holds: `statements of the answer are in the context`.
+        finding: the sentence on how many hold: `the context supports {}`, filled with `1 of 2 statements`.
         score: of all that is listed.
         threshold: the lowest score that passes, unless the suite names one.
         by_text: one entry for each text of the context, and not for each statement.
         without_context: whether there is something to judge where nothing was retrieved.
     """
 
-    counted: str
+    finding: str
     score: Callable[[Sequence[Statement]], float] = share_of
     threshold: float = 1.0
     by_text: bool = False
@@ -91,20 +91,20 @@ RUBRICS: Mapping[str, Rubric] = {
         "Take the answer apart into the statements of fact that it makes, each of which can be understood by itself. A "
         "statement holds if the texts of the context support it. It fails if they contradict it or do not tell, even "
         "if it is true. To say that the context does not tell is no statement of fact; an answer may make none.",
-        listing=Listing("of the answer are supported by the context", without_context=True),
+        listing=Listing("the context supports {}", without_context=True),
     ),
     "context_recall": Rubric(
         "Take the reference apart into the statements of fact that it makes, each of which can be understood by "
         "itself. A statement holds if the texts of the context support it. It fails if they contradict it or do not "
         "tell. What the answer says is not the question here.",
         needs=("reference",),
-        listing=Listing("of the reference are in the context"),
+        listing=Listing("the context has {} of the reference"),
     ),
     "context_precision": Rubric(
         "Go through the texts of the context in their order, with one entry for each. It holds if the text helps to "
         "answer the question, as the reference does if there is one. It fails if it is about something else, or adds "
         "nothing. What the answer says is not the question here.",
-        listing=Listing("of the context help with the question", average_precision, 0.5, by_text=True),
+        listing=Listing("of help with the question: {} of the context", average_precision, 0.5, by_text=True),
     ),
     "complete": Rubric(
         "The answer deals with every part of the question. Where there is a reference, everything of importance in it "

@@ -27,6 +27,7 @@ _SERVICE_TAIL_BYTES = 16 * 1024
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
 _REAP_S = 5.0
+_MOST_PASSES = 20
 _POLL_S = 0.02
 _VARIABLE = "CI_EVALS_CALL"
 _THIS_PROCESS = os.urandom(16).hex()
@@ -378,7 +379,10 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
                     while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports their end
                         await asyncio.sleep(_POLL_S)
     finally:  # also if a second cancellation cuts the grace short
-        _kill(find())
+        for _ in range(_MOST_PASSES):  # one that was starting another when it was looked for leaves that behind
+            if not (left := find()):
+                break
+            _kill(left)
     with suppress(TimeoutError):
         async with asyncio.timeout(_REAP_S):
             while left := find():

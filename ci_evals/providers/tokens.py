@@ -64,8 +64,9 @@ class Token:
         if ended.why == "timeout":
             raise ProviderError("auth", f"no token: `{shown}` did not end within {_TIMEOUT_S:g} s")
         if ended.status:
-            said = one_line(ended.stderr, 300) or "nothing on stderr"
-            raise ProviderError("auth", f"no token: `{shown}` failed with exit status {ended.status}: {said}")
+            said = one_line(ended.stderr, 300)
+            why = f": {said}" if said else " and printed nothing on stderr"
+            raise ProviderError("auth", f"no token: `{shown}` exited with status {ended.status}{why}")
         token = ended.stdout.decode("utf-8", "replace").strip()
         if not token:
             raise ProviderError("auth", f"no token: `{shown}` printed nothing on stdout")

@@ -340,11 +340,11 @@ def reasons_of(result: Result) -> tuple[str, ...]:
 
 
 def score_sentence(result: Result) -> str | None:
-    """`score 0.50, less than the 0.8 wanted`; None where no score decided."""
+    """`score 0.50, below the threshold of 0.8`; None where no score decided."""
     if result.score is None or result.threshold is None:
         return None
-    relation = "at least" if result.status == "passed" else "less than"
-    return f"score {score(result.score)}, {relation} the {result.threshold:g} wanted"
+    relation = "at least" if result.status == "passed" else "below"
+    return f"score {score(result.score)}, {relation} the threshold of {result.threshold:g}"
 
 
 def without_answer(reason: str) -> str:
@@ -522,14 +522,13 @@ def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...
 
 
 def scores_text(runs: Iterable[Scored]) -> str:
-    """`score 0.50 of 0.8 wanted`, `score 0.50 to 0.75`; empty where every grader had to pass, and all or none did."""
+    """`score 0.50 (threshold 0.8)`, `score 0.50 to 0.75`; empty where every grader had to pass, and all or none did."""
     scored = [(each.score, each.threshold) for each in runs if each.score is not None]
-    wanted = scored[0][1] if scored else None
-    if wanted is None and all(value in (0, 1) for value, _ in scored):
+    threshold = scored[0][1] if scored else None
+    if threshold is None and all(value in (0, 1) for value, _ in scored):
         return ""
-    return (
-        f"score {span((value for value, _ in scored), score)}{f' of {wanted:g} wanted' if wanted is not None else ''}"
-    )
+    bound = f" (threshold {threshold:g})" if threshold is not None else ""
+    return f"score {span((value for value, _ in scored), score)}{bound}"
 
 
 def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:

@@ -41,7 +41,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
     if report.suite.selection:
-        yield Note("Selected", f"{report.suite.selection}: the others were not run, and nothing is said of them")
+        yield Note("Selected", f"{report.suite.selection}: the other cases were not run")
     yield from _quarantined_cases(report)
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
@@ -49,7 +49,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
             yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
     of = number_of(report.total, "run")
     if report.reused:
-        why = "what they ask has not changed, and their earlier answers were judged anew"
+        why = "unchanged since an earlier run; graded again"
         yield Note("Reused", f"{report.reused:,} of {of} were not made again: {why}")
     if recorded := report.recorded - report.reused:
         yield Note("Recorded", f"{recorded:,} of {of} were recorded, no provider was called for them")

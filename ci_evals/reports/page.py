@@ -198,7 +198,7 @@ class RunGroup:
 
     @property
     def facts(self) -> str:
-        """`score 0.50 of 0.8 wanted · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5 attempts`."""
+        """`score 0.50 (threshold 0.8) · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5 attempts`."""
         latency = span((result.latency_s for result in self.results), seconds)
         waits = (result.response.slowest_first_token_s for result in self.results if result.response)
         first_token = span((wait_s for wait_s in waits if wait_s is not None), seconds)

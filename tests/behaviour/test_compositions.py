@@ -39,13 +39,18 @@ async def grade(folder: Path, grader: dict[str, Any], **settings: Any) -> dict[s
         ),
         ({"all_of": [A, B]}, True, 1, "all of 2 passed"),
         ({"all_of": [A, C]}, False, 0.5, "1 of 2 graders did not pass: contains: does not contain 'c'"),
-        ({"all_of": {"of": [A, C], "threshold": 0.5}}, True, 0.5, "score 0.50, at least the 0.5 wanted"),
-        ({"all_of": {"of": [A, C], "threshold": 0.6}}, False, 0.5, "score 0.50, less than the 0.6 wanted: contains: "),
+        ({"all_of": {"of": [A, C], "threshold": 0.5}}, True, 0.5, "score 0.50, at least the threshold of 0.5"),
+        (
+            {"all_of": {"of": [A, C], "threshold": 0.6}},
+            False,
+            0.5,
+            "score 0.50, below the threshold of 0.6: contains: ",
+        ),
         ({"all_of": [A, {"contains": {"value": "c", "weight": 0}}]}, True, 1, "all of 2 passed"),
         ({"all_of": [{"contains": {"value": "a", "weight": 3}}, C]}, False, 0.75, "1 of 2 graders"),
         ({"any_of": [C, {"contains": {"value": "a", "weight": 0}}]}, False, 0, "none of 1 passed: contains: does"),
         ({"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.5}}, True, 0.5, "best score 0.50, at le"),
-        ({"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.6}}, False, 0.5, "best score 0.50, less"),
+        ({"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.6}}, False, 0.5, "best score 0.50, below"),
         ({"not_any_of": [C, NOT_A]}, True, 1, "none of 2 passed"),
         ({"not_all_of": [A, B]}, False, 0, "all of 2 passed"),
         ({"any_of": [{"all_of": [A, C]}, {"not_any_of": [C]}]}, True, 1, "not_any_of: none of 1 passed"),
@@ -120,19 +125,19 @@ async def test_score_threshold_and_weights_are_shown(tmp_path: Path) -> None:
     cases = [{"id": "ab", "input": "ab", "threshold": 0.8, "expect": expect}]
     write_suite(tmp_path, cases, report={"formats": formats})
     ended = await ci_evals(tmp_path, "run", "--out", "out")
-    assert "score 0.75, less than the 0.8 wanted" in ended.out
+    assert "score 0.75, below the threshold of 0.8" in ended.out
     for name in ("summary.md", "junit.xml"):
         text = (tmp_path / "out" / name).read_text("utf-8")
-        assert "less than the 0.8 wanted" in text
+        assert "below the threshold of 0.8" in text
         assert "zz" not in text
     assert "zz" not in ended.out
     explained = (await ci_evals(tmp_path, "explain", "ab", "--report", "out")).out
-    assert "run 1 failed, score 0.75 of 0.8 wanted" in explained
+    assert "run 1 failed, score 0.75 (threshold 0.8)" in explained
     assert "✓ contains (weight 3): contains 'a'" in explained
     assert "↳ ✗ contains: does not contain 'c': got 'ab'" in explained
     assert "✗ contains (weight 0: for information): does not contain 'zz'" in explained
     page = (tmp_path / "out/report.html").read_text("utf-8")
-    assert "score 0.75 of 0.8 wanted" in page
+    assert "score 0.75 (threshold 0.8)" in page
     assert '<span class="score">1.00 (weight 3)</span>' in page
     assert "(for information)" in page
     assert "does not contain &#39;&lt;i&gt;d&#39;" in page

@@ -110,8 +110,9 @@ async def test_a_token_that_is_refused_for_good_is_an_auth_error_without_it(tmp_
         ([], "providers[0].token: command is empty: name a program, as in [python, agent.py]"),
         (
             ["sh", "-c", "echo no login >&2; exit 3"],
-            "providers[0]: token: no token: `sh -c 'echo no login >&2; exit 3'` failed with exit status 3: no login",
+            "providers[0]: token: no token: `sh -c 'echo no login >&2; exit 3'` exited with status 3: no login",
         ),
+        ("false", "providers[0]: token: no token: `false` exited with status 1 and printed nothing on stderr"),
         ("true", "providers[0]: token: no token: `true` printed nothing on stdout"),
         ("echo a b", "providers[0]: token: no token: `echo a b` must print the token alone, in one line: {plain}"),
     ],
@@ -135,7 +136,7 @@ async def test_judges_that_are_asked_by_themselves_get_their_token_first(tmp_pat
         for words in (("judge", "check", "labels.jsonl"), ("pairwise", "a", "b", "--judge", "strict")):
             ended = await ci_evals(tmp_path, *words)
             assert ended.code == 2, ended.out
-            assert "judges[0]: token: no token: `./token.sh` failed with exit status 4" in ended.err
+            assert "judges[0]: token: no token: `./token.sh` exited with status 4" in ended.err
 
     (tmp_path / "labels.jsonl").write_text('{"output": "x", "label": "pass"}\n')
     script(tmp_path / "token.sh", "exit 4")

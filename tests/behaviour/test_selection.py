@@ -96,7 +96,7 @@ async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) 
     write(tmp_path)
     _, ended = await run(tmp_path, "--case", "refund [12]")
     assert "2 of 10 cases selected" in ended.out.splitlines()[-1]
-    assert "Selected: 2 of 10 cases: the others were not run" in ended.out
+    assert "Selected: 2 of 10 cases: the other cases were not run" in ended.out
     results = tmp_path / "ci-evals-results"
     assert report_in(results)["suite"]["selection"] == "2 of 10 cases"
     title, *_ = (results / "summary.md").read_text().splitlines()

@@ -420,7 +420,7 @@ def test_a_bar_without_a_graded_run_is_no_verdict() -> None:
 )
 def test_a_bar_on_what_does_not_exist_is_no_verdict(gate: Gate, name: str) -> None:
     verdict = decide(report_of({"a": "PPP"}), gate)
-    assert (verdict.status, verdict.reason) == ("error", f"{name}: it has a bar, but nothing like it was run")
+    assert (verdict.status, verdict.reason) == ("error", f"{name}: no case with this tag or provider was run")
 
 
 def test_a_run_that_was_stopped_early_never_passes() -> None:

@@ -260,7 +260,7 @@ async def test_a_judge_lists_what_the_context_supports(answer_of: AnswerOf) -> N
     reply = listed(("Refunds take 30 days.", True, [1, 1, 9]), ("They are free.", False, []))
     finding, (request,) = await judged({"rubric": "faithful"}, answer_of("…", context=CONTEXT), reply)
     assert (finding.passed, finding.score) == (False, 0.5)
-    assert finding.reason == "1 of 2 statements of the answer are supported by the context; not 'They are free.'"
+    assert finding.reason == "the context supports 1 of 2 statements; not 'They are free.'"
     assert finding.statements == (
         Statement("Refunds take 30 days.", holds=True, texts=(1,)),
         Statement("They are free.", holds=False),

@@ -64,6 +64,8 @@ def test_a_latency_without_a_limit_is_a_problem() -> None:
     ("cost_usd", "passed", "reason"),
     [
         (0.0, True, "cost $0, within the $0.01 allowed"),
+        (0.000002, True, "cost $0.000002, within the $0.01 allowed"),
+        (0.01001, False, "cost $0.01001, more than the $0.01 allowed"),
         (0.0125, False, "cost $0.0125, more than the $0.01 allowed"),
     ],
 )
