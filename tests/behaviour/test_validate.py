@@ -79,7 +79,7 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(tm
         f"providers[0]: {lack} (case 'b' and 2 more)"
     ]
     loops = {**SERVICE, "body": "{% for _ in range(100000) %}{% for _ in range(100000) %}{% endfor %}{% endfor %}"}
-    why = "the template takes more than 1 s: do its loops end?"
+    why = "the template takes more than 1 s: do its loops and macros end?"
     assert await problems(tmp_path, *cases, providers=[loops]) == [
         f"providers[0]: the request cannot be rendered: {why} (case 'a')"
     ]
@@ -177,7 +177,7 @@ async def test_a_prompt_that_takes_too_long_is_tried_once(tmp_path: Path) -> Non
     (problem,) = await problems(tmp_path, *cases, prompts=[loops])
     assert problem == (
         "case '0' and 99 more: the prompt 'prompt 1' does not fit this case:"
-        " the template takes more than 1 s: do its loops end?"
+        " the template takes more than 1 s: do its loops and macros end?"
     )
 
 
