@@ -349,6 +349,8 @@ class Waits:
             raise EndedError from None
 
     def end(self) -> None:
+        if self.ended:  # a time-out that is expiring can't be told to expire again
+            return
         self.ended = True
         now = asyncio.get_running_loop().time()
         for timeout in self._timeouts:

@@ -28,6 +28,7 @@ class Outcome:
 
     def __init__(self, folder: Path, finished: Finished) -> None:
         self.finished = finished
+        assert (folder / "ci-evals-results" / "report.json").exists(), (finished.code, finished.out, finished.err)
         self.report = json.loads((folder / "ci-evals-results" / "report.json").read_bytes())
         self.results: list[dict[str, Any]] = self.report["results"]
 
