@@ -14,7 +14,7 @@ from github_markdown import page
 from PIL import Image
 from rendered import html_of
 
-MOST_BYTES: Final = 150_000
+MOST_BYTES: Final = 200_000
 _WIDTH, _HEIGHT = 806, 1700
 
 
@@ -31,16 +31,16 @@ def main(folder: Path) -> None:
 
 
 async def take_pages(url: str, folder: Path) -> None:
-    """Take pictures of a report.html: its top in light, and a case in dark and on a phone."""
+    """Take pictures of a report.html: its top in light and in dark, and a case on a phone."""
     views = {  # what is looked at, in which colours, in a window of which size
-        "page": ("", "light", 1100, 1000),
-        "page-dark": ("#case=lost-package", "dark", 1100, 900),
+        "page": ("", "light", 1100, 1200),
+        "page-dark": ("", "dark", 1100, 1200),
         "page-phone": ("#case=lost-package", "light", 400, 900),
     }
     async with browsing() as tab:
         for name, (fragment, scheme, width, height) in views.items():
             await tab.prefer(scheme)
-            await tab.resize(width, height)
+            await tab.resize(width, height, scale=2)
             await tab.open("about:blank")
             await tab.open(url + fragment)
             save(Image.open(io.BytesIO(await tab.picture())).convert("RGB"), folder / f"{name}.png")
