@@ -144,6 +144,8 @@
         reveal(cell.id);
       } else if (!row.open) go(row.id, true);
     }
+    const run = event.target.closest(".run > summary");
+    if (run) go(run.querySelector("[id]").id);
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });

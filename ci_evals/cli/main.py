@@ -12,9 +12,10 @@ import click
 
 from ci_evals.cli.console import error_redactor
 from ci_evals.cli.importing import import_command
+from ci_evals.cli.init import init
 from ci_evals.cli.reports import comment, compare_command, explain, view
 from ci_evals.cli.run import merge_command, run_command
-from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
+from ci_evals.cli.tools import grade, judge, mock_server, pairwise_command, power, schema, validate
 from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import number_of, without_commands
@@ -132,7 +133,7 @@ def group() -> None:
 
     \b
     Start here:
-      ci-evals init        write a commented evals.yaml and a workflow
+      ci-evals init        write an evals.yaml and a workflow that fit the project
       ci-evals validate    check the suite; calls nothing, costs nothing
       ci-evals run         run it
 

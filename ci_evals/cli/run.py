@@ -1,7 +1,6 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ import click
 
 from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.console import Console, environment, error_redactor
+from ci_evals.cli.console import Console, environment, error_redactor, git
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
@@ -244,12 +243,7 @@ def revision(environ: Mapping[str, str]) -> str | None:
     """
     if "GITHUB_SHA" in environ and (sha := read_context(environ).sha):
         return sha
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
-    except OSError:
-        return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    return git("rev-parse", "HEAD") or None
 
 
 def _journal(path: Path) -> Path:

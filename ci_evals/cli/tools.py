@@ -1,4 +1,4 @@
-"""The commands beside a run: check and start a suite, measure it, and judge answers that exist."""
+"""The commands beside a run: check a suite, measure it, and judge answers that exist."""
 
 import asyncio
 from collections import Counter
@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import click
 
-from ci_evals import templating
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
 from ci_evals.cli.run import revision, run_and_report
@@ -24,7 +23,7 @@ from ci_evals.engine.pairwise import (
     read_answers,
 )
 from ci_evals.engine.traces import match_traces, read_traces
-from ci_evals.errors import ConfigError, Problem, StorageError, UsageError
+from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.format import number_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import Size, power_of
@@ -36,7 +35,6 @@ from ci_evals.model.plan import plan_runs
 from ci_evals.model.rules import Gate
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_server import serve
-from ci_evals.release import ACTION
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import (
     PairwiseFormat,
@@ -50,8 +48,6 @@ from ci_evals.session import Invocation
 from ci_evals.suite.load import find_config, find_configs, load_judge, load_mock
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
-
-_STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
 
 
 @options.command()
@@ -81,32 +77,6 @@ def validate(
         click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
     if problems:
         raise ConfigError(problems)
-
-
-@options.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
-@options.option("--force", is_flag=True, help="Overwrite files that are there.")
-def init(folder: Path, *, force: bool) -> None:
-    """Write a commented evals.yaml and a GitHub workflow.
-
-    They go into FOLDER (default: here). The suite runs at once against a mock provider: no key, no network.
-    """
-    taken = [name for name in _STARTER if (folder / name).exists()]
-    if taken and not force:
-        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
-    paths = {folder / name: templating.folder() / template for name, template in _STARTER.items()}
-    path = folder
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        for path, template in paths.items():
-            path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
-            click.echo(f"written: {path.as_posix()}")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-    there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
-    click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
-    click.echo(f"and in the workflow, put the repository and a commit of ci-evals in the place of\n  {ACTION}")
 
 
 @options.command()

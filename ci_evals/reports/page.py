@@ -336,6 +336,7 @@ class CellDetail:
         diff: the words that changed since the base's answer; None where there is nothing to compare, or too little in
             common: `before` is then shown whole.
         compared_run: the run whose answer is compared.
+        strip: the status of every run.
         runs: all runs, those that ended alike as one.
         left_out: how many groups of runs are not shown.
         failed_graders: the numbers of the graders that a run failed, as `Page.graders` has them.
