@@ -251,7 +251,7 @@ def _journal(path: Path) -> Path:
     return path / JOURNAL if path.is_dir() else path
 
 
-@options.command("run")
+@options.command("run", cls=options.SectionedCommand)
 @options.failed
 @options.suites
 @options.overriding
@@ -332,13 +332,13 @@ def run_command(
     Examples:
       ci-evals run
       ci-evals run evals/support.yaml --runs 5
-      ci-evals run evals                      every suite in the folder
+      ci-evals run evals                        every suite in the folder
       ci-evals run --providers gpt-4o-mini,claude --format json
-      ci-evals run --case 'refund*'           or --first 5, --sample 20, --tags smoke
-      ci-evals run --failed                   what did not pass the last time
-      ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
-      ci-evals run --resume                   after a crash, a cancelled job, an outage
-      ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
+      ci-evals run --case 'refund*'             or --first 5, --tags smoke
+      ci-evals run --failed                     what did not pass the last time
+      ci-evals run --baseline main/report.json  what got worse, and how sure it is
+      ci-evals run --resume                     after a crash or a cancelled job
+      ci-evals run --shard 2/5 --out shard-2    then: ci-evals merge shard-*
     """
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
@@ -383,14 +383,15 @@ def run_command(
         return run(selection.suites[0]).exit_code
     console = Console.of_process(output, quiet=quiet, suite=suites[0])
     if not selection.suites:
-        named = [f"{name_of(name)}: " if are_several else "" for name in selection.left_out]
-        whys = selection.left_out.values()
-        console.say(f"{name}nothing to run: {why}" for name, why in zip(named, whys, strict=True))
+        console.say(
+            f"{f'{name_of(name)}: ' if are_several else ''}nothing to run: {why}"
+            for name, why in selection.left_out.items()
+        )
         return 0
     return run_each(selection, run, console, out.absolute())
 
 
-@options.command("merge")
+@options.command("merge", cls=options.SectionedCommand)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
