@@ -102,7 +102,7 @@ def power(
 ) -> None:
     """Say what a suite can detect, and what more runs would buy.
 
-    It says so of more cases, too. It calls nothing and costs nothing. CONFIG is the same as --config.
+    Also says what more cases would buy. Calls nothing and costs nothing. CONFIG is the same as --config.
 
     \b
     Examples:
@@ -127,20 +127,24 @@ def schema() -> None:
 
     \b
       ci-evals schema > evals.schema.json
-      # yaml-language-server: $schema=evals.schema.json   (first line of evals.yaml)
+      # yaml-language-server: $schema=evals.schema.json
+
+    The second line is the first one of evals.yaml.
     """
     click.echo(suite_schema_text())
 
 
 @options.command("mock-server")
-@options.config
+@options.setting("-c", "--config", type=options.PATH, help="The suite whose `mock` provider answers; default: echo.")
 @options.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@options.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+@options.option(
+    "--port", type=click.IntRange(0, 65535), metavar="N", default=8080, show_default=True, help="0 takes a free one."
+)
 def mock_server(config: Path | None, host: str, port: int) -> None:
     """Serve an OpenAI-compatible endpoint on loopback.
 
-    With it a suite can be tried without a key. Answers as the first `mock` provider of the config does, or echoes the
-    question without one. Point an `openai` provider at it with `base_url: http://127.0.0.1:8080/v1`.
+    Tries a suite without a key: point an `openai` provider at it with `base_url: http://127.0.0.1:8080/v1`. Answers
+    as the first `mock` provider of the config does; without a config, it echoes the question.
     """
     mock = load_mock(config, environment()) if config else Mock()
     asyncio.run(serve(mock, host, port, log=click.echo))
@@ -159,7 +163,7 @@ def grade(
     """Grade traces that are there, without running anything.
 
     The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or
-    one to the line), or a run JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`,
+    one per line), or a run JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`,
     `case_id`, `case.id` or `task_id`, or whose input it was asked. Judges are asked; cases without a trace are errored.
 
     \b
@@ -200,7 +204,7 @@ def judge() -> None:
 def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
     """Say whether a judge is fit to gate.
 
-    It is measured against people's labels. LABELS.jsonl has one answer to the line: `output`, `label` (pass or
+    Compares its verdicts with people's labels. LABELS.jsonl has one answer per line: `output`, `label` (pass or
     fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the suite's. It is fit with at
     least 30 labels and a Cohen's kappa whose 95 % interval lies from 0.6 on.
 
@@ -261,7 +265,7 @@ def pairwise_command(
     \b
     Examples:
       ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
-      ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
+      ci-evals pairwise main-results results --function taste:prefer
     """
     if (judge is None) == (function is None):
         raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")

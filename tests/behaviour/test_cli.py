@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +50,7 @@ def help_by_click() -> str:
 
 def test_the_help_has_a_whole_sentence_for_every_command() -> None:
     shown = help_by_click()
-    assert "..." not in shown.partition("Commands:")[2]
+    assert "..." not in shown.partition("Options:")[2]
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -58,6 +59,37 @@ async def test_help_is_printed_to_an_ascii_terminal(tmp_path: Path) -> None:
     assert ended.code == 0
     assert "0 passed" in ended.out
     assert ended.err == ""
+
+
+def sections(help_text: str) -> dict[str, list[str]]:
+    """The options or commands of each section of a help."""
+    parts = re.split(r"^(\w[\w ]*):\n", help_text, flags=re.MULTILINE)[1:]
+    return {
+        title: re.findall(r"^  (?:-\w, )?([\w-]+)", body, re.MULTILINE)
+        for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_the_help_lists_commands_by_purpose() -> None:
+    found = sections(help_by_click())
+    assert list(found) == ["Options", "Suites", "Verdicts", "Reports", "Judges"]
+    assert found["Reports"] == ["view", "explain", "comment"]
+
+
+@pytest.mark.parametrize("command", ["run", "merge"])
+def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
+    shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
+    found = sections(shown)
+    titles = ["Selection", "Execution", "Earlier answers", "Comparison and verdict", "Reports", "GitHub Actions"]
+    assert list(found) == [*titles, "Others"]
+    assert "--max-runs" in found["Execution"]
+    assert found["Others"] == ["--help"]
+
+
+@pytest.mark.parametrize("command", group.commands)
+def test_the_help_of_each_command_fits_80_columns(command: str) -> None:
+    shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
