@@ -69,7 +69,7 @@ def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
 
 def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
     lines = [line for line in text_of(comments.passing()).splitlines() if line]
-    assert len(lines) == 10
+    assert len(lines) == 11
 
 
 def test_what_an_earlier_attempt_left_is_told() -> None:
@@ -244,16 +244,19 @@ def test_the_commit_of_the_base_can_be_copied() -> None:
     assert "Compared with main at <code>0123456</code>, 3 hours older" in text_of(comments.passing())
 
 
-def test_above_several_suites_stands_a_line_with_the_verdict_of_each() -> None:
+def test_above_several_suites_stands_a_line_for_each_with_what_it_says() -> None:
     page = shown(comments.several_suites())
-    assert (
-        "<p>❌ <code>flight agent</code> · ✅ <code>hotel agent</code> · 🟡 <code>support bot</code></p>" in page.html
-    )
+    assert re.findall("<li>(.*?)</li>", page.html)[:3] == [
+        "❌ <code>flight agent</code>: 1 case regressed: <code>refund</code> (critical)",
+        "✅ <code>hotel agent</code>: 105 of 105 runs passed",
+        "🟡 <code>support bot</code>: 92.9&nbsp;% is below 94&nbsp;%, but could be luck",
+    ]
+    assert "<summary>✅ <code>hotel agent</code></summary>" in page.html
 
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
     """What was asked on one line has no block of its own, and a reason that its line tells whole is not repeated."""
-    text = text_of(comments.first_run())
+    text, _, _ = text_of(comments.first_run()).partition("<summary>1 case with failed runs")
     assert "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text
     assert "\nAsked: <code>Capital of France?</code>\n" in text
     assert "Why it failed" not in text
