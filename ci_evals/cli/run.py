@@ -173,7 +173,7 @@ def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> 
 def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
     """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
     environ, folder = environment(), Path.cwd()
-    redactor = error_redactor(environ, suite.secrets if suite else ())
+    redactor = error_redactor(environ)
     try:
         yield
     except CiEvalsError as error:
@@ -351,7 +351,7 @@ def run_command(
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
 
     def run(suite: CheckedSuite) -> Ended:
-        console = Console.of_process(output, quiet=quiet, suite=suite)
+        console = Console.of_process(output, quiet=quiet)
         if _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
             return Ended(0)
         lacks_secrets = suite.name in without_secrets
@@ -374,7 +374,7 @@ def run_command(
 
     if not are_several:
         return run(suites[0]).exit_code
-    return run_each(suites, run, Console.of_process(output, quiet=quiet, suite=suites[0]), out.absolute())
+    return run_each(suites, run, Console.of_process(output, quiet=quiet), out.absolute())
 
 
 @options.command("merge", cls=options.SectionedCommand)
@@ -414,12 +414,12 @@ def merge_command(
     """
     with _reporting_errors(posting):
         suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
-        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet, suite=suite), posting):
+        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet), posting):
             return 0
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
-    console = Console.of_process(output, quiet=quiet, suite=suite)
+    console = Console.of_process(output, quiet=quiet)
     sources = tuple(map(_journal, folders))
     starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(
