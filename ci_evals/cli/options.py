@@ -14,7 +14,8 @@ from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
 from ci_evals.redaction import learn
-from ci_evals.suite.load import UNLIMITED, find_config, load_suite
+from ci_evals.reports.report_json import REPORT
+from ci_evals.suite.load import UNLIMITED, find_config, load_suite, names_suites
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
@@ -128,6 +129,25 @@ def suites(command: Callable[..., Any]) -> Callable[..., Any]:
         if suites and config and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--config {config[0]} and {suites[0]}: name suites side by side, without an option")
         return command(named=suites or config, **values)
+
+    return call
+
+
+def failed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --failed, whose value may be left out: a suite that stands in its place is one of SUITE..."""
+
+    @option(
+        "--failed",
+        is_flag=False,
+        flag_value="",
+        metavar="[REPORT]",
+        help="Run only the cases that did not pass in a report, or its folder; default: the results folder.",
+    )
+    @wraps(command)
+    def call(*, failed: str | None, suites: tuple[Path, ...], **values: Any) -> Any:
+        if failed and names_suites(Path(failed)) and not Path(failed, REPORT).is_file():
+            suites, failed = (Path(failed), *suites), ""
+        return command(failed=failed, suites=suites, **values)
 
     return call
 
