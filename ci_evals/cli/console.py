@@ -12,6 +12,7 @@ from typing import TextIO
 import click
 
 from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.engine.progress import ERASE_VIEW
 from ci_evals.errors import CiEvalsError
 from ci_evals.format import without_commands
 from ci_evals.github.context import in_actions
@@ -97,8 +98,8 @@ class Console:
 
     @property
     def line_start(self) -> str:
-        """The beginning of a line on stderr, which replaces a progress bar."""
-        return "\r\x1b[2K" if self.is_live else ""
+        """The beginning of a line on stderr, which takes the place of the view of a run."""
+        return ERASE_VIEW if self.is_live else ""
 
     @property
     def width(self) -> int:

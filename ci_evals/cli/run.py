@@ -113,7 +113,8 @@ def run_and_report(
             write_reports(summary, out, suite.formats)
             console.show(summary)
             files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)
-            console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
+            page = [f"open: {path.as_posix()}" for path in files if path.name == FORMATS["html"].file]
+            console.remark(f"written: {', '.join(path.as_posix() for path in files)}", *page)
         if job:
             job.finish(summary)
         return Ended(running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary)
