@@ -138,7 +138,7 @@ async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Pa
 @pytest.mark.parametrize("arguments", [(), ("--max-concurrency", "unlimited")])
 async def test_calls_at_once_may_be_unlimited(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     settings = {} if arguments else {"max_concurrency": "unlimited"}
-    write(tmp_path, wrong=(), **settings)
+    write(tmp_path, wrong=(), providers=[{"type": "mock", "max_concurrency": "unlimited"}], **settings)
     assert (await ci_evals(tmp_path, "run", *arguments)).code == 0
 
 
