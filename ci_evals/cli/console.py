@@ -1,6 +1,7 @@
 """The environment and the streams of a command, and how it prints."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -46,6 +47,16 @@ def error_redactor(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> R
             dotenv |= read_dotenv(folder)
     sounding = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
     return Redactor((*secret_values(sounding, dotenv, ()), *secrets))
+
+
+def git(*arguments: str, folder: Path | None = None) -> str:
+    """Return what git says in a folder (default: here); nothing if it fails, or is not there."""
+    command = ["git", *(("-C", str(folder)) if folder else ()), *arguments]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
+    except OSError:
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def explain_cells(
 def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """Compare a report with those of its base, offline.
 
-    Tells what is worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
+    Says what got worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
     last. Several BASEs, or a folder with reports in it, are the newest with its history. The exit code is what HEAD's
     gate says of the comparison alone, whatever its bars say. Nothing is run: a case that looks worse counts only with
     the confirm runs that HEAD has.
@@ -172,9 +172,9 @@ def explain(
 ) -> int:
     """Show everything about one CASE.
 
-    That is every run here and on the base, its grades, and the test in words. Without --baseline it is what the report
-    itself has of its comparison; with it, the comparison is made anew and the runs of the newest base report are shown
-    too.
+    Prints every run here and on the base, its grades, and the statistical test in words. Without --baseline, the
+    comparison is the one that the report has; with it, the comparison is made anew, and the runs of the newest base
+    report are shown, too.
 
     \b
     Examples:
@@ -259,20 +259,21 @@ def comment(
 ) -> int:
     """Post the comment on a pull request from a report.json.
 
-    This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
-    pull request, of one suite or of several. With --from-run it is what another workflow run has uploaded: that is how
-    pull requests from forks, whose own jobs may not comment, get theirs. Such reports are taken for hostile: they are
-    judged again by their results, beside a --baseline that is fetched anew.
+    For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this pull
+    request, of one suite or of several. With --from-run, the reports are those that another workflow run has uploaded:
+    that is how pull requests from forks, whose own jobs may not comment, get theirs. Such reports are not trusted: they
+    are judged again by their results, against a --baseline that is fetched anew.
 
     \b
     Examples:
       ci-evals comment
       ci-evals comment --dry-run
-      ci-evals comment --from-run ${{ github.event.workflow_run.id }}   in a workflow_run workflow
+      ci-evals comment --from-run ${{ github.event.workflow_run.id }}
 
     \b
-    Exit codes: 0 posted, or rightly not (no pull request, a newer run) · 1 not posted, the reason is printed ·
-    2 the command line is wrong · 3 the report cannot be read
+    Exit codes: 0 posted, or rightly not (no pull request, a newer run) ·
+    1 not posted, the reason is printed · 2 the command line is wrong ·
+    3 the report cannot be read
     """
     if from_run is not None and results is not None:
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
