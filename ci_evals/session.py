@@ -266,7 +266,7 @@ class _Session:
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))
         self._started_at, self._start = min((each.started_at for each in earlier), default=now), time.perf_counter()
-        self.journal.start(Header(suite=invocation.describe(), started_at=now))
+        self.journal.start(Header(suite=invocation.describe(), started_at=now, planned=plan.total))
         self._planned = self._take_over(plan, records)
         self._run = stop.run = Run(
             invocation.suite,

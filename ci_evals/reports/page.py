@@ -383,6 +383,12 @@ class PageRow:
         return next(shown.outcome for shown in self.cells if shown.cell is self.worst)
 
     @property
+    def columns(self) -> Sequence[ShownCell | None]:
+        """The cells by column; None where the case does not run on a variant."""
+        by_column = {shown.column: shown for shown in self.cells}
+        return [by_column.get(column) for column in range(max(by_column) + 1)]
+
+    @property
     def place(self) -> str:
         return place_of(self.case)
 
