@@ -167,8 +167,7 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             broken=broken,
             below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
             flipped=any(
-                2 * then.passed > then.graded and 2 * now < suite.runs
-                for then, now in zip(before, passed, strict=True)
+                2 * then.passed > then.graded and 2 * now < suite.runs for then, now in zip(before, passed, strict=True)
             ),
         )
 
