@@ -28,7 +28,7 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, failed_confirmations, sum_of, suspects
 from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
-from ci_evals.gate.wording import failed_confirmation_sentence, failed_round_sentence, outage_sentence
+from ci_evals.gate.wording import failed_confirmation_sentence, failed_round_sentence, outage_message, outage_sentence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
@@ -266,7 +266,7 @@ class _Session:
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))
         self._started_at, self._start = min((each.started_at for each in earlier), default=now), time.perf_counter()
-        self.journal.start(Header(suite=invocation.describe(), started_at=now))
+        self.journal.start(Header(suite=invocation.describe(), started_at=now, planned=plan.total))
         self._planned = self._take_over(plan, records)
         self._run = stop.run = Run(
             invocation.suite,
@@ -427,7 +427,7 @@ class _Session:
             if result.status == "failed"
             for reason in reasons_of(result)[:1]
         )
-        message = f"{why}; most often: {causes.most_common(1)[0][0]}" if causes else why
+        message = outage_message(why, causes)
         for index, result in zip(indices, report.results(indices), strict=True):
             error = RunError("outage", message, detail=result.error.detail if result.error else None)
             if result.status == "errored" and result.error:

@@ -20,10 +20,10 @@ from ci_evals.suite.load import load_suite
 @options.option("--to", type=options.PATH, metavar="PATH", help="Write the suite there; default: to stdout.")
 @options.option("--force", is_flag=True, help="Overwrite what is there.")
 def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> None:
-    """Make a suite of what another tool has.
+    """Turn the config or dataset of another tool into a suite.
 
-    The format shows in the files. What has no counterpart here is listed, and stays in its place as a comment with the
-    reason. Of several files, the first one is the suite, and the others add cases.
+    The format is recognized by the content. What has no counterpart here is listed, and stays in its place as a comment
+    with the reason. Of several files, the first one is the suite, and the others add cases.
 
     \b
     Example:

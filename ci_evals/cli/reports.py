@@ -1,7 +1,9 @@
 """The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and `view`."""
 
+import asyncio
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +11,7 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
+from ci_evals.cli.live import LivePage, run_server
 from ci_evals.errors import UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import name_of
@@ -122,7 +125,7 @@ def explain_cells(
 def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """Compare a report with those of its base, offline.
 
-    Tells what is worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
+    Says what got worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
     last. Several BASEs, or a folder with reports in it, are the newest with its history. The exit code is what HEAD's
     gate says of the comparison alone, whatever its bars say. Nothing is run: a case that looks worse counts only with
     the confirm runs that HEAD has.
@@ -172,9 +175,9 @@ def explain(
 ) -> int:
     """Show everything about one CASE.
 
-    That is every run here and on the base, its grades, and the test in words. Without --baseline it is what the report
-    itself has of its comparison; with it, the comparison is made anew and the runs of the newest base report are shown
-    too.
+    Prints every run here and on the base, its grades, and the statistical test in words. Without --baseline, the
+    comparison is the one that the report has; with it, the comparison is made anew, and the runs of the newest base
+    report are shown, too.
 
     \b
     Examples:
@@ -194,26 +197,49 @@ def explain(
 @options.command()
 @click.argument("report", type=options.PATH, required=False, metavar="[REPORT]")
 @options.baseline_reports
-@options.option("--no-browser", is_flag=True, help="Write the page and print its path; open nothing.")
-def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -> None:
+@options.option("--no-browser", is_flag=True, help="Print the page's path or address; open nothing.")
+@options.option("--serve", "live", is_flag=True, help="Follow a run that is going on, at an address of this machine.")
+@options.option("--port", type=click.IntRange(0, 65535), default=0, help="Of --serve; default: any that is free.")
+def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool) -> None:
     """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of several; the page goes
     beside the report. It says what the report says; with --baseline, the comparison is made anew. Nothing is run.
 
+    With --serve, the page shows the results of a run as they come, and its report in the end; no file is written. It
+    stays, and follows the next run into the same folder, until Ctrl-C.
+
     \b
     Examples:
       ci-evals view
       ci-evals view downloads/report.json --baseline main/report.json
+      ci-evals view --serve
     """
     path = report or Path(RESULTS)
     console = Console.of_process()
+
+    def show(url: str) -> None:
+        if not no_browser and not webbrowser.open(url):
+            console.remark("no browser could be started: open the page yourself")
+
+    if live:
+        folder = path.parent if path.suffix == ".json" else path
+        live_page = LivePage(folder, lambda each: summary_to_view(each, baseline))
+
+        async def follow() -> None:
+            async with run_server(live_page, port) as url:
+                console.print(url)
+                await asyncio.to_thread(show, url)
+                await asyncio.Event().wait()
+
+        with suppress(KeyboardInterrupt):
+            asyncio.run(follow())
+        return
     for each in report_folders(path) or [path]:
         page = each / "report.html" if each.is_dir() else each.with_suffix(".html")
         write_atomically(page, html.render(summary_to_view(each, baseline)))
         console.print(page.as_posix())
-        if not no_browser and not webbrowser.open(page.absolute().as_uri()):
-            console.remark("no browser could be started: open the page yourself")
+        show(page.absolute().as_uri())
 
 
 @options.command()
@@ -259,20 +285,21 @@ def comment(
 ) -> int:
     """Post the comment on a pull request from a report.json.
 
-    This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
-    pull request, of one suite or of several. With --from-run it is what another workflow run has uploaded: that is how
-    pull requests from forks, whose own jobs may not comment, get theirs. Such reports are taken for hostile: they are
-    judged again by their results, beside a --baseline that is fetched anew.
+    For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this pull
+    request, of one suite or of several. With --from-run, the reports are those that another workflow run has uploaded:
+    that is how pull requests from forks, whose own jobs may not comment, get theirs. Such reports are not trusted: they
+    are judged again by their results, against a --baseline that is fetched anew.
 
     \b
     Examples:
       ci-evals comment
       ci-evals comment --dry-run
-      ci-evals comment --from-run ${{ github.event.workflow_run.id }}   in a workflow_run workflow
+      ci-evals comment --from-run ${{ github.event.workflow_run.id }}
 
     \b
-    Exit codes: 0 posted, or rightly not (no pull request, a newer run) · 1 not posted, the reason is printed ·
-    2 the command line is wrong · 3 the report cannot be read
+    Exit codes: 0 posted, or rightly not (no pull request, a newer run) ·
+    1 not posted, the reason is printed · 2 the command line is wrong ·
+    3 the report cannot be read
     """
     if from_run is not None and results is not None:
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")

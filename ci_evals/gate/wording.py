@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import duration, name_of, number_of, once_in, percent, seconds, short_sha
+from ci_evals.format import RAREST, duration, name_of, number_of, once_in, percent, seconds, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
@@ -101,7 +101,7 @@ def tally_text(tally: Tally) -> str:
 
 def _chance(p: float) -> str:
     """`p = 0.0034 (by chance, once in 290)`."""
-    return f"p = {p:.2g} (by chance, {once_in(p)})"
+    return f"p {f'= {p:.2g}' if p >= RAREST else f'< {RAREST:g}'} (by chance, {once_in(p)})"
 
 
 # Variants.
@@ -160,11 +160,8 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40 compared`.
     """
     points = 100 * (variant.head_rate - variant.base_rate)
-    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
-    of = sum(each in (variant.variant, variant.base_variant) for each in known)
-    few = "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
     if round(points, 1) == 0:
-        return few or "no change"
+        return few_compared(comparison, variant) or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
         return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
@@ -172,6 +169,13 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     if _surely_higher(variant) and change is not None and change.lower is not None and change.upper is not None:
         return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
     return f"{text}, noise"
+
+
+def few_compared(comparison: Comparison, variant: VariantComparison) -> str:
+    """`1 of 40 compared`, where so few cases of a variant were that its figures say little; else nothing."""
+    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
+    of = sum(each in (variant.variant, variant.base_variant) for each in known)
+    return "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
 
 
 def ratio_change(ratio: Difference | None) -> str:
@@ -498,6 +502,10 @@ def scope_clause(report: SuiteReport) -> str:
 
 # Runs without an answer.
 
+HOW_TO_GO_ON = (
+    "once the cause is mended, run with --resume, or in GitHub Actions re-run the job:"
+    " only runs without a grade are made again"
+)
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120
 _COMPARED_CHARACTERS = 300
@@ -544,13 +552,48 @@ def _errors(report: SuiteReport, status: Status) -> list[RunError | None]:
     return [result.error for result in report.results(report.indices(status)[:_MOST_READ])]
 
 
+_CAUSE_OF_OUTAGE = "; most often: "
+
+
+def outage_message(sentence: str, causes: Counter[str]) -> str:
+    """Return the message of a run that is withdrawn: the sentence on the outage, and the commonest cause, if any."""
+    return f"{sentence}{_CAUSE_OF_OUTAGE}{causes.most_common(1)[0][0]}" if causes else sentence
+
+
+def split_outage_message(message: str) -> tuple[str, str]:
+    """Return the sentence on an outage, and the commonest cause; empty if there is none."""
+    sentence, _, cause = message.partition(_CAUSE_OF_OUTAGE)
+    return sentence, cause
+
+
+def errored_headline(report: SuiteReport) -> str:
+    """`30 of 60 runs errored, all on gpt`, or what is said of the outage that most of them were lost in."""
+    totals, variants = report.gated, report.plan.variants
+    if (reason := _commonest_error(_errors(report, "errored"))) and reason.kind == "outage":
+        return split_outage_message(reason.message)[0]
+    errored = [each for each in variants if report.counts(report.cells_of(each)).errored]
+    on = f", all on {name_of(errored[0])}" if len(errored) == 1 < len(variants) and totals.errored > 1 else ""
+    return f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored{on}"
+
+
 def _commonest(found: Iterable[RunError | None]) -> str:
     """Return the commonest reason as a clause, in the words of a run that was not given up, if there is one."""
     errors = list(filter(None, found))
     if not errors:
         return ""
-    (reason, _), *others = Counter(map(same_reason, errors)).most_common()
-    alike = (error for error in errors if same_reason(error) == reason)
-    first = min(alike, key=lambda error: error.kind == "given_up")
+    first = _commonest_error(errors)
+    assert first is not None
     message = name_of(" ".join(first.message.split()) or first.kind, _LONGEST)
-    return f"; most often: {message}" if others else f": {message}"
+    if first.kind == "outage":
+        message = split_outage_message(first.message)[0]
+    return f"; most often: {message}" if len(set(map(same_reason, errors))) > 1 else f": {message}"
+
+
+def _commonest_error(found: Iterable[RunError | None]) -> RunError | None:
+    """Return an error of the commonest reason, one that was not given up if there is such; None without errors."""
+    errors = list(filter(None, found))
+    if not errors:
+        return None
+    reason = Counter(map(same_reason, errors)).most_common(1)[0][0]
+    alike = (error for error in errors if same_reason(error) == reason)
+    return min(alike, key=lambda error: error.kind == "given_up")

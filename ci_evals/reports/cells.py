@@ -408,6 +408,17 @@ def asked_text(case: Case, result: Result | None) -> str:
     return "\n".join(filter(None, [sent, input_text(case)])) if case.is_conversation else sent or input_text(case)
 
 
+def question_text(case: Case, result: Result | None) -> str:
+    """Return what the user said last before a run answered; what the case asks, where that is not known.
+
+    Of a conversation that is nothing: its answer has both sides.
+    """
+    if case.is_conversation:
+        return ""
+    said = [each.text for each in result.messages if each.role == "user"] if result else []
+    return said[-1] if said else input_text(case)
+
+
 def _messages_text(messages: Sequence[Message]) -> str:
     if len(messages) == 1 and messages[0].role == "user":
         return messages[0].text

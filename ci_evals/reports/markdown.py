@@ -388,7 +388,7 @@ def _blocks(found: Findings, links: Links, asked_characters: int) -> list[tuple[
     return [
         (group, [_block(found.summary, group, entry, links, asked_characters) for entry in group.entries])
         for group in found.groups
-        if group.kind != "fixed" or group.count > len(told)
+        if group.kind != "fixed" or group.total > len(told)
     ]
 
 
@@ -441,10 +441,13 @@ class Example:
 def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters: int) -> Example:
     (failed,) = failed_runs(summary.report, cell.cell, 1)
     before = summary.before.get(cell.key)
+    bar = "every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass"
+    if quarantine := cell.case.quarantine:
+        bar = f"in quarantine until {quarantine.until}"
     return Example(
         case=cell.case.id,
         place=links.to_place(cell.case),
-        bar="every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass",
+        bar=bar,
         asked=abridge(asked_text(cell.case, failed), asked_characters),
         run=failed.run,
         has_base=before is not None,

@@ -336,6 +336,7 @@ class CellDetail:
         diff: the words that changed since the base's answer; None where there is nothing to compare, or too little in
             common: `before` is then shown whole.
         compared_run: the run whose answer is compared.
+        strip: the status of every run.
         runs: all runs, those that ended alike as one.
         left_out: how many groups of runs are not shown.
         failed_graders: the numbers of the graders that a run failed, as `Page.graders` has them.
@@ -380,6 +381,12 @@ class PageRow:
     def outcome(self) -> CellOutcome:
         """What became of the worst cell."""
         return next(shown.outcome for shown in self.cells if shown.cell is self.worst)
+
+    @property
+    def columns(self) -> Sequence[ShownCell | None]:
+        """The cells by column; None where the case does not run on a variant."""
+        by_column = {shown.column: shown for shown in self.cells}
+        return [by_column.get(column) for column in range(max(by_column) + 1)]
 
     @property
     def place(self) -> str:

@@ -150,6 +150,8 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
         known: what may stand there.
         places: where it may stand instead, under the very same name.
     """
+    if isinstance(name, Interpolated):
+        name = f"${{{name.names[0]}}}"  # its value may be a secret
     known = tuple(known)
     close = closest(name, known)
     meant = list(places) or ([repr(close)] if close else [])

@@ -39,6 +39,12 @@ ANSWERS = {
     ),
 }
 FARES = "## Fares\n\n| fare | price |\n|---|--:|\n| light | 89 |\n| flex | **189** |\n\n- no refund\n- `LYS` only"
+SITE = "https://github.com/octo/shop"
+LINKS = {
+    "run 812": f"{SITE}/actions/runs/812",
+    "commit 0123456": f"{SITE}/commit/0123456789abcdef0123456789abcdef01234567",
+    "pull request #41": f"{SITE}/pull/41",
+}
 USUAL = "Thank you for your message. I looked at your order, and this is what I found: everything is fine."
 
 
@@ -79,7 +85,8 @@ def support_bot() -> Summary:
         suite={"name": "support bot"},
     )
     before: dict[CellKey, str] = {(name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()}
-    return summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)._replace(before=before)
+    summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)
+    return summary._replace(before=before, links=LINKS)
 
 
 def _answered(result: Result) -> Result:
