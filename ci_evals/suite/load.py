@@ -1,7 +1,6 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,12 +90,12 @@ def names_suites(path: Path) -> bool:
 
 def _configs_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [
+        folders[:] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
             name
             for name in folders
             if (not name.startswith(".") or name == ".github")
             and name != "node_modules"
-            and not Path(parent, name, "pyvenv.cfg").exists()  # a virtual environment
+            and not os.path.exists(Path(parent, name, "pyvenv.cfg"))  # noqa: PTH110  Path.exists raises
         ]
         yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
 
@@ -162,8 +161,6 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     }
     values["cases"] = _case_list(suite)
     values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
-    if suite.max_concurrency == math.inf:
-        values["max_concurrency"] = "unlimited"
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 
