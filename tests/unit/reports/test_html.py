@@ -421,9 +421,8 @@ def test_of_many_variants_the_chart_names_those_that_no_other_beats() -> None:
     variants = [Variant(f"v{number}") for number in range(8)]
     costs_usd = dict(zip(variants, (1, 2, 3, 3, 4, 5, 6, 7), strict=True))
     passed = dict(zip(variants, (2, 4, 3, 8, 1, 8, 9, 0), strict=True))
-    cells = ["P" * passed[each] + "F" * (9 - passed[each]) for each in variants]
     report = report_of(
-        {"a": cells},
+        {"a": [(passed[each], 9) for each in variants]},
         variants=variants,
         edit=lambda result: replace(result, cost_usd=costs_usd[Variant(result.provider)]),
     )
