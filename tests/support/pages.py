@@ -191,7 +191,9 @@ def many_variants() -> Summary:
     variants = [
         Variant(f"provider-with-a-long-name-{number}", f"prompt {each}") for number in range(10) for each in "abcd"
     ]
-    outcomes = {f"case {number}": ["".join(rng.choices("PF", (9, 1), k=3)) for _ in variants] for number in range(25)}
+    outcomes: dict[str, Any] = {
+        f"case {number}": ["".join(rng.choices("PF", (9, 1), k=3)) for _ in variants] for number in range(25)
+    }
 
     def edit(result: Result) -> Result:
         return replace(result, cost_usd=0.001 * rng.random(), latency_s=rng.random())
