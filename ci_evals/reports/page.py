@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
+from pathlib import PurePath
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
@@ -42,11 +43,13 @@ from ci_evals.reports.cells import (
     results_of,
     runs_text,
     scores_text,
+    whole_answers,
 )
 from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, Tone
 from ci_evals.reports.word_diff import Piece, word_diff
 from ci_evals.stats.rates import pass_rate
+from ci_evals.suite.load import DEFAULT_NAMES
 
 MAX_OPTIONS: Final = 200
 """Tags, graders or variants to filter by; more are no choice any more."""
@@ -127,6 +130,11 @@ class RunGroup:
         """The answer, unless turns show it."""
         answer = answer_text(self.first)
         return None if answer is None or self.turns else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def whole(self) -> list[str]:
+        """The files beside this page with answers that are too long for the report."""
+        return [file for file in whole_answers(self.first) if _WHOLE.fullmatch(file)]
 
     @property
     def pretty(self) -> str | None:
@@ -213,10 +221,11 @@ class RunGroup:
             f"{tokens} tokens" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
         )
-        recorded = "recorded" if self.first.recorded else ""
+        recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
         return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
 
 
+_WHOLE: Final = re.compile(r"files/[0-9a-f]{64}\.txt")
 _MARKDOWN: Final = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
 
 
@@ -581,7 +590,9 @@ class Page:
             words += ["--provider", cell.variant.provider]
             words += ["--prompt", cell.variant.prompt] if cell.variant.prompt else []
         yield "Explain", shlex.join(words)
-        words = ["ci-evals", "run", "--case", cell.case.id]
+        file = self._report.suite.file
+        is_default = PurePath(file).name in DEFAULT_NAMES and PurePath(file).parent.name in ("", ".github")
+        words = ["ci-evals", "run", *([] if is_default else [file]), "--case", cell.case.id]
         words += ["--providers", cell.variant.provider] if self._found.several_variants else []
         yield "Run this case", shlex.join(words)
 
