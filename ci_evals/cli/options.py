@@ -13,6 +13,7 @@ from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
+from ci_evals.redaction import learn
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.load import UNLIMITED, find_config, load_suite, names_suites
 from ci_evals.suite.overrides import Overrides
@@ -365,6 +366,12 @@ def to_shard(_context: click.Context, _option: click.Parameter, value: str | Non
 _NOTHING = Overrides()
 
 
+def learn_secrets(suite: CheckedSuite) -> None:
+    """Take the secrets of a suite out of all that this process prints, errors included."""
+    for secret in suite.secrets:
+        learn(secret)
+
+
 def load_named_suite(
     config: Path | None, overrides: Overrides = _NOTHING, *, offline: bool = False, judging: bool = False
 ) -> CheckedSuite:
@@ -374,6 +381,7 @@ def load_named_suite(
         ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges not, if `judging`.
     """
     suite = load_suite(config or find_config(Path()), environment(), overrides, offline=offline, judging=judging)
+    learn_secrets(suite)
     if suite.imported:
         text = f"{suite.file} is {suite.imported}'s, translated as it is read: `ci-evals import` makes a suite of it"
         click.echo(text, err=True)

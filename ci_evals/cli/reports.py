@@ -1,7 +1,9 @@
 """The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and `view`."""
 
+import asyncio
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +11,7 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
+from ci_evals.cli.live import LivePage, run_server
 from ci_evals.errors import UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import name_of
@@ -215,26 +218,49 @@ def explain(
 @options.command()
 @click.argument("report", type=options.PATH, required=False, metavar="[REPORT]")
 @options.baseline_reports
-@options.option("--no-browser", is_flag=True, help="Write the page and print its path; open nothing.")
-def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -> None:
+@options.option("--no-browser", is_flag=True, help="Print the page's path or address; open nothing.")
+@options.option("--serve", "live", is_flag=True, help="Follow a run that is going on, at an address of this machine.")
+@options.option("--port", type=click.IntRange(0, 65535), default=0, help="Of --serve; default: any that is free.")
+def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool) -> None:
     """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of several; the page goes
     beside the report. It says what the report says; with --baseline, the comparison is made anew. Nothing is run.
 
+    With --serve, the page shows the results of a run as they come, and its report in the end; no file is written. It
+    stays, and follows the next run into the same folder, until Ctrl-C.
+
     \b
     Examples:
       ci-evals view
       ci-evals view downloads/report.json --baseline main/report.json
+      ci-evals view --serve
     """
     path = report or Path(RESULTS)
     console = Console.of_process()
+
+    def show(url: str) -> None:
+        if not no_browser and not webbrowser.open(url):
+            console.remark("no browser could be started: open the page yourself")
+
+    if live:
+        folder = path.parent if path.suffix == ".json" else path
+        live_page = LivePage(folder, lambda each: summary_to_view(each, baseline))
+
+        async def follow() -> None:
+            async with run_server(live_page, port) as url:
+                console.print(url)
+                await asyncio.to_thread(show, url)
+                await asyncio.Event().wait()
+
+        with suppress(KeyboardInterrupt):
+            asyncio.run(follow())
+        return
     for each in report_folders(path) or [path]:
         page = each / "report.html" if each.is_dir() else each.with_suffix(".html")
         write_atomically(page, html.render(summary_to_view(each, baseline)))
         console.print(page.as_posix())
-        if not no_browser and not webbrowser.open(page.absolute().as_uri()):
-            console.remark("no browser could be started: open the page yourself")
+        show(page.absolute().as_uri())
 
 
 @options.command()

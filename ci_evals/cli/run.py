@@ -113,7 +113,8 @@ def run_and_report(
             write_reports(summary, out, suite.formats)
             console.show(summary)
             files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)
-            console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
+            page = [f"open: {path.as_posix()}" for path in files if path.name == FORMATS["html"].file]
+            console.remark(f"written: {', '.join(path.as_posix() for path in files)}", *page)
         if job:
             job.finish(summary)
         return Ended(running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary)
@@ -185,7 +186,7 @@ def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> 
 def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
     """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
     environ, folder = environment(), Path.cwd()
-    redactor = error_redactor(environ, suite.secrets if suite else ())
+    redactor = error_redactor(environ)
     try:
         yield
     except CiEvalsError as error:
@@ -349,7 +350,7 @@ def run_command(
         if are_several and (given := [name for name, value in of_one.items() if value]):
             raise UsageError(f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one")
         selection = select(suites, overrides, failed)
-        Console.of_process(output, quiet=quiet, suite=suites[0]).say(selection.remarks)
+        Console.of_process(output, quiet=quiet).say(selection.remarks)
     out = overrides.out or Path(RESULTS)
     if are_several:
         posting = replace(posting, results=out.absolute())
@@ -358,7 +359,7 @@ def run_command(
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
 
     def run(suite: CheckedSuite) -> Ended:
-        console = Console.of_process(output, quiet=quiet, suite=suite)
+        console = Console.of_process(output, quiet=quiet)
         if unchanged := _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
             return Ended(0, not_run=unchanged)
         lacks_secrets = suite.name in without_secrets
@@ -381,7 +382,7 @@ def run_command(
 
     if not are_several and selection.suites:
         return run(selection.suites[0]).exit_code
-    console = Console.of_process(output, quiet=quiet, suite=suites[0])
+    console = Console.of_process(output, quiet=quiet)
     if not selection.suites:
         console.say(
             f"{f'{name_of(name)}: ' if are_several else ''}nothing to run: {why}"
@@ -428,12 +429,12 @@ def merge_command(
     """
     with _reporting_errors(posting):
         suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
-        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet, suite=suite), posting):
+        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet), posting):
             return 0
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
-    console = Console.of_process(output, quiet=quiet, suite=suite)
+    console = Console.of_process(output, quiet=quiet)
     sources = tuple(map(_journal, folders))
     starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(

@@ -116,7 +116,7 @@ def power(
     each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
     size = Size(len(suite.cases), each.most_common(1)[0][0])
     found = power_of(suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in history))
-    Console.of_process(output, suite=suite).print(render_power(found, output))
+    Console.of_process(output).print(render_power(found, output))
 
 
 @options.command()
@@ -171,7 +171,7 @@ def grade(
       ci-evals grade traces.jsonl --suite evals.yaml
     """
     suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
-    console = Console.of_process(output, quiet=quiet, suite=suite)
+    console = Console.of_process(output, quiet=quiet)
     found = match_traces((trace for path in traces for trace in read_traces(path, match)), suite.cases)
     if found.unmatched:
         ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.unmatched[:5]))
@@ -216,7 +216,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
       ci-evals judge check labels.jsonl --suite evals.yaml
     """
     suite = options.load_named_suite(config, offline=True, judging=True)
-    console = Console.of_process(output, suite=suite)
+    console = Console.of_process(output)
     found = run_until_signal(check_judge(suite, find_judge(suite, rubric), read_labelled_answers(labels)))
     for reason in dict.fromkeys(found.unanswered[:3]):
         console.remark(f"no verdict: {reason}")
@@ -273,6 +273,7 @@ def pairwise_command(
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
     if judge:
         suite, model = load_judge(config or find_config(Path()), environment(), judge)
+        options.learn_secrets(suite)
         prefers = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
         suite, prefers = options.load_named_suite(config, offline=True), PreferenceJudge(function)
@@ -280,7 +281,7 @@ def pairwise_command(
     pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
     found = preference(pairs, (suite.gate or Gate()).confidence)
     labels = (name_a, name_b) if name_a != name_b else (a, b)
-    Console.of_process(output, suite=suite).print(render_pairwise(PairwiseReport(*labels, found), output))
+    Console.of_process(output).print(render_pairwise(PairwiseReport(*labels, found), output))
     if not fail_if_worse:
         return 0
     return int(found.side == "a") if found.has_verdict else 3

@@ -1,7 +1,6 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -162,8 +161,6 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     }
     values["cases"] = _case_list(suite)
     values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
-    if suite.max_concurrency == math.inf:
-        values["max_concurrency"] = "unlimited"
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 

@@ -179,7 +179,7 @@ async def test_of_several_suites_what_failed_is_run_and_the_rest_is_named(tmp_pa
 @pytest.mark.parametrize("arguments", [(), ("--max-concurrency", "unlimited")])
 async def test_calls_at_once_may_be_unlimited(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     settings = {} if arguments else {"max_concurrency": "unlimited"}
-    write(tmp_path, wrong=(), **settings)
+    write(tmp_path, wrong=(), providers=[{"type": "mock", "max_concurrency": "unlimited"}], **settings)
     assert (await ci_evals(tmp_path, "run", *arguments)).code == 0
 
 
