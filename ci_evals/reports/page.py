@@ -45,6 +45,7 @@ from ci_evals.reports.cells import (
     results_of,
     runs_text,
     scores_text,
+    whole_answers,
 )
 from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, Tone
@@ -136,6 +137,11 @@ class RunGroup:
         """The answer, unless turns show it."""
         answer = answer_text(self.first)
         return None if answer is None or self.turns else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def whole(self) -> list[str]:
+        """The files beside this page with answers that are too long for the report."""
+        return [file for file in whole_answers(self.first) if _WHOLE.fullmatch(file)]
 
     @property
     def pretty(self) -> str | None:
@@ -233,10 +239,11 @@ class RunGroup:
             f"{tokens} tokens" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
         )
-        recorded = "recorded" if self.first.recorded else ""
+        recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
         return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
 
 
+_WHOLE: Final = re.compile(r"files/[0-9a-f]{64}\.txt")
 _MARKDOWN: Final = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
 
 
