@@ -284,7 +284,7 @@ class _Session:
                 await self._run_rounds()
                 if not self._run.stopped:
                     self._withdraw_failed_rounds()
-                if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
+                if isinstance(invocation.baseline, Baseline) and not self._run.stopped:
                     await self._confirm_suspects(invocation.baseline)
                     self._withdraw_failed_confirmations()
                     self._withdraw_outages(invocation.baseline)
@@ -412,6 +412,7 @@ class _Session:
         for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
             runs = (index for cell in report.cells_of(variant) for index in report.plan.indices(cell))
             self._withdraw(self._planned, report, variant, runs, outage_sentence(outage))
+            self._settled = None
 
     def _withdraw(self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str) -> None:
         """Count runs of a part, and of its report, as errored: resuming makes all of them again.

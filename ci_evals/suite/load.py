@@ -91,12 +91,12 @@ def names_suites(path: Path) -> bool:
 
 def _configs_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [
+        folders[:] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
             name
             for name in folders
             if (not name.startswith(".") or name == ".github")
             and name != "node_modules"
-            and not Path(parent, name, "pyvenv.cfg").exists()  # a virtual environment
+            and not os.path.exists(Path(parent, name, "pyvenv.cfg"))  # noqa: PTH110  Path.exists raises
         ]
         yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
 

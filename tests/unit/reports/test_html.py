@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import comments
+import pages
 import pytest
 from browser import browser, excess_px
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
@@ -338,6 +339,45 @@ def test_an_answer_in_json_is_laid_out_on_request() -> None:
     assert json.loads(html_unescaped(pretty)) == {"city": "Lyon", "</pre>": [1, 2]}
 
 
+@pytest.mark.parametrize(
+    ("answer", "rows"),
+    [
+        ('a,b\n1,<i>\n2,"x, y"', [["a", "b"], ["1", "&lt;i&gt;"], ["2", "x, y"]]),
+        ("a\tb\n1\t2\n3\t4", [["a", "b"], ["1", "2"], ["3", "4"]]),
+        ('[{"a": 1, "b": [2]}, {"c": null}]', [["a", "b", "c"], ["1", "[2]", ""], ["", "", "null"]]),
+        ("Dear Ada, thank you.\nWe refund it, as you wished to have it.\nYours, the shop", []),
+        ("[1, 2]", []),
+        ("a,b\n1,2\n1,2,3", []),
+    ],
+)
+def test_an_answer_that_is_a_table_is_laid_out_on_request(answer: str, rows: list[list[str]]) -> None:
+    report = report_of({"fares": "F"}, edit=lambda result: replace(result, response=Response(answer)))
+    text = text_of(summarize(report, None))
+    shown = re.findall(r"<summary>as a table</summary>(.*?)</details>", text, re.DOTALL)
+    lines = re.findall(r"<tr>(.*?)</tr>", "".join(shown), re.DOTALL)
+    assert [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in lines] == rows
+
+
+def test_what_was_expected_is_said_and_which_statement_was_found_where() -> None:
+    words = " ".join(" ".join(Page(text_of(pages.agent())).words).split())
+    assert "Expected contains Paris judge faithful · threshold 0.8 · weight 2 · metric groundedness" in words
+    assert "1. policy.md (0.91): Refunds are paid to the card within 5 days. ✓ faithful: Refunds take 5 days." in words
+    assert "2. credit.md (0.64): Store credit is only offered on request. ✗ faithful: You get store credit." in words
+
+
+@pytest.mark.parametrize(
+    ("file", "commands"),
+    [
+        ("evals.yaml", ["ci-evals explain 'a b'", "ci-evals run evals.yaml --case 'a b'"]),
+        ("sub/x y.yml", ["ci-evals explain 'a b' --config 'sub/x y.yml'", "ci-evals run 'sub/x y.yml' --case 'a b'"]),
+        ("test_bot.py", ["ci-evals explain 'a b'"]),
+    ],
+)
+def test_commands_name_the_suite_as_a_shell_takes_it(file: str, commands: list[str]) -> None:
+    text = text_of(summarize(report_of({"a b": "F"}, suite={"file": file}), None))
+    assert [html_unescaped(each) for each in re.findall(r"<li>[^<]*: <code>(.*?)</code>", text)] == commands
+
+
 def test_an_answer_in_markdown_is_laid_out_on_request_and_links_to_nothing() -> None:
     answer = """## Fares
 | fare | price |
@@ -375,6 +415,25 @@ def test_pass_rates_are_told_by_prompt_by_provider_and_by_tag() -> None:
         "provider": [("gpt", "50"), ("haiku", "75")],
         "tag": [("billing", "50")],
     }
+
+
+def test_of_many_variants_the_chart_names_those_that_no_other_beats() -> None:
+    variants = [Variant(f"v{number}") for number in range(8)]
+    costs_usd = dict(zip(variants, (1, 2, 3, 3, 4, 5, 6, 7), strict=True))
+    passed = dict(zip(variants, (2, 4, 3, 8, 1, 8, 9, 0), strict=True))
+    report = report_of(
+        {"a": [(passed[each], 9) for each in variants]},
+        variants=variants,
+        edit=lambda result: replace(result, cost_usd=costs_usd[Variant(result.provider)]),
+    )
+    text = text_of(summarize(report, None))
+    (chart,) = re.findall(r"against cost per run; the best trade-offs are named.*?</figure>", text, re.DOTALL)
+    assert re.findall(r'class="label".*?>(\w+)</text>', chart) == ["v0", "v1", "v3", "v6"]
+    assert "<title>v7: 0 %, $7.00</title>" in chart, "the others have a name, too"
+
+
+def test_a_case_that_is_alone_is_seen_at_once() -> None:
+    assert groups(text_of(summarize(report_of({"only": "P"}), None))) == [("Passed", True)]
 
 
 def test_bars_that_are_missed_come_first() -> None:
