@@ -1,11 +1,13 @@
 """`ci-evals import`: a suite of another tool becomes one of ci-evals."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from ci_evals.cli import options
+from ci_evals.engine.interrupt import say
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of
@@ -31,7 +33,7 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     """
     draft = import_suite(files, to.parent if to else files[0].parent)
     if to is None:
-        click.echo(suite_text(draft, files), nl=False)
+        say(sys.stdout, suite_text(draft, files))
         for name in draft.files:
             click.echo(f"with --to, {name} is written beside the suite", err=True)
     else:

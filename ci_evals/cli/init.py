@@ -17,7 +17,7 @@ from dotenv import dotenv_values
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ci_evals import templating
-from ci_evals.cli.console import environment, git
+from ci_evals.cli.console import Console, environment, git
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.github.context import RESULTS
@@ -55,29 +55,33 @@ def init(folder: Path) -> None:
 
     suite = project.suite or folder / DEFAULT_NAMES[0]
     if project.suite:
-        click.echo(f"kept: {suite.as_posix()}")
+        _say(f"kept: {suite.as_posix()}")
     else:
         _write_suite(suite, project)
     _ignore_results(folder / ".gitignore")
     keys = list(dict.fromkeys((*_keys_of(suite), *project.keys)))
     if is_kept := workflow.exists():
-        click.echo(f"kept: {workflow.as_posix()}")
+        _say(f"kept: {workflow.as_posix()}")
     else:
         text = _render("workflow.yml", branch=project.branch, inside=project.inside, install=project.install, keys=keys)
         _write(workflow, text.replace(ACTION, _installed_action() or ACTION))
 
     if problems := _problems(suite):
-        click.echo("\n  ".join(["still to do before it runs:", *problems]))
+        _say("\n  ".join(["still to do before it runs:", *problems]))
     there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
     tests = [f"pytest {suite.relative_to(folder).as_posix()}   (its cases as tests)"] if project.has_pytest else []
-    click.echo("\n  ".join(["next:", *there, "ci-evals run", *tests]))
+    _say("\n  ".join(["next:", *there, "ci-evals run", *tests]))
     if keys and not is_kept:
-        click.echo(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
+        _say(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
     if ACTION in _read(workflow):
-        click.echo(
+        _say(
             f"before you push, put the repository and a commit of ci-evals into {workflow.as_posix()}\n"
             f"in the place of this, which GitHub cannot find:\n  {ACTION}"
         )
+
+
+def _say(text: str) -> None:
+    Console.of_process().print(text)
 
 
 def _read(path: Path) -> str:
@@ -89,7 +93,7 @@ def _read(path: Path) -> str:
 
 
 class _Project:
-    """What is found in a folder. None of its code is run."""
+    """A folder, as far as its files tell; none of its code is run."""
 
     _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
     _FUNCTIONS = ("answer", "respond", "reply", "ask", "chat", "run_agent", "run", "generate", "invoke", "agent")
@@ -207,7 +211,7 @@ def _write_suite(path: Path, project: _Project) -> None:
             if not (path.parent / name).exists():
                 _write(path.parent / name, text)
         for lost in draft.lost:
-            click.echo(f"not imported: {lost}")
+            _say(f"not imported: {lost}")
         return
     vendor = next(iter(project.vendors), "openai")
     model = {"type": vendor, "model": _MODELS[vendor], "key": _KEYS[vendor]}
@@ -218,7 +222,7 @@ def _write_suite(path: Path, project: _Project) -> None:
 
 def _write(path: Path, text: str, remark: str = "") -> None:
     write_atomically(path, [text.encode()])
-    click.echo(f"written: {path.as_posix()}{f' ({remark})' if remark else ''}")
+    _say(f"written: {path.as_posix()}{f' ({remark})' if remark else ''}")
 
 
 def _render(template: str, **values: object) -> str:
@@ -246,7 +250,7 @@ def _ignore_results(path: Path) -> None:
             file.write(f"{RESULTS}/\n" if text.endswith("\n") or not text else f"\n{RESULTS}/\n")
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-    click.echo(f"{'added to' if text else 'written'}: {path.as_posix()} ({RESULTS}/)")
+    _say(f"{'added to' if text else 'written'}: {path.as_posix()} ({RESULTS}/)")
 
 
 def _keys_of(suite: Path) -> list[str]:

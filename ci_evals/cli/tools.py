@@ -74,7 +74,7 @@ def validate(
             continue
         total = plan_runs(suite.cases, suite.columns, suite.runs).total
         shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
-        click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+        Console.of_process().print(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
     if problems:
         raise ConfigError(problems)
 
@@ -131,7 +131,7 @@ def schema() -> None:
 
     The second line is the first one of evals.yaml.
     """
-    click.echo(suite_schema_text())
+    Console.of_process("json").print(suite_schema_text())
 
 
 @options.command("mock-server")
@@ -147,7 +147,7 @@ def mock_server(config: Path | None, host: str, port: int) -> None:
     as the first `mock` provider of the config does; without a config, it echoes the question.
     """
     mock = load_mock(config, environment()) if config else Mock()
-    asyncio.run(serve(mock, host, port, log=click.echo))
+    asyncio.run(serve(mock, host, port, log=Console.of_process().print))
 
 
 @options.command()

@@ -173,6 +173,9 @@ def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]
                 if line.endswith(b"\n"):
                     yield number, offset, line[:-1]
                 offset += len(line)
+    except FileNotFoundError:
+        text = f"{path}: there is no journal: name the folder that a run left its results in, or their {JOURNAL}"
+        raise StorageError(text) from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 

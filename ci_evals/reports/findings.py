@@ -7,9 +7,10 @@ and the formats for programs read `reports/cells.py`.
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import ceil, floor
 from typing import Final, Literal
 
-from ci_evals.format import interval, name_of, number_of, one_line, percent, seconds
+from ci_evals.format import name_of, number_of, one_line, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
 from ci_evals.gate.verdict import population_bounds, too_many_errored
@@ -308,7 +309,8 @@ def findings(summary: Summary) -> Findings:
 
 
 def _expected_on_new_cases(bounds: Bounds) -> str:
-    return f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)} (not part of the verdict)"
+    whole = f"{floor(100 * bounds.lower)}–{ceil(100 * bounds.upper)} %"
+    return f"Expected on similar new cases: {whole} (not part of the verdict)"
 
 
 def _evidence(reason: str, headline: str) -> str:

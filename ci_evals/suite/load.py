@@ -10,6 +10,7 @@ from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.graders.transform import transform_problem
+from ci_evals.javascript import node_process
 from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
@@ -90,12 +91,12 @@ def names_suites(path: Path) -> bool:
 
 def _configs_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [
+        folders[:] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
             name
             for name in folders
             if (not name.startswith(".") or name == ".github")
             and name != "node_modules"
-            and not Path(parent, name, "pyvenv.cfg").exists()  # a virtual environment
+            and not os.path.exists(Path(parent, name, "pyvenv.cfg"))  # noqa: PTH110  Path.exists raises
         ]
         yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
 
@@ -283,9 +284,10 @@ class _Loader:
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         prompted, shared = bool(written["prompts"].value), filled["vars"]
-        reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
         threshold = settings.threshold if settings else None
-        cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
+        with node_process(self.folder):  # which parses JavaScript of graders
+            reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
+            cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
         problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)

@@ -1,7 +1,9 @@
 """The command line as a user meets it."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from processes import Finished, ci_evals, finished, python, start, until
+from processes import COMMAND, Finished, ci_evals, environment, finished, python, start, until
 from suites import ONE_CASE, write_suite
 
 from ci_evals.cli.main import group
@@ -181,6 +183,42 @@ async def test_an_unknown_provider_is_refused_with_the_list(tmp_path: Path) -> N
 async def test_validate_counts(cases: int, runs: int, says: str, tmp_path: Path) -> None:
     write_suite(tmp_path, [{**ONE_CASE, "id": f"case-{n}"} for n in range(cases)], runs=runs)
     assert (await ci_evals(tmp_path, "validate")).out == f"evals.yaml is valid: {says}\n"
+
+
+# Places that cannot be written or read.
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["run", "validate", "schema", "init"])
+def test_a_full_disk_behind_stdout_is_no_bug(command: str, tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*COMMAND, command],
+            cwd=tmp_path,
+            env=environment({}),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 3
+    assert ended.stderr.splitlines()[-1] == "error: <stdout>: cannot be written: No space left on device"
+
+
+async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    (tmp_path / "shard").mkdir()
+    ended = await ci_evals(tmp_path, "merge", "shard")
+    assert ended.code == 3
+    assert "shard/results.jsonl: there is no journal: name the folder that a run left its results in" in ended.err
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
+async def test_a_folder_that_cannot_be_looked_into_is_passed_over(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    (tmp_path / "private").mkdir(mode=0o000)
+    assert (await ci_evals(tmp_path, "validate", ".")).out == "evals.yaml is valid: 1 case × 1 variant, 1 run\n"
 
 
 # Where settings come from.
