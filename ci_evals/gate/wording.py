@@ -42,7 +42,8 @@ def cell_name(comparison: Comparison, cell: CellComparison) -> str:
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """Return a cell's sentence without its name."""
     base = comparison.baseline.called
-    before, here = f"{tally_text(cell.base)} on {base}", f"{tally_text(cell.head)} here"
+    before = f"{tally_text(cell.base)} on {base}"
+    here = f"{tally_text(cell.head)} here" if cell.head.graded else "no new run was graded here"
     chance = "" if cell.p is None else _chance(cell.p)
     steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
     unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"

@@ -61,6 +61,7 @@ async def grade(
         expectation.metric,
         parts,
         finding.statements,
+        expectation.transform,
     )
 
 

@@ -45,6 +45,7 @@ from ci_evals.reports.cells import (
     detail_text,
     failed_runs,
     place_of,
+    whole_answers,
     without_answer,
 )
 from ci_evals.reports.findings import CellRow, Entry, Findings, Group, GroupKind, findings, join_sentence
@@ -444,6 +445,7 @@ class Example:
     run: int
     has_base: bool
     answers: Markdown
+    whole: tuple[str, ...]
     detail: str | None
 
 
@@ -463,6 +465,7 @@ def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters:
         run=failed.run,
         has_base=before is not None,
         answers=difference(before, shorten(answer_text(failed) or "(nothing)", _ANSWER_CHARACTERS)),
+        whole=whole_answers(failed),
         detail=detail_text(failed),
     )
 
