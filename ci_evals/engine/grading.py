@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ci_evals.engine.calls import has_no_credit
+from ci_evals.engine.executors import LOCAL, Executor
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
@@ -35,7 +36,10 @@ class RunOutcome:
 
 
 async def grade_answer(
-    answer: Answer, judges: Judges | None = None, known: Sequence[Grade] | None = None
+    answer: Answer,
+    judges: Judges | None = None,
+    known: Sequence[Grade] | None = None,
+    executor: Executor = LOCAL,
 ) -> RunOutcome:
     """Grade an answer. A grader that crashes makes the run errored.
 
@@ -43,6 +47,7 @@ async def grade_answer(
         answer: the answer to judge.
         judges: the models that graders may ask.
         known: earlier grades of the same answer by the same expectations: those of models are taken over.
+        executor: where graders of the team's own run.
     """
     case = answer.request.case
     meter = judges.meter() if judges is not None else None
@@ -50,7 +55,8 @@ async def grade_answer(
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            grades.append(await grade(expectation, answer, meter, known[number] if known else None))
+            earlier = known[number] if known else None
+            grades.append(await grade(expectation, answer, meter, earlier, executor.grade))
     except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
@@ -58,7 +64,7 @@ async def grade_answer(
             raise
         grader = grader_name(case.expect[len(grades)])
         if isinstance(raised, GradingError):
-            text = f"grader {grader} could not judge: {raised.message}"
+            text = f"grader {grader} {'crashed' if raised.crashed else 'could not judge'}: {raised.message}"
             ungraded = RunError(raised.kind, text, detail=raised.detail)
         else:
             text = f"grader {grader} crashed: {describe_crash(raised)}"
@@ -70,7 +76,7 @@ async def grade_answer(
     return RunOutcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
 
 
-async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None) -> RunOutcome:
+async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None, executor: Executor) -> RunOutcome:
     """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
 
     Grades of a model are kept if both the answer and the grader are the same.
@@ -79,7 +85,7 @@ async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | Non
         return RunOutcome(recorded.status, recorded.score, error=recorded.error)
     same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
     answer = Answer(cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd)
-    return await grade_answer(answer, judges, recorded.grades if same else None)
+    return await grade_answer(answer, judges, recorded.grades if same else None, executor)
 
 
 def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> RunOutcome:

@@ -1,0 +1,94 @@
+"""Where the team's own code runs: the seam, and this process as the usual place."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from ci_evals.graders.scoring import judge
+from ci_evals.model.case import Answer, Finding, Grader
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+
+
+class Executor(Protocol):
+    """Runs the team's own code: providers and graders that say of themselves that they are portable.
+
+    Whatever does not is run in this process by every executor.
+    """
+
+    def open(self, options: ProviderOptions, resources: Resources) -> Provider:
+        """Make the live provider; it answers, and fails, as the one that `options.open` makes.
+
+        Raises:
+            ConfigError: it cannot be opened.
+        """
+        ...
+
+    def prepare(self, grader: Grader) -> None:
+        """Get a grader ready.
+
+        Raises:
+            ConfigError: it cannot work.
+        """
+        ...
+
+    async def grade(self, grader: Grader, answer: Answer) -> Finding:
+        """Judge an answer. Raises whatever the grader raises, or a `GradingError` that tells it."""
+        ...
+
+
+class LocalExecutor:
+    """Runs everything in this process."""
+
+    def open(self, options: ProviderOptions, resources: Resources) -> Provider:
+        return options.open(resources)
+
+    def prepare(self, grader: Grader) -> None:
+        grader.prepare()
+
+    async def grade(self, grader: Grader, answer: Answer) -> Finding:
+        return await judge(grader, answer)
+
+
+LOCAL = LocalExecutor()
+
+
+class Stopwatch:
+    """The time that something takes, from now on, without the time in which it waited for a place to run."""
+
+    def __init__(self) -> None:
+        self.started_at = time.time()
+        self._start = time.perf_counter()
+        self._waited_s = 0.0
+        self._around = _running.get()
+
+    @property
+    def elapsed_s(self) -> float:
+        return max(0.0, time.perf_counter() - self._start - self._waited_s)
+
+    def discount(self, waited_s: float) -> None:
+        """Leave some seconds out, here and of whatever this is a part of."""
+        self._waited_s += waited_s
+        if self._around is not None:
+            self._around.discount(waited_s)
+
+
+_running: ContextVar[Stopwatch | None] = ContextVar("running", default=None)
+
+
+@contextmanager
+def stopwatch() -> Iterator[Stopwatch]:
+    """Measure what is done while the context lasts."""
+    watch = Stopwatch()
+    token = _running.set(watch)
+    try:
+        yield watch
+    finally:
+        _running.reset(token)
+
+
+def discount(waited_s: float) -> None:
+    """Say that what is measured here waited for a place to run for so long: that time is not its own."""
+    if (watch := _running.get()) is not None:
+        watch.discount(waited_s)
