@@ -1,14 +1,18 @@
 """Where the team's own code runs: the seam, and this process as the usual place."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Protocol
 
+from ci_evals.errors import ConfigError, Place, Problem
 from ci_evals.graders.scoring import judge
-from ci_evals.model.case import Answer, Finding, Grader
+from ci_evals.model.case import Answer, Expectation, Finding, Grader
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.suite.executor import NO_RAY
+from ci_evals.suite.types import CheckedSuite
 
 
 class Executor(Protocol):
@@ -52,6 +56,40 @@ class LocalExecutor:
 
 
 LOCAL = LocalExecutor()
+
+
+@asynccontextmanager
+async def open_executor(
+    suite: CheckedSuite, called: Iterable[ProviderOptions], graders: Iterable[Expectation], files: Path | None
+) -> AsyncIterator[Executor]:
+    """Open the executor that a suite names; the one of this process where nothing of the suite needs another.
+
+    Args:
+        suite: the suite.
+        called: the providers that will be opened.
+        graders: the expectations that will be judged.
+        files: the results folder, for files that runs leave behind; None keeps none.
+
+    Raises:
+        ConfigError: there is no such executor, or the team's code does not work there.
+    """
+    here = Place(suite.file, suite.line, "")
+    options = {str(each.name): each for each in called if each.portable and each.serve is None}
+    portable: list[tuple[ProviderOptions | Grader, Place]] = [
+        *((each, suite.places.get(name, here)) for name, each in options.items()),
+        *((each.grader, each.place or here) for each in graders if getattr(each.grader, "portable", False)),
+    ]
+    if suite.executor.type == "local" or not portable:
+        yield LOCAL
+        return
+    try:
+        from ci_evals.engine import ray_cluster  # noqa: PLC0415  Ray is optional
+    except ImportError as error:
+        if error.name != "ray":
+            raise
+        raise ConfigError([Problem(suite.file, None, "executor", NO_RAY)]) from error
+    async with ray_cluster.connect(suite, portable, files) as executor:
+        yield executor
 
 
 class Stopwatch:

@@ -12,7 +12,7 @@ import aiohttp
 
 from ci_evals.engine.calls import Calls
 from ci_evals.engine.conversation import SimulatedUsers, user_key
-from ci_evals.engine.executors import LOCAL, Executor
+from ci_evals.engine.executors import LOCAL, Executor, open_executor
 from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
@@ -101,9 +101,15 @@ async def open_suite(
     Raises:
         ConfigError: something cannot be opened; it tells of all that cannot.
     """
-    async with open_resources(suite.folder, suite.max_concurrency, files) as resources:
+    called = list(_called(suite, calls=calls, judges=judges))
+    graders = list({id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values())
+    async with (
+        open_resources(suite.folder, suite.max_concurrency, files) as shared,
+        open_executor(suite, called, graders if calls or judges else (), files) as executor,
+    ):
+        resources = replace(shared, executor=executor)
         problems: list[Problem] = []
-        for each in {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values():
+        for each in graders:
             with collect_problems(problems, each.place):
                 resources.executor.prepare(each.grader)
         problems = list({problem.message: problem for problem in reversed(problems)}.values())[::-1]  # each told once
@@ -125,7 +131,7 @@ async def open_suite(
                 models = _open_judges(suite, resources, limiters)
         if not problems:
             with collect_problems(problems):
-                await prepare(_called(suite, calls=calls, judges=judges), suite.places, resources)
+                await prepare(called, suite.places, resources)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
         yield OpenSuite(queues, users, models, resources.executor)
