@@ -1,5 +1,6 @@
 """Where the team's own code runs: the seam, and this process as the usual place."""
 
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,6 +14,12 @@ from ci_evals.model.case import Answer, Expectation, Finding, Grader
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.suite.executor import NO_RAY
 from ci_evals.suite.types import CheckedSuite
+
+_RAY_SETTINGS = {  # which Ray reads as it is imported
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what will be the default, without a warning
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no logs of nodes among the progress
+}
 
 
 class Executor(Protocol):
@@ -82,6 +89,8 @@ async def open_executor(
     if suite.executor.type == "local" or not portable:
         yield LOCAL
         return
+    for name, value in _RAY_SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         from ci_evals.engine import ray_cluster  # noqa: PLC0415  Ray is optional
     except ImportError as error:

@@ -1,7 +1,6 @@
 """Decides the outcome of a run by its answer or error: passed, failed or errored."""
 
 import asyncio
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.user_code import describe_crash, is_cancelling
+from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
 # Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing about it.
 _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
@@ -68,7 +67,7 @@ async def grade_answer(
             ungraded = RunError(raised.kind, text, detail=raised.detail)
         else:
             text = f"grader {grader} crashed: {describe_crash(raised)}"
-            ungraded = RunError("grader", text, detail=traceback.format_exc())
+            ungraded = RunError("grader", text, detail=describe_stack(raised))
     judging = meter.judging if meter is not None and meter.judging.calls else None
     if ungraded is not None:
         return RunOutcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)

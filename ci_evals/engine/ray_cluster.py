@@ -76,8 +76,6 @@ async def connect(suite: CheckedSuite, portable: Checked, files: Path | None) ->
 async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncIterator[None]:
     if ray.is_initialized():
         raise _problem(place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what will be the default, without a warning
     start = "start one with `ray start --head`, or leave `address` out for one on this machine"
     if ":" in address:
         try:
@@ -102,11 +100,10 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
     holding = asyncio.ensure_future(call_in_thread(hold))
     waiting = asyncio.ensure_future(connected.wait())
     try:
-        await asyncio.wait([holding, waiting], timeout=_CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(_CONNECT_S):
+            await asyncio.wait([holding, waiting], return_when=asyncio.FIRST_COMPLETED)
         if holding.done():
             holding.result()
-        elif not connected.is_set():
-            raise TimeoutError
     except (ConnectionError, TimeoutError) as error:
         text = one_line(str(error), 200) or "no answer in time"
         raise _problem(place, f"no Ray cluster could be reached at {address} ({text}): {start}") from error
@@ -199,7 +196,7 @@ class RayExecutor:
         theirs = await self._first(self._remote()(versions), place, is_own=is_own)
         if theirs != own:
             has = f"have ci-evals {theirs}, and this is {own}" if theirs else "lack ci-evals"
-            remedy = f"install ci-evals=={own} in their image, or name it in `runtime_env: {{pip: […]}}`"
+            remedy = "install this version in their image, or name it in `runtime_env: {pip: […]}`"
             raise _problem(place, f"the nodes of the cluster {has}: {remedy}")
         providers: list[bytes] = []
         graders: list[bytes] = []

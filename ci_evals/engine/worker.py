@@ -7,7 +7,6 @@ import shutil
 import signal
 import tempfile
 import time
-import traceback
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from ci_evals.graders.scoring import judge
 from ci_evals.model.case import Answer, Finding, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
-from ci_evals.user_code import describe_crash, is_cancelling
+from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
 MAX_BYTES = 64 * 1024**2
 """What is sent in either direction for one run, at most."""
@@ -173,7 +172,7 @@ class _Worker:
         except BaseException as raised:  # it may be a user's code, and raise SystemExit too
             if isinstance(raised, asyncio.CancelledError) and is_cancelling():
                 raise
-            detail = self.relocate(traceback.format_exc())
+            detail = self.relocate(describe_stack(raised))
             return Outcome(error=GradingError(self.relocate(describe_crash(raised)), detail=detail, crashed=True))
 
     def relocate(self, text: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema
 from ci_evals.format import closest
 from ci_evals.model.fields import NonEmpty, NonNegative, Options, Positive
 
-NO_RAY = "needs Ray, which is not installed: pip install 'ci-evals[ray]'"
+NO_RAY = "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60 or later"
 
 
 _ADDRESS = re.compile(r"auto|(ray://)?([^\s/:\[\]]+|\[[^\s/\[\]]+\]):[0-9]+")

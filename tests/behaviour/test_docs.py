@@ -54,6 +54,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Executor": "ExecutorOptions",
     "Reuse": "Reuse",
     "Quarantine": "Quarantine",
 }
