@@ -1,5 +1,6 @@
 """Draws the pictures of docs/statistics.md, from the functions that decide and that `ci-evals power` uses."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +11,8 @@ from ci_evals.gate.outages import worst_round
 from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 
-FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+DOCS = Path(__file__).parents[1] / "docs"
+FOLDER = DOCS / "pictures"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#7a3e9d")
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 380, 64, 48, 120, 56
 MARKS = {
@@ -44,6 +46,51 @@ def write_pictures(folder: Path) -> None:
     }
     title = "The smallest drop that is detected, with a chance of 80 %"
     draw(folder / "what-runs-buy.svg", title, ("runs of each case", "drop, in points"), smallest, (12, 24))
+    draw_rules(folder / "three-rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8")))
+
+
+SITUATIONS = (
+    ("red, although", "nothing changed"),
+    ("green, although", "1 of 40 cases broke"),
+    ("green, although a tenth", "of the cases fell to a fifth"),
+    ("green, although", "all fell by 10 points"),
+)
+"""What the columns of the table of rules are, in two lines each."""
+
+
+def read_rules(page: str) -> dict[str, list[float]]:
+    """Return what the table that `make simulate` printed says of each rule: the share that is wrong, in per cent."""
+    table = re.search(r"^\| rule \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    assert table, "docs/statistics.md has no table of rules"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+    return {name: [float(cell.removesuffix(" %")) for cell in cells] for name, *cells in rows}
+
+
+def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
+    """Write bars side by side: how often each rule is wrong in each situation."""
+    title = "How often a pull request gets the wrong colour"
+    wide, high, group, left, foot = 860, 330, 210, 20, 262
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img" aria-label="{title}">',
+        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
+        f'<rect width="{wide}" height="{high}" fill="#fff"/>',
+        f'<text x="{left}" y="26" font-size="16" font-weight="600">{title}</text>',
+    ]
+    for number, (color, name) in enumerate(zip(COLORS, rules, strict=False)):
+        x = left + (0, 105, 450)[number]
+        parts.append(f'<rect x="{x}" y="42" width="12" height="12" fill="{color}"/>')
+        parts.append(f'<text x="{x + 18}" y="53">{name}</text>')
+    parts.append(f'<path d="M{left} {foot}H{wide - left}" stroke="#999"/>')
+    for place, lines in enumerate(SITUATIONS):
+        start = left + place * group
+        for number, (color, shares) in enumerate(zip(COLORS, rules.values(), strict=False)):
+            tall, x = shares[place] * 1.6, start + 18 + number * 54
+            parts.append(f'<rect x="{x}" y="{foot - tall:.1f}" width="46" height="{tall:.1f}" fill="{color}"/>')
+            y = foot - tall - 6
+            parts.append(f'<text x="{x + 23}" y="{y:.1f}" text-anchor="middle">{shares[place]:g} %</text>')
+        for row, line in enumerate(lines):
+            parts.append(f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" text-anchor="middle">{line}</text>')
+    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
 
 class Strip(NamedTuple):

@@ -17,6 +17,7 @@ from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
 
 ALPHA = 0.05
+PLAIN_BAR = 0.85
 Rates = Sequence[float]
 
 
@@ -82,13 +83,25 @@ QUIET = Story()
 
 
 class Outcome(NamedTuple):
-    """What a pull request came to. `named` are the numbers of the cells that are said to have regressed."""
+    """What a pull request came to.
+
+    Args:
+        named: the numbers of the cells that are said to have regressed.
+        broken: the numbers of those that the pull request broke.
+        fallen: a variant is called worse.
+        withdrawn: runs were set aside as an outage.
+        calls: how many runs were made.
+        below_bar: what a plain rule says: fewer than `PLAIN_BAR` of the planned runs passed.
+        flipped: what another one says: most runs of some case passed in the newest base report, and most failed here.
+    """
 
     named: frozenset[int]
     broken: frozenset[int]
     fallen: bool
     withdrawn: bool
     calls: int
+    below_bar: bool = False
+    flipped: bool = False
 
     @property
     def red(self) -> bool:
@@ -148,7 +161,15 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             for rate in now
         ]
         repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
-        yield outcome(suite, base, rounds, repeats)._replace(broken=broken)
+        before = [cell.history.evidence[0] for cell in base.cells.values()]
+        passed = [sum(each.values()) for each in rounds]
+        yield outcome(suite, base, rounds, repeats)._replace(
+            broken=broken,
+            below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
+            flipped=any(
+                2 * then.passed > then.graded and 2 * now < suite.runs for then, now in zip(before, passed, strict=True)
+            ),
+        )
 
 
 def out_in(story: Story, run: int) -> float:

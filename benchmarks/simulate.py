@@ -4,14 +4,16 @@ Every figure follows from a seed: the same code prints the same tables.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.pull_requests import (
+    PLAIN_BAR,
     QUIET,
     SPLIT,
     USUAL,
     Alike,
     Beta,
+    Outcome,
     Story,
     Suite,
     breaks,
@@ -84,6 +86,13 @@ TABLES: Mapping[str, Rows] = {
     "the base branch": BASE_BRANCH,
 }
 
+RULES: Mapping[str, Callable[[Outcome], bool]] = {
+    "ci-evals": lambda seen: seen.red,
+    f"threshold: fewer than {PLAIN_BAR:.0%} of the runs passed".replace("%", " %"): lambda seen: seen.below_bar,
+    "any flip: a case passed on main and fails here": lambda seen: seen.flipped,
+}
+BROKEN_FOR_RULES = ("one of 40 dies", "10 % fall to a fifth", "all fall by 10 points")
+
 
 def table(title: str, rows: Rows, number: int) -> Iterator[str]:
     yield from ("", f"| {title} | red | broken cases named | a false name | no verdict | calls |", "|---" * 6 + "|")
@@ -94,6 +103,18 @@ def table(title: str, rows: Rows, number: int) -> Iterator[str]:
         false_name = "" if story.change and seen.named is None else f"{seen.false_name:.1f} %"  # where all cases fell
         figures = (f"{seen.red:.1f} %", named, false_name, f"{seen.withdrawn:.1f} %", f"{seen.calls:.0f}")
         yield f"| {name} | {' | '.join(figures)} |"
+
+
+def rules(number: int) -> Iterator[str]:
+    """Yield what plain rules would have said of the same pull requests."""
+    titles = ("rule", "red, nothing changed", *(f"missed, {name}" for name in BROKEN_FOR_RULES))
+    yield from ("", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|")
+    quiet = list(pull_requests(*NOTHING_CHANGED["beta(8, 1)"], number=number))
+    broken = [list(pull_requests(*BROKEN[name], number=number)) for name in BROKEN_FOR_RULES]
+    for name, is_red in RULES.items():
+        false_red = sum(map(is_red, quiet)) / number
+        missed = (1 - sum(map(is_red, each)) / number for each in broken)
+        yield f"| {name} | {' | '.join(f'{100 * share:.1f} %' for share in (false_red, *missed))} |"
 
 
 def running_again(number: int) -> Iterator[str]:
@@ -116,7 +137,7 @@ def main() -> None:
     for title, rows in TABLES.items():
         for line in table(title, rows, number):
             print(line, flush=True)
-    for line in running_again(number):
+    for line in (*rules(number), *running_again(number)):
         print(line, flush=True)
 
 

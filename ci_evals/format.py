@@ -14,7 +14,7 @@ from typing import Any, Final
 UNKNOWN: Final = "—"
 """Stands where a figure is not known."""
 
-_RAREST = 1e-15
+RAREST = 1e-15
 _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
 
 
@@ -121,7 +121,7 @@ def duration(seconds: float) -> str:
 
 def once_in(p: float) -> str:
     """Format a chance as a frequency with two significant digits: `once in 18,000`."""
-    if p < _RAREST:
+    if p < RAREST:
         return "less than once in 10^15"
     often = 1 / p
     return f"once in {int(round(often, -max(0, floor(log10(often)) - 1))):,}"

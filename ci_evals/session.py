@@ -28,7 +28,7 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, failed_confirmations, sum_of, suspects
 from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
-from ci_evals.gate.wording import failed_confirmation_sentence, failed_round_sentence, outage_sentence
+from ci_evals.gate.wording import failed_confirmation_sentence, failed_round_sentence, outage_message, outage_sentence
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
@@ -266,7 +266,7 @@ class _Session:
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))
         self._started_at, self._start = min((each.started_at for each in earlier), default=now), time.perf_counter()
-        self.journal.start(Header(suite=invocation.describe(), started_at=now))
+        self.journal.start(Header(suite=invocation.describe(), started_at=now, planned=plan.total))
         self._planned = self._take_over(plan, records)
         self._run = stop.run = Run(
             invocation.suite,
@@ -284,7 +284,7 @@ class _Session:
                 await self._run_rounds()
                 if not self._run.stopped:
                     self._withdraw_failed_rounds()
-                if isinstance(invocation.baseline, Baseline) and not self._run.stopped and not self._settled:
+                if isinstance(invocation.baseline, Baseline) and not self._run.stopped:
                     await self._confirm_suspects(invocation.baseline)
                     self._withdraw_failed_confirmations()
                     self._withdraw_outages(invocation.baseline)
@@ -412,6 +412,7 @@ class _Session:
         for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
             runs = (index for cell in report.cells_of(variant) for index in report.plan.indices(cell))
             self._withdraw(self._planned, report, variant, runs, outage_sentence(outage))
+            self._settled = None
 
     def _withdraw(self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str) -> None:
         """Count runs of a part, and of its report, as errored: resuming makes all of them again.
@@ -427,7 +428,7 @@ class _Session:
             if result.status == "failed"
             for reason in reasons_of(result)[:1]
         )
-        message = f"{why}; most often: {causes.most_common(1)[0][0]}" if causes else why
+        message = outage_message(why, causes)
         for index, result in zip(indices, report.results(indices), strict=True):
             error = RunError("outage", message, detail=result.error.detail if result.error else None)
             if result.status == "errored" and result.error:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, wraps
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment, 
 from jinja2.utils import _PassArg
 from jinja2.visitor import NodeTransformer
 
+from ci_evals.format import closest, one_line
+
 PACKAGE = Path(__file__).parent
 MAX_CHARACTERS = 10_000_000
 """The most that a template of a suite may make, as a whole and in each value; an item of a list counts as ten."""
@@ -31,6 +34,7 @@ MAX_BITS = 14_000
 MAX_SECONDS = 1.0
 """The processor's time that it may take."""
 
+_MAX_NAMES = 20  # that an error lists
 _PERCENT_WIDTH = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\d*)(?:\.(\d*))?")
 
 
@@ -212,6 +216,33 @@ class _JoinedConcat(NodeTransformer):
         return nodes.Filter(nodes.Tuple(node.nodes, "load"), "join", [], [], None, None, lineno=node.lineno)
 
 
+class _Undefined(StrictUndefined):
+    """A name without a value, which is an error that says what a mapping has instead."""
+
+    __slots__ = ()
+
+    @property
+    def _undefined_message(self) -> str:
+        if isinstance(self._undefined_obj, Mapping):
+            return f"there is no {self._undefined_name!r}{_hint(str(self._undefined_name), self._undefined_obj)}"
+        return super()._undefined_message
+
+
+def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
+    """Say what went wrong in a template, and which of the names that have a value is meant."""
+    text = str(error) or type(error).__name__
+    undefined = re.fullmatch(r"'(.+)' is undefined", text)
+    return f"{text}{_hint(undefined[1], names)}" if undefined else text
+
+
+def _hint(name: str, known: Iterable[Any]) -> str:
+    names = [one_line(str(each), 60) for each in islice(known, 1000)]
+    if close := closest(name, names):
+        return f", did you mean {close!r}?"
+    more = ", …" if len(names) > _MAX_NAMES else ""
+    return f"; known: {', '.join(names[:_MAX_NAMES])}{more}" if names else ""
+
+
 class _Sandbox(SandboxedEnvironment):
     """A sandbox whose templates make no more than `MAX_CHARACTERS`, in no more than about `MAX_SECONDS`."""
 
@@ -283,7 +314,7 @@ def template_sandbox(*, lists_may_grow: bool = False, keep_last_newline: bool = 
         keep_last_newline: a line feed at the very end stays, as in the body of a request.
     """
     kind = _Sandbox if lists_may_grow else _ImmutableSandbox
-    return kind(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=keep_last_newline)
+    return kind(undefined=_Undefined, autoescape=False, keep_trailing_newline=keep_last_newline)
 
 
 Render = Callable[[Mapping[str, Any]], Any]

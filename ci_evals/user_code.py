@@ -275,6 +275,12 @@ def target_parts(target: str) -> tuple[str, str] | None:
     return (module, names) if is_target else None
 
 
+def target_of_file(reference: str) -> str | None:
+    """Return the target that is meant by a file, with or without a function: `file://graders/polite.py:judge`."""
+    found = re.fullmatch(r"(?:file://|python:)?(?:\./)?(\w[\w/]*)\.py(?::(\w+))?", reference.strip())
+    return f"{found[1].replace('/', '.')}:{found[2] or 'function'}" if found else None
+
+
 def has_second_parameter(function: Callable[..., Any], name: str, *, variadic: bool = False) -> bool:
     """Return True if a function's second positional parameter is required, or is called `name`.
 

@@ -144,6 +144,8 @@
         reveal(cell.id);
       } else if (!row.open) go(row.id, true);
     }
+    const run = event.target.closest(".run > summary");
+    if (run) go(run.querySelector("[id]").id);
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });
@@ -194,7 +196,46 @@
     }
   });
 
+  // A page of a server is loaded anew when there is more, unless somebody types or marks text, and looks as it did.
+
+  const version = document.body.dataset.version;
+  const look = version && JSON.parse(sessionStorage.getItem("look"));
+  const titleOf = (group) => group.querySelector("h3").firstChild.textContent;
+  let typedAt = -Infinity;
+  const keepLook = () => {
+    const anchor = document.elementFromPoint(innerWidth / 2, innerHeight / 3)?.closest(".case");
+    sessionStorage.setItem("look", JSON.stringify({
+      cases: Object.fromEntries(cases.map((each) => [each.id, each.open])),
+      groups: Object.fromEntries(groups.map((each) => [titleOf(each), each.open])),
+      anchor: anchor?.id,
+      top: anchor?.getBoundingClientRect().top,
+      scrolled: scrollY,
+      focus: document.activeElement.closest(".case")?.id ?? document.activeElement.name,
+    }));
+  };
+  const restoreLook = () => {
+    if (!look) return;
+    for (const each of cases) each.open = look.cases[each.id] ?? each.open;
+    for (const each of groups) each.open = look.groups[titleOf(each)] ?? each.open;
+    (tools.elements[look.focus] ?? document.getElementById(look.focus)?.querySelector("summary"))?.focus({ preventScroll: true });
+    const anchor = document.getElementById(look.anchor);
+    if (anchor) scrollBy(0, anchor.getBoundingClientRect().top - look.top);
+    else scrollTo(0, look.scrolled);
+    sessionStorage.removeItem("look");
+  };
+  if (version) {
+    let newest = version;
+    new EventSource("changes").addEventListener("message", (event) => { newest = event.data; });
+    addEventListener("input", () => { typedAt = performance.now(); });
+    setInterval(() => {
+      if (newest === version || performance.now() - typedAt < 3000 || !getSelection().isCollapsed) return;
+      keepLook();
+      location.reload();
+    }, 250);
+  }
+
   for (const each of document.querySelectorAll("#tools, .keys, button.copy")) each.hidden = false;
   follow();
-  addEventListener("load", follow); // once more: until then the browser itself goes to the fragment, and takes the focus
+  // Once more: until then the browser itself goes to the fragment, and takes the focus.
+  addEventListener("load", () => { follow(); restoreLook(); });
 }

@@ -1,6 +1,7 @@
 """The environment and the streams of a command, and how it prints."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import TextIO
 import click
 
 from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.engine.progress import ERASE_VIEW
 from ci_evals.errors import CiEvalsError
 from ci_evals.format import without_commands
 from ci_evals.github.context import in_actions
@@ -18,7 +20,6 @@ from ci_evals.redaction import Redactor, secret_values
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.environment import read_dotenv
-from ci_evals.suite.types import CheckedSuite
 
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
@@ -29,13 +30,11 @@ def environment() -> Mapping[str, str]:
     return os.environ if given is None else given
 
 
-def error_redactor(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> Redactor:
+def error_redactor(environ: Mapping[str, str]) -> Redactor:
     """Return what takes secrets out of an error: it may quote variables and files that no suite has named.
 
-    Args:
-        environ: the environment, of which each variable whose name sounds secret is.
-        secrets: those of the suite. Everything in a `.env` that is beside a file, or in a folder, that the command line
-            names is one, too.
+    Secret is each variable of the environment whose name sounds so, and everything in a `.env` that is beside a file,
+    or in a folder, that the command line names.
     """
     words = (*sys.argv[1:], *environ.get("CI_EVALS_CONFIG", "").splitlines())
     named = [Path(word.removeprefix("-c").rpartition("=")[2]) for word in words]
@@ -45,7 +44,17 @@ def error_redactor(environ: Mapping[str, str], secrets: Iterable[str] = ()) -> R
         with suppress(CiEvalsError, OSError, ValueError):
             dotenv |= read_dotenv(folder)
     sounding = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
-    return Redactor((*secret_values(sounding, dotenv, ()), *secrets))
+    return Redactor(secret_values(sounding, dotenv, ()))
+
+
+def git(*arguments: str, folder: Path | None = None) -> str:
+    """Return what git says in a folder (default: here); nothing if it fails, or is not there."""
+    command = ["git", *(("-C", str(folder)) if folder else ()), *arguments]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
+    except OSError:
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class Console:
         stderr: for progress and remarks.
         output: the format of the outcome: `json`, or a text for people.
         quiet: print no progress.
-        redactor: takes secrets out of everything that is printed.
+        redactor: takes secrets out of everything that is printed, those of the suites that were loaded included.
     """
 
     environ: Mapping[str, str]
@@ -69,9 +78,9 @@ class Console:
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
 
     @classmethod
-    def of_process(cls, output: str = "table", *, quiet: bool = False, suite: CheckedSuite | None = None) -> "Console":
-        """Return the console of this process as it is now; `suite` knows the secrets."""
-        return cls(environment(), sys.stdout, sys.stderr, output, quiet, Redactor(suite.secrets if suite else ()))
+    def of_process(cls, output: str = "table", *, quiet: bool = False) -> "Console":
+        """Return the console of this process as it is now."""
+        return cls(environment(), sys.stdout, sys.stderr, output, quiet)
 
     @property
     def in_actions(self) -> bool:
@@ -89,8 +98,8 @@ class Console:
 
     @property
     def line_start(self) -> str:
-        """The beginning of a line on stderr, which replaces a progress bar."""
-        return "\r\x1b[2K" if self.is_live else ""
+        """The beginning of a line on stderr, which takes the place of the view of a run."""
+        return ERASE_VIEW if self.is_live else ""
 
     @property
     def width(self) -> int:

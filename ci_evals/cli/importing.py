@@ -1,11 +1,13 @@
 """`ci-evals import`: a suite of another tool becomes one of ci-evals."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from ci_evals.cli import options
+from ci_evals.engine.interrupt import say
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of
@@ -20,10 +22,10 @@ from ci_evals.suite.load import load_suite
 @options.option("--to", type=options.PATH, metavar="PATH", help="Write the suite there; default: to stdout.")
 @options.option("--force", is_flag=True, help="Overwrite what is there.")
 def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> None:
-    """Make a suite of what another tool has.
+    """Turn the config or dataset of another tool into a suite.
 
-    The format shows in the files. What has no counterpart here is listed, and stays in its place as a comment with the
-    reason. Of several files, the first one is the suite, and the others add cases.
+    The format is recognized by the content. What has no counterpart here is listed, and stays in its place as a comment
+    with the reason. Of several files, the first one is the suite, and the others add cases.
 
     \b
     Example:
@@ -31,7 +33,7 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     """
     draft = import_suite(files, to.parent if to else files[0].parent)
     if to is None:
-        click.echo(suite_text(draft, files), nl=False)
+        say(sys.stdout, suite_text(draft, files))
         for name in draft.files:
             click.echo(f"with --to, {name} is written beside the suite", err=True)
     else:

@@ -12,9 +12,11 @@ import click
 
 from ci_evals.cli.console import error_redactor
 from ci_evals.cli.importing import import_command
+from ci_evals.cli.init import init
+from ci_evals.cli.options import write_sections
 from ci_evals.cli.reports import comment, compare_command, explain, view
 from ci_evals.cli.run import merge_command, run_command
-from ci_evals.cli.tools import grade, init, judge, mock_server, pairwise_command, power, schema, validate
+from ci_evals.cli.tools import grade, judge, mock_server, pairwise_command, power, schema, validate
 from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import number_of, without_commands
@@ -113,16 +115,25 @@ _COMMANDS: dict[str, click.Command] = {
 }
 
 
-class _InOrder(click.Group):
-    """Lists commands in the order of the table: the usual ones first."""
+_SECTIONS = {
+    "Suites": ("init", "import", "validate", "power", "schema", "mock-server"),
+    "Verdicts": ("run", "merge", "grade", "compare"),
+    "Reports": ("view", "explain", "comment"),
+    "Judges": ("judge", "pairwise"),
+}
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
+
+class _SectionedGroup(click.Group):
+    """A group whose help lists commands by purpose."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
         del ctx
-        return list(self.commands)
+        rows = {name: (name, each.get_short_help_str(formatter.width)) for name, each in self.commands.items()}
+        write_sections(formatter, _SECTIONS, rows)
 
 
-@click.group(cls=_InOrder, commands=_COMMANDS, context_settings=_SETTINGS)
+@click.group(cls=_SectionedGroup, commands=_COMMANDS, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="ci-evals", message="%(prog)s %(version)s")
 def group() -> None:
     """The merge gate for the behaviour of LLM apps and agents.
@@ -132,7 +143,7 @@ def group() -> None:
 
     \b
     Start here:
-      ci-evals init        write a commented evals.yaml and a workflow
+      ci-evals init        write an evals.yaml and a workflow that fit the project
       ci-evals validate    check the suite; calls nothing, costs nothing
       ci-evals run         run it
 

@@ -1,6 +1,6 @@
 """The options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,53 @@ from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
+from ci_evals.redaction import learn
+from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.executor import ExecutorOptions, parse_executor
-from ci_evals.suite.load import UNLIMITED, find_config, load_suite
+from ci_evals.suite.load import UNLIMITED, find_config, load_suite, names_suites
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_SECTIONS = {
+    "Selection": ("config", "providers", "tags", "cases", "failed", "first", "sample", "shard", "balance_by"),
+    "Execution": ("runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries"),
+    "Earlier answers": ("resume", "resume_from", "run_missing", "reuse", "replay", "replay_only", "record"),
+    "Comparison and verdict": ("baseline", "fail_on"),
+    "Reports": ("out", "output", "quiet", "label", "run_id"),
+    "GitHub Actions": ("artifact", "comment", "comment_progress"),
+}
+"""The options of `run` and `merge` by purpose."""
+
+
+def write_sections(
+    formatter: click.HelpFormatter, sections: Mapping[str, Sequence[str]], rows: Mapping[str, tuple[str, str]]
+) -> None:
+    """Write rows of a help by section, all in the same columns.
+
+    Args:
+        formatter: gets the text.
+        sections: the names of the rows of each, by its title. A section without rows is left out.
+        rows: by name; those of no section come last.
+    """
+    named = {name for names in sections.values() for name in names}
+    width = min(24, max(len(first) for first, _ in rows.values()))
+    for title, names in {**sections, "Others": [name for name in rows if name not in named]}.items():
+        if found := [rows[name] for name in names if name in rows]:
+            with formatter.section(title):
+                formatter.write_dl([(first.ljust(width), text) for first, text in found], col_max=width)
+
+
+class SectionedCommand(click.Command):
+    """A command with so many options that its help lists them by purpose."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        rows = {each.name or "": record for each in options if (record := each.get_help_record(ctx))}
+        write_sections(formatter, _SECTIONS, rows)
+
 
 SETTINGS = {"auto_envvar_prefix": "CI_EVALS"}
 
@@ -93,6 +134,25 @@ def suites(command: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def failed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --failed, whose value may be left out: a suite that stands in its place is one of SUITE..."""
+
+    @option(
+        "--failed",
+        is_flag=False,
+        flag_value="",
+        metavar="[REPORT]",
+        help="Run only the cases that did not pass in a report, or its folder; default: the results folder.",
+    )
+    @wraps(command)
+    def call(*, failed: str | None, suites: tuple[Path, ...], **values: Any) -> Any:
+        if failed and names_suites(Path(failed)) and not Path(failed, REPORT).is_file():
+            suites, failed = (Path(failed), *suites), ""
+        return command(failed=failed, suites=suites, **values)
+
+    return call
+
+
 def _format(*choices: str, envvar: str | None = None) -> Decorator:
     return click.option(
         "--format",
@@ -121,6 +181,7 @@ providers = setting(
 runs = setting(
     "--runs",
     type=click.IntRange(min=1),
+    metavar="N",
     help="Executions of every cell; a case's own `runs` still wins.",
 )
 baseline = setting(
@@ -224,26 +285,31 @@ overriding = _collect(
         "max_runs": setting(
             "--max-runs",
             type=click.IntRange(min=1),
+            metavar="N",
             help="Go on up to this many runs of a cell while the verdict is open.",
         ),
         "confirm_runs": setting(
             "--confirm-runs",
             type=_IntegerOr("auto", "auto", 0, 1000),
+            metavar="N|auto",
             help="Further runs of a case that looks worse than the baseline; auto: what naming it takes; 0: none.",
         ),
         "max_concurrency": setting(
             "--max-concurrency",
             type=_IntegerOr("unlimited", UNLIMITED, 1),
+            metavar="N",
             help="Calls under way at once, over all providers; or `unlimited`.",
         ),
         "timeout_s": setting(
             "--timeout-s",
             type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
             help="Seconds that one call may take.",
         ),
         "retries": setting(
             "--retries",
             type=click.IntRange(min=0, max=20),
+            metavar="N",
             help="Further attempts after a refused or lost call.",
         ),
         "executor": setting(
@@ -314,6 +380,12 @@ def to_shard(_context: click.Context, _option: click.Parameter, value: str | Non
 _NOTHING = Overrides()
 
 
+def learn_secrets(suite: CheckedSuite) -> None:
+    """Take the secrets of a suite out of all that this process prints, errors included."""
+    for secret in suite.secrets:
+        learn(secret)
+
+
 def load_named_suite(
     config: Path | None, overrides: Overrides = _NOTHING, *, offline: bool = False, judging: bool = False
 ) -> CheckedSuite:
@@ -323,6 +395,7 @@ def load_named_suite(
         ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges not, if `judging`.
     """
     suite = load_suite(config or find_config(Path()), environment(), overrides, offline=offline, judging=judging)
+    learn_secrets(suite)
     if suite.imported:
         text = f"{suite.file} is {suite.imported}'s, translated as it is read: `ci-evals import` makes a suite of it"
         click.echo(text, err=True)

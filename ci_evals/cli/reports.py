@@ -1,7 +1,9 @@
 """The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and `view`."""
 
+import asyncio
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +11,7 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
+from ci_evals.cli.live import LivePage, run_server
 from ci_evals.errors import UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import name_of
@@ -91,29 +94,49 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
 
 
 def explain_cells(
-    head: Path, case: str, provider: str | None = None, prompt: str | None = None, *, base: Sequence[Path] = ()
+    head: Path,
+    case: str,
+    provider: str | None = None,
+    prompt: str | None = None,
+    *,
+    suite: str | None = None,
+    base: Sequence[Path] = (),
 ) -> list[Explanation]:
     """Explain the cells of a case, on every or one provider, with every or one prompt.
 
     Args:
-        head: the report, or its folder.
+        head: the report, its folder, or a folder with those of several suites.
         case, provider, prompt: the cells.
+        suite: the name of the one whose report is looked at, where there are several; None for all.
         base: what to compare it with; without it, what the report itself has of its comparison.
 
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
-    summary = compare_reports(base, head) if base else read_summary(head)
-    chosen = {cell.cell: summary.report.plan.key(cell.cell) for cell in summary.report.cells}
+    folders = report_folders(head) or [head]
+    summaries = [compare_reports(base, each) if base else read_summary(each) for each in folders]
+    if suite is not None and len(summaries) > 1:
+        names = [summary.report.suite.name for summary in summaries]
+        if suite not in names:
+            raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}")
+        summaries = [summary for summary in summaries if summary.report.suite.name == suite]
+    chosen = {
+        (number, cell.cell): summary.report.plan.key(cell.cell)
+        for number, summary in enumerate(summaries)
+        for cell in summary.report.cells
+    }
     for noun, name, part in (("case", case, 0), ("provider", provider, 1), ("prompt", prompt, 2)):
         known = dict.fromkeys(name_of(key[part]) for key in chosen.values() if key[part] is not None)
-        chosen = {cell: key for cell, key in chosen.items() if name in (None, key[part])}
+        chosen = {place: key for place, key in chosen.items() if name in (None, key[part])}
         if not chosen:
             raise UsageError(unknown(noun, str(name), known))
-    source = summary.compared.baseline.source if summary.compared else None
-    newest = read_summary(Path(source)).report if source else None
-    return explanations(summary, list(chosen), newest)
+    found: list[Explanation] = []
+    for number, summary in enumerate(summaries):
+        if cells := [cell for of, cell in chosen if of == number]:
+            source = summary.compared.baseline.source if summary.compared else None
+            found += explanations(summary, cells, read_summary(Path(source)).report if source else None)
+    return found
 
 
 @options.command("compare")
@@ -122,7 +145,7 @@ def explain_cells(
 def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """Compare a report with those of its base, offline.
 
-    Tells what is worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
+    Says what got worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
     last. Several BASEs, or a folder with reports in it, are the newest with its history. The exit code is what HEAD's
     gate says of the comparison alone, whatever its bars say. Nothing is run: a case that looks worse counts only with
     the confirm runs that HEAD has.
@@ -172,9 +195,9 @@ def explain(
 ) -> int:
     """Show everything about one CASE.
 
-    That is every run here and on the base, its grades, and the test in words. Without --baseline it is what the report
-    itself has of its comparison; with it, the comparison is made anew and the runs of the newest base report are shown
-    too.
+    Prints every run here and on the base, its grades, and the statistical test in words. Without --baseline, the
+    comparison is the one that the report has; with it, the comparison is made anew, and the runs of the newest base
+    report are shown, too. Where several suites were run, each that has such a case is looked at; --config names one.
 
     \b
     Examples:
@@ -182,10 +205,11 @@ def explain(
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
     usual = Path(RESULTS)
-    if report is None:
-        by_default = config is None and usual.is_dir()
-        report = usual if by_default else options.load_named_suite(config, offline=True).out
-    found = explain_cells(report, case, provider, prompt, base=baseline)
+    suite = None
+    if config is not None or (report is None and not usual.is_dir()):
+        suite = options.load_named_suite(config, offline=True)
+    report = report or (suite.out if suite else usual)
+    found = explain_cells(report, case, provider, prompt, suite=suite.name if suite else None, base=baseline)
     render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
     Console.of_process(output).print(render(found))
     return 0
@@ -194,26 +218,49 @@ def explain(
 @options.command()
 @click.argument("report", type=options.PATH, required=False, metavar="[REPORT]")
 @options.baseline_reports
-@options.option("--no-browser", is_flag=True, help="Write the page and print its path; open nothing.")
-def view(report: Path | None, baseline: tuple[Path, ...], *, no_browser: bool) -> None:
+@options.option("--no-browser", is_flag=True, help="Print the page's path or address; open nothing.")
+@options.option("--serve", "live", is_flag=True, help="Follow a run that is going on, at an address of this machine.")
+@options.option("--port", type=click.IntRange(0, 65535), default=0, help="Of --serve; default: any that is free.")
+def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool) -> None:
     """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of several; the page goes
     beside the report. It says what the report says; with --baseline, the comparison is made anew. Nothing is run.
 
+    With --serve, the page shows the results of a run as they come, and its report in the end; no file is written. It
+    stays, and follows the next run into the same folder, until Ctrl-C.
+
     \b
     Examples:
       ci-evals view
       ci-evals view downloads/report.json --baseline main/report.json
+      ci-evals view --serve
     """
     path = report or Path(RESULTS)
     console = Console.of_process()
+
+    def show(url: str) -> None:
+        if not no_browser and not webbrowser.open(url):
+            console.remark("no browser could be started: open the page yourself")
+
+    if live:
+        folder = path.parent if path.suffix == ".json" else path
+        live_page = LivePage(folder, lambda each: summary_to_view(each, baseline))
+
+        async def follow() -> None:
+            async with run_server(live_page, port) as url:
+                console.print(url)
+                await asyncio.to_thread(show, url)
+                await asyncio.Event().wait()
+
+        with suppress(KeyboardInterrupt):
+            asyncio.run(follow())
+        return
     for each in report_folders(path) or [path]:
         page = each / "report.html" if each.is_dir() else each.with_suffix(".html")
         write_atomically(page, html.render(summary_to_view(each, baseline)))
         console.print(page.as_posix())
-        if not no_browser and not webbrowser.open(page.absolute().as_uri()):
-            console.remark("no browser could be started: open the page yourself")
+        show(page.absolute().as_uri())
 
 
 @options.command()
@@ -259,20 +306,21 @@ def comment(
 ) -> int:
     """Post the comment on a pull request from a report.json.
 
-    This is for a job of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this
-    pull request, of one suite or of several. With --from-run it is what another workflow run has uploaded: that is how
-    pull requests from forks, whose own jobs may not comment, get theirs. Such reports are taken for hostile: they are
-    judged again by their results, beside a --baseline that is fetched anew.
+    For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this pull
+    request, of one suite or of several. With --from-run, the reports are those that another workflow run has uploaded:
+    that is how pull requests from forks, whose own jobs may not comment, get theirs. Such reports are not trusted: they
+    are judged again by their results, against a --baseline that is fetched anew.
 
     \b
     Examples:
       ci-evals comment
       ci-evals comment --dry-run
-      ci-evals comment --from-run ${{ github.event.workflow_run.id }}   in a workflow_run workflow
+      ci-evals comment --from-run ${{ github.event.workflow_run.id }}
 
     \b
-    Exit codes: 0 posted, or rightly not (no pull request, a newer run) · 1 not posted, the reason is printed ·
-    2 the command line is wrong · 3 the report cannot be read
+    Exit codes: 0 posted, or rightly not (no pull request, a newer run) ·
+    1 not posted, the reason is printed · 2 the command line is wrong ·
+    3 the report cannot be read
     """
     if from_run is not None and results is not None:
         raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")

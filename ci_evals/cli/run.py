@@ -1,10 +1,9 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,14 +15,14 @@ import click
 
 from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.console import Console, environment, error_redactor
-from ci_evals.cli.suites import load_suite_of_job, load_suites_of_job, select
+from ci_evals.cli.console import Console, environment, error_redactor, git
+from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, UsageError
-from ci_evals.format import name_of, number_of
+from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
 from ci_evals.github.baseline import ArtifactNames, BaselineChoice
@@ -42,10 +41,14 @@ from ci_evals.suite.types import CheckedSuite
 
 
 class Ended(NamedTuple):
-    """The end of a run: the exit code, and what was found; None where a shard leaves the verdict to the merge."""
+    """The end of a run: the exit code, and what was found.
+
+    That is None where a shard leaves the verdict to the merge, or where nothing was run, for the reason `not_run`.
+    """
 
     exit_code: int
     summary: Summary | None = None
+    not_run: str = ""
 
 
 def run_and_report(
@@ -110,19 +113,20 @@ def run_and_report(
             write_reports(summary, out, suite.formats)
             console.show(summary)
             files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)
-            console.remark(f"written: {', '.join(path.as_posix() for path in files)}")
+            page = [f"open: {path.as_posix()}" for path in files if path.name == FORMATS["html"].file]
+            console.remark(f"written: {', '.join(path.as_posix() for path in files)}", *page)
         if job:
             job.finish(summary)
         return Ended(running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary)
 
 
-def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended], console: Console, out: Path) -> int:
+def run_each(selection: Selection, run: Callable[[CheckedSuite], Ended], console: Console, out: Path) -> int:
     """Run several suites one after the other, so that they share one limit on calls; return the worst exit code.
 
-    An error of one does not keep the others from being run. A signal does.
+    An error of one does not keep the others from being run. A signal does. One page and a few lines tell of all.
 
     Args:
-        suites: what to run.
+        selection: what to run.
         run: runs one of them, and reports.
         console: where people read.
         out: the folder with the results of all.
@@ -130,9 +134,11 @@ def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended
     Raises:
         CiEvalsError: the first error, in the end.
     """
-    here, codes, summaries, errors = Path.cwd(), [0], [], []
+    here, codes, summaries, errors = Path.cwd(), [0], list[Summary](), list[CiEvalsError]()
+    not_run = dict.fromkeys((suite.name for suite in selection.suites), "the command ended before")
+    not_run |= selection.left_out
     remove_reports(out)  # of an earlier run of one suite
-    for suite in suites:
+    for suite in selection.suites:
         os.chdir(here)  # code under test may have left it
         if console.output != "json":
             console.print(f"\n{name_of(suite.name)}\n")
@@ -141,17 +147,24 @@ def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended
         except CiEvalsError as error:
             console.warn(f"{suite.name} could not be run: {error}")
             errors.append(error)
+            not_run[suite.name] = str(error)
             continue
         codes.append(ended.exit_code)
-        summaries += [ended.summary] if ended.summary else []
+        if ended.summary:
+            summaries.append(ended.summary)
+            del not_run[suite.name]
+        elif ended.not_run:
+            not_run[suite.name] = ended.not_run
         if ended.exit_code in EXIT_CODES.values():
             break
     if console.output != "json":
-        lines = [
+        lines = [f"{name_of(name)}: not run: {one_line(why, 1000)}" for name, why in not_run.items()]
+        lines += [
             f"{name_of(each.report.suite.name)}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}"
             for each in summaries
         ]
-        console.print("\n".join((f"\n{len(summaries)} of {number_of(len(suites), 'suite')} run", *lines)))
+        named = number_of(len(summaries) + len(not_run), "suite")
+        console.print("\n".join((f"\n{len(summaries)} of {named} run", *lines)))
     if errors:
         raise errors[0]
     if summaries and in_actions(console.environ):
@@ -159,22 +172,21 @@ def run_each(suites: Sequence[CheckedSuite], run: Callable[[CheckedSuite], Ended
     return max(codes)
 
 
-def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> bool:
-    """End green, and say so, where a pull request changes nothing that the suite depends on, if it asks for that."""
+def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
+    """End green, and say why, where a pull request changes nothing that the suite depends on, if it asks for that."""
     if not (suite.skip_unchanged and in_actions(console.environ)):
-        return False
+        return None
     context, workspace = read_context(console.environ), Path(console.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-    if (unchanged := github.job.find_unchanged(suite, context, workspace, console.log)) is None:
-        return False
-    github.job.report_unchanged(unchanged, suite.name, context, posting, console.log)
-    return True
+    if unchanged := github.job.find_unchanged(suite, context, workspace, console.log):
+        github.job.report_unchanged(unchanged, suite.name, context, posting, console.log)
+    return unchanged
 
 
 @contextmanager
 def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
     """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
     environ, folder = environment(), Path.cwd()
-    redactor = error_redactor(environ, suite.secrets if suite else ())
+    redactor = error_redactor(environ)
     try:
         yield
     except CiEvalsError as error:
@@ -232,12 +244,7 @@ def revision(environ: Mapping[str, str]) -> str | None:
     """
     if "GITHUB_SHA" in environ and (sha := read_context(environ).sha):
         return sha
-    command = ["git", "rev-parse", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
-    except OSError:
-        return None
-    return found.stdout.strip() or None if found.returncode == 0 else None
+    return git("rev-parse", "HEAD") or None
 
 
 def _journal(path: Path) -> Path:
@@ -245,7 +252,8 @@ def _journal(path: Path) -> Path:
     return path / JOURNAL if path.is_dir() else path
 
 
-@options.command("run")
+@options.command("run", cls=options.SectionedCommand)
+@options.failed
 @options.suites
 @options.overriding
 @options.setting(
@@ -259,13 +267,6 @@ def _journal(path: Path) -> Path:
     type=options.PATH,
     metavar="PATH",
     help="Take over the results of another journal, of the one in a folder, or of all in its folders; may be repeated.",
-)
-@options.option(
-    "--failed",
-    is_flag=False,
-    flag_value="",
-    metavar="[REPORT]",
-    help="Run only the cases that did not pass in a report, or its folder; default: the results folder.",
 )
 @options.setting(
     "--shard",
@@ -332,13 +333,13 @@ def run_command(
     Examples:
       ci-evals run
       ci-evals run evals/support.yaml --runs 5
-      ci-evals run evals                      every suite in the folder
+      ci-evals run evals                        every suite in the folder
       ci-evals run --providers gpt-4o-mini,claude --format json
-      ci-evals run --case 'refund*'           or --first 5, --sample 20, --tags smoke
-      ci-evals run --failed                   what did not pass the last time
-      ci-evals run --baseline main/report.json   say what got worse since, and how sure that is
-      ci-evals run --resume                   after a crash, a cancelled job, an outage
-      ci-evals run --shard 2/5 --out shard-2  in each of five jobs; then: ci-evals merge shard-*
+      ci-evals run --case 'refund*'             or --first 5, --tags smoke
+      ci-evals run --failed                     what did not pass the last time
+      ci-evals run --baseline main/report.json  what got worse, and how sure it is
+      ci-evals run --resume                     after a crash or a cancelled job
+      ci-evals run --shard 2/5 --out shard-2    then: ci-evals merge shard-*
     """
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
@@ -348,7 +349,8 @@ def run_command(
         of_one = {"--shard": shard, "--balance-by": balance_by, "--replay": replay, "--record": record}
         if are_several and (given := [name for name, value in of_one.items() if value]):
             raise UsageError(f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one")
-        suites = select(suites, overrides, failed)
+        selection = select(suites, overrides, failed)
+        Console.of_process(output, quiet=quiet).say(selection.remarks)
     out = overrides.out or Path(RESULTS)
     if are_several:
         posting = replace(posting, results=out.absolute())
@@ -357,9 +359,9 @@ def run_command(
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
 
     def run(suite: CheckedSuite) -> Ended:
-        console = Console.of_process(output, quiet=quiet, suite=suite)
-        if _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
-            return Ended(0)
+        console = Console.of_process(output, quiet=quiet)
+        if unchanged := _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
+            return Ended(0, not_run=unchanged)
         lacks_secrets = suite.name in without_secrets
         recording = record if lacks_secrets else replay
         invocation = Invocation(
@@ -378,12 +380,19 @@ def run_command(
         )
         return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets)
 
-    if not are_several:
-        return run(suites[0]).exit_code
-    return run_each(suites, run, Console.of_process(output, quiet=quiet, suite=suites[0]), out.absolute())
+    if not are_several and selection.suites:
+        return run(selection.suites[0]).exit_code
+    console = Console.of_process(output, quiet=quiet)
+    if not selection.suites:
+        console.say(
+            f"{f'{name_of(name)}: ' if are_several else ''}nothing to run: {why}"
+            for name, why in selection.left_out.items()
+        )
+        return 0
+    return run_each(selection, run, console, out.absolute())
 
 
-@options.command("merge")
+@options.command("merge", cls=options.SectionedCommand)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
 @options.overriding
@@ -420,12 +429,12 @@ def merge_command(
     """
     with _reporting_errors(posting):
         suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
-        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet, suite=suite), posting):
+        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet), posting):
             return 0
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
-    console = Console.of_process(output, quiet=quiet, suite=suite)
+    console = Console.of_process(output, quiet=quiet)
     sources = tuple(map(_journal, folders))
     starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(

@@ -1,15 +1,17 @@
 """The suites that `run` names: loaded, each with a folder of its own where they are several, and selected from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ci_evals.cli import options
 from ci_evals.cli.console import environment
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.files import file_name
+from ci_evals.format import name_of, number_of
 from ci_evals.github.context import RESULTS, in_actions, read_context
-from ci_evals.reports.read import failed_cases
+from ci_evals.reports.read import SavedReport, read_reports
 from ci_evals.suite.load import find_configs
 from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection, select_cases
 from ci_evals.suite.types import CheckedSuite
@@ -60,30 +62,69 @@ def load_suites_of_job(
     return suites, without_secrets
 
 
-def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | None) -> list[CheckedSuite]:
-    """Return the suites with the cases that are selected, without those of which none is.
+class Selection(NamedTuple):
+    """The suites with the cases that are selected.
+
+    `left_out` has the others by name, with why; `remarks` are what else is to be said. There are no suites if nothing
+    of what `--failed` looked at had failed.
+    """
+
+    suites: Sequence[CheckedSuite]
+    left_out: Mapping[str, str]
+    remarks: Sequence[str]
+
+
+def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | None) -> Selection:
+    """Return what is selected of all suites that were named.
 
     Args:
-        suites: all that were named.
+        suites: these.
         overrides: selects by tag, id and number.
-        failed: the report by which only cases run that did not pass; empty for that in the suite's results folder.
+        failed: the report by which only cases run that did not pass, but for those in quarantine; empty for that in the
+            results folder.
 
     Raises:
         StorageError: the report cannot be read.
-        UsageError: nothing is selected.
+        UsageError: nothing is selected, or the report is of another suite.
     """
     check_selection(suites, overrides)
-    selected = []
+    if failed is None:
+        reports, where = {}, Path()
+    else:
+        where = Path(failed or (suites[0].out if len(suites) == 1 else suites[0].out.parent))
+        reports = {report.suite.name: report for report in read_reports(where)}
+        if reports.keys().isdisjoint(suite.name for suite in suites):
+            name, report = next(iter(reports.items()))
+            raise UsageError(f"{report.name} is of another suite, {name!r}")
+    selected: list[CheckedSuite] = []
+    left_out, remarks = {}, list[str]()
     for suite in suites:
-        left = suite
+        left, why = suite, "none of its cases is selected"
         if failed is not None:
-            ids = failed_cases(Path(failed) if failed else suite.out, suite.name)
-            left = replace(suite, cases=[case for case in suite.cases if case.id in ids])
+            if suite.name not in reports:
+                left_out[suite.name] = f"it has no report in {where.as_posix()}"
+                continue
+            ids = reports[suite.name].failed_cases
+            left = replace(suite, cases=[case for case in suite.cases if case.id in ids and case.quarantine is None])
+            why = _nothing_failed(suite, reports[suite.name], where)
+            if gone := sorted(ids - {case.id for case in suite.cases}):
+                names = ", ".join([*map(name_of, gone[:5]), *(["…"] if gone[5:] else [])])
+                remarks.append(f"not run, as {suite.file} has no such case now, although it failed: {names}")
         cases = select_cases(left, overrides)
         if len(cases) == len(suite.cases):
             selected.append(suite)
         elif cases:
             selected.append(apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases))))
-    if not selected:
-        raise UsageError(f"nothing is selected: every case passed in {failed or suites[0].out.as_posix()}")
-    return selected
+        else:
+            left_out[suite.name] = why
+    return Selection(selected, left_out, remarks)
+
+
+def _nothing_failed(suite: CheckedSuite, report: SavedReport, where: Path) -> str:
+    """`nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`."""
+    text = f"nothing failed in {where.as_posix()}"
+    if report.suite.selection:
+        text += f", which has {report.suite.selection}"
+    if quarantined := [case for case in suite.cases if case.quarantine and case.id in report.failed_cases]:
+        text += f", but for {number_of(len(quarantined), 'case')} in quarantine"
+    return text

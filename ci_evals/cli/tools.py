@@ -1,4 +1,4 @@
-"""The commands beside a run: check and start a suite, measure it, and judge answers that exist."""
+"""The commands beside a run: check a suite, measure it, and judge answers that exist."""
 
 import asyncio
 from collections import Counter
@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import click
 
-from ci_evals import templating
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
 from ci_evals.cli.run import revision, run_and_report
@@ -24,7 +23,7 @@ from ci_evals.engine.pairwise import (
     read_answers,
 )
 from ci_evals.engine.traces import match_traces, read_traces
-from ci_evals.errors import ConfigError, Problem, StorageError, UsageError
+from ci_evals.errors import ConfigError, Problem, StorageError
 from ci_evals.format import number_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import Size, power_of
@@ -36,7 +35,6 @@ from ci_evals.model.plan import plan_runs
 from ci_evals.model.rules import Gate
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_server import serve
-from ci_evals.release import ACTION
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import (
     PairwiseFormat,
@@ -50,8 +48,6 @@ from ci_evals.session import Invocation
 from ci_evals.suite.load import find_config, find_configs, load_judge, load_mock
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
-
-_STARTER = {"evals.yaml": "init/evals.yaml", ".github/workflows/evals.yml": "init/workflow.yml"}
 
 
 @options.command()
@@ -78,35 +74,9 @@ def validate(
             continue
         total = plan_runs(suite.cases, suite.columns, suite.runs).total
         shape = f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
-        click.echo(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+        Console.of_process().print(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
     if problems:
         raise ConfigError(problems)
-
-
-@options.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
-@options.option("--force", is_flag=True, help="Overwrite files that are there.")
-def init(folder: Path, *, force: bool) -> None:
-    """Write a commented evals.yaml and a GitHub workflow.
-
-    They go into FOLDER (default: here). The suite runs at once against a mock provider: no key, no network.
-    """
-    taken = [name for name in _STARTER if (folder / name).exists()]
-    if taken and not force:
-        raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
-    paths = {folder / name: templating.folder() / template for name, template in _STARTER.items()}
-    path = folder
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        for path, template in paths.items():
-            path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8", newline="\n")
-            click.echo(f"written: {path.as_posix()}")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-    there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
-    click.echo("\n  ".join(["next:", *there, "ci-evals run"]))
-    click.echo(f"and in the workflow, put the repository and a commit of ci-evals in the place of\n  {ACTION}")
 
 
 @options.command()
@@ -132,7 +102,7 @@ def power(
 ) -> None:
     """Say what a suite can detect, and what more runs would buy.
 
-    It says so of more cases, too. It calls nothing and costs nothing. CONFIG is the same as --config.
+    Also says what more cases would buy. Calls nothing and costs nothing. CONFIG is the same as --config.
 
     \b
     Examples:
@@ -146,7 +116,7 @@ def power(
     each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
     size = Size(len(suite.cases), each.most_common(1)[0][0])
     found = power_of(suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in history))
-    Console.of_process(output, suite=suite).print(render_power(found, output))
+    Console.of_process(output).print(render_power(found, output))
 
 
 @options.command()
@@ -157,23 +127,27 @@ def schema() -> None:
 
     \b
       ci-evals schema > evals.schema.json
-      # yaml-language-server: $schema=evals.schema.json   (first line of evals.yaml)
+      # yaml-language-server: $schema=evals.schema.json
+
+    The second line is the first one of evals.yaml.
     """
-    click.echo(suite_schema_text())
+    Console.of_process("json").print(suite_schema_text())
 
 
 @options.command("mock-server")
-@options.config
+@options.setting("-c", "--config", type=options.PATH, help="The suite whose `mock` provider answers; default: echo.")
 @options.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@options.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+@options.option(
+    "--port", type=click.IntRange(0, 65535), metavar="N", default=8080, show_default=True, help="0 takes a free one."
+)
 def mock_server(config: Path | None, host: str, port: int) -> None:
     """Serve an OpenAI-compatible endpoint on loopback.
 
-    With it a suite can be tried without a key. Answers as the first `mock` provider of the config does, or echoes the
-    question without one. Point an `openai` provider at it with `base_url: http://127.0.0.1:8080/v1`.
+    Tries a suite without a key: point an `openai` provider at it with `base_url: http://127.0.0.1:8080/v1`. Answers
+    as the first `mock` provider of the config does; without a config, it echoes the question.
     """
     mock = load_mock(config, environment()) if config else Mock()
-    asyncio.run(serve(mock, host, port, log=click.echo))
+    asyncio.run(serve(mock, host, port, log=Console.of_process().print))
 
 
 @options.command()
@@ -189,7 +163,7 @@ def grade(
     """Grade traces that are there, without running anything.
 
     The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or
-    one to the line), or a run JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`,
+    one per line), or a run JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`,
     `case_id`, `case.id` or `task_id`, or whose input it was asked. Judges are asked; cases without a trace are errored.
 
     \b
@@ -197,7 +171,7 @@ def grade(
       ci-evals grade traces.jsonl --suite evals.yaml
     """
     suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
-    console = Console.of_process(output, quiet=quiet, suite=suite)
+    console = Console.of_process(output, quiet=quiet)
     found = match_traces((trace for path in traces for trace in read_traces(path, match)), suite.cases)
     if found.unmatched:
         ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.unmatched[:5]))
@@ -230,7 +204,7 @@ def judge() -> None:
 def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
     """Say whether a judge is fit to gate.
 
-    It is measured against people's labels. LABELS.jsonl has one answer to the line: `output`, `label` (pass or
+    Compares its verdicts with people's labels. LABELS.jsonl has one answer per line: `output`, `label` (pass or
     fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the suite's. It is fit with at
     least 30 labels and a Cohen's kappa whose 95 % interval lies from 0.6 on.
 
@@ -242,7 +216,7 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
       ci-evals judge check labels.jsonl --suite evals.yaml
     """
     suite = options.load_named_suite(config, offline=True, judging=True)
-    console = Console.of_process(output, suite=suite)
+    console = Console.of_process(output)
     found = run_until_signal(check_judge(suite, find_judge(suite, rubric), read_labelled_answers(labels)))
     for reason in dict.fromkeys(found.unanswered[:3]):
         console.remark(f"no verdict: {reason}")
@@ -291,7 +265,7 @@ def pairwise_command(
     \b
     Examples:
       ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
-      ci-evals pairwise main-results results --function taste:prefer --fail-if-worse
+      ci-evals pairwise main-results results --function taste:prefer
     """
     if (judge is None) == (function is None):
         raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
@@ -299,6 +273,7 @@ def pairwise_command(
         raise click.UsageError("--rubric is for a --judge; a --function has its own")
     if judge:
         suite, model = load_judge(config or find_config(Path()), environment(), judge)
+        options.learn_secrets(suite)
         prefers = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
         suite, prefers = options.load_named_suite(config, offline=True), PreferenceJudge(function)
@@ -306,7 +281,7 @@ def pairwise_command(
     pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
     found = preference(pairs, (suite.gate or Gate()).confidence)
     labels = (name_a, name_b) if name_a != name_b else (a, b)
-    Console.of_process(output, suite=suite).print(render_pairwise(PairwiseReport(*labels, found), output))
+    Console.of_process(output).print(render_pairwise(PairwiseReport(*labels, found), output))
     if not fail_if_worse:
         return 0
     return int(found.side == "a") if found.has_verdict else 3

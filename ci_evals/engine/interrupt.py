@@ -169,6 +169,14 @@ def columns_of(stream: TextIO) -> int:
         return 0
 
 
+def rows_of(stream: TextIO) -> int:
+    """Return the height of a terminal; 24 lines if it is unknown."""
+    try:
+        return os.get_terminal_size(stream.fileno()).lines or 24
+    except (OSError, ValueError):
+        return 24
+
+
 def flush_streams() -> None:
     """Flush for the last time, so that the interpreter does not complain of a reader who is gone."""
     for stream in (sys.stdout, sys.stderr):

@@ -38,12 +38,13 @@ _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line of an invocation, which names its suite."""
+    """The first line of an invocation, which names its suite; `planned` are the runs that it has at first."""
 
     journal: Literal["ci-evals"] = "ci-evals"
     schema_version: int = SCHEMA_VERSION
     suite: SuiteInfo
     started_at: float
+    planned: int | None = None
 
 
 _RESULT = TypeAdapter(Result)
@@ -53,15 +54,15 @@ _HEADER = TypeAdapter(Header)
 # Reading.
 
 
-def read_results(path: Path) -> Iterator[tuple[int, Result]]:
+def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
     """Yield the results of a journal, each after the offset of its line in bytes. A torn last line is left out.
 
-    An empty file is a journal whose first line was never written.
+    An empty file is a journal whose first line was never written. `start` is the offset of the first line to read.
 
     Raises:
         StorageError: the file is missing, is not a journal, or is damaged before its last line.
     """
-    for number, offset, line in _whole_lines(path):
+    for number, offset, line in _whole_lines(path, start):
         if line.startswith(_OPENING):
             _decode_header(line, path, number)
             continue
@@ -146,22 +147,35 @@ def encode(result: Result) -> bytes:
     return _RESULT.dump_json(result, exclude_defaults=True, fallback=repr)
 
 
+def is_being_written(path: Path) -> bool:
+    """Return True if an invocation holds the lock of a journal, or was killed while it did."""
+    return _lock_file(path).exists()
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
 def is_torn(path: Path) -> bool:
     """Return True if a crash cut off the last line."""
     return _whole_bytes(path) < path.stat().st_size
 
 
-def _whole_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the number, offset and text of each line that ends in a line feed."""
-    offset = 0
+def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number, offset and text of each line that ends in a line feed, from the one at `start`."""
+    offset = start
     try:
         with path.open("rb") as file:
+            file.seek(start)
             for number, line in enumerate(file, 1):
-                if number == 1 and not line.startswith(_OPENING[: len(line)]):
+                if offset == 0 and not line.startswith(_OPENING[: len(line)]):
                     raise StorageError(f"{path}: is not a journal of ci-evals: name another file, or move it away")
                 if line.endswith(b"\n"):
                     yield number, offset, line[:-1]
                 offset += len(line)
+    except FileNotFoundError:
+        text = f"{path}: there is no journal: name the folder that a run left its results in, or their {JOURNAL}"
+        raise StorageError(text) from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -209,7 +223,7 @@ class Journal:
         self._max_answer_bytes = max_answer_bytes
         self._unsynced = False
         self._fd = -1
-        self._lock = filelock.FileLock(path.with_name(f".{path.name}.lock"), blocking=False, thread_local=False)
+        self._lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.open("ab").close()  # says why a file cannot be written; the lock says only that it is taken

@@ -1,19 +1,18 @@
-"""Progress on stderr while a suite runs: a live bar in a terminal, a line every few seconds in a log."""
+"""Progress on stderr while a suite runs: a live view in a terminal, a line every few seconds in a log."""
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import islice
-from typing import Protocol, TextIO
+from typing import Final, Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Column
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from ci_evals.engine.interrupt import columns_of, say
+from ci_evals.engine.interrupt import columns_of, rows_of, say
 from ci_evals.format import duration, name_of, one_line, without_commands
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
@@ -23,7 +22,11 @@ from ci_evals.model.result import Result
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
+MOST_TOLD = 5
 _REASON_CHARACTERS = 200
+
+ERASE_VIEW: Final = "\r\x1b[J"
+"""Erases the view of a live terminal, for a line to take its place; the view is drawn anew below that."""
 
 
 class Watched(Protocol):
@@ -45,18 +48,25 @@ class Watched(Protocol):
     def retrying(self) -> int: ...
 
     @property
-    def failures(self) -> Mapping[Hashable, Result]: ...
+    def judging(self) -> Mapping[int, str]: ...
+
+    @property
+    def failed_cells(self) -> int: ...
+
+    @property
+    def last_failures(self) -> Sequence[Result]: ...
 
 
 @asynccontextmanager
 async def show_progress(
     run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
 ) -> AsyncIterator[None]:
-    """Show the progress of `run` on `stream` until the block ends: as a bar if `live`, else as lines.
+    """Show the progress of `run` on `stream` until the block ends: as a view if `live`, else as lines.
 
-    Above it stand the first cells that failed, each with its reason.
+    The view has a bar, the last cells that failed with their reasons, and what is being judged. The lines tell the
+    first failures.
     """
-    task = asyncio.create_task(_bar(run, stream) if live else _lines(run, stream, line_every_s))
+    task = asyncio.create_task(_view(run, stream) if live else _lines(run, stream, line_every_s))
     try:
         yield
     finally:
@@ -84,15 +94,35 @@ class Watch:
         self._finished = self._before
 
     def new_failures(self) -> Iterator[str]:
-        """Yield a line for each cell that failed since the last call."""
+        """Yield a line for each cell that failed since the last call, but only for the first few of all."""
+        new = min(self._run.failed_cells - self._told, MOST_TOLD - self._told, len(self._run.last_failures))
+        if new > 0:
+            self._told += new
+            yield from list(self.failures())[-new:]
+
+    def failures(self) -> Iterator[str]:
+        """Yield a line for each of the last cells that failed; a reason that is that of the line above is not repeated.
+
+        `✗ refund on gpt: contains: does not contain 'refund': got 'We issue store credit'`, `✗ cancel on gpt: the same`
+        """
         several = len(self._run.plan.variants) > 1
-        for result in islice(self._run.failures.values(), self._told, None):
-            self._told += 1
+        before = ""
+        for result in self._run.last_failures:
             on = f" on {name_of(Variant(result.provider, result.prompt))}" if several else ""
             wrong = next((f"{each.grader}: {each.reason}" for each in result.grades if not each.passed), "")
             why = one_line(result.error.message or result.error.kind if result.error else wrong, _REASON_CHARACTERS)
             mark = "✗" if result.status == "failed" else "!"
-            yield without_commands(f"{mark} {name_of(result.case)}{on}{f': {why}' if why else ''}")
+            shown = "the same" if why and why == before else why
+            yield without_commands(f"{mark} {name_of(result.case)}{on}{f': {shown}' if shown else ''}")
+            before = why
+
+    def judging(self) -> str:
+        """Return `judging refund, cancel and 3 more`; nothing where no answer is being judged."""
+        names = list(self._run.judging.values())
+        if not names:
+            return ""
+        more = f" and {len(names) - MOST_TOLD:,} more" if len(names) > MOST_TOLD else ""
+        return without_commands(f"judging {', '.join(map(name_of, names[:MOST_TOLD]))}{more}")
 
     def describe(self) -> str:
         """Return the state of the phase in a line; see the function `describe`."""
@@ -101,7 +131,7 @@ class Watch:
         now, finished = self._clock(), len(self._run.records)
         if finished != self._finished:
             self._finished, self._went_on = finished, now
-        return describe(self._run, now - self._started, self._before, now - self._went_on)
+        return describe(self._run, self._went_on - self._started, self._before, now - self._went_on)
 
 
 async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
@@ -111,39 +141,39 @@ async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
         say(stream, "".join(f"{line}\n" for line in (*watch.new_failures(), watch.describe())))
 
 
-async def _bar(run: Watched, stream: TextIO) -> None:
-    console = Console(file=stream, force_terminal=True, width=columns_of(stream) or 80, height=25)
+async def _view(run: Watched, stream: TextIO) -> None:
+    console = Console(file=stream, force_terminal=True, height=25, width=80)
     watch = Watch(run)
-    bar = Progress(
-        BarColumn(BAR_WIDTH),
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="crop")),
-        console=console,
-        transient=True,
-        auto_refresh=False,
-        redirect_stdout=False,  # stdout is another stream: prints of the team's own code are passed on by the command
-        redirect_stderr=False,
-    )
-    task = bar.add_task(watch.describe())
-    with bar:
-        console.show_cursor()  # a second Ctrl-C would leave it hidden
+    try:
         while True:
-            console.width = columns_of(stream) or 80
-            for line in watch.new_failures():
-                bar.console.print(Text(line), no_wrap=True, overflow="ellipsis", crop=True)
-            bar.update(task, total=run.plan.total, completed=len(run.records), description=watch.describe())
-            bar.refresh()
+            console.width = max(1, (columns_of(stream) or 80) - 1)  # a full line would end in the next one
+            rows = Table.grid(padding=(0, 1))
+            rows.add_column(width=BAR_WIDTH)
+            rows.add_column(no_wrap=True, overflow="crop")
+            rows.add_row(ProgressBar(run.plan.total, len(run.records), width=BAR_WIDTH), Text(watch.describe()))
+            with console.capture() as drawn:
+                console.print(rows, no_wrap=True, crop=True)
+                for line, style in [*((line, "") for line in watch.failures()), (watch.judging(), "dim")]:
+                    if line:
+                        console.print(Text(line, style), no_wrap=True, overflow="ellipsis", crop=True)
+            lines = drawn.get().splitlines()[: max(1, rows_of(stream) - 1)]
+            # The cursor waits at the start of the view: whoever prints meanwhile erases it first, with `ERASE_VIEW`.
+            up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
+            say(stream, ERASE_VIEW + "\n".join(lines) + f"{up}\r")
             await asyncio.sleep(BAR_INTERVAL_S)
+    finally:
+        say(stream, ERASE_VIEW)
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
-    """Return a line such as `120/300 runs  98 passed  20 failed  2 errored  3 retrying  $0.12  2 min left`.
+    """Return a line such as `12/30 runs  9 passed  2 failed  1 errored  2 being judged  3 retrying  $0.12  2 min left`.
 
     Args:
         run: the run phase.
-        elapsed_s: seconds since the phase began.
-        before: how many runs had a result at that time.
-        idle_s: seconds in which no run has ended. An estimate that would be over by now is left out: the pace of other
-            providers says nothing of one that hangs.
+        elapsed_s: seconds from the start of the phase to the end of the last run that ended.
+        before: how many runs had a result at the start.
+        idle_s: seconds since then. The estimate counts them down, and is left out once it would be over: the pace of
+            other providers says nothing of one that hangs.
     """
     counts = Counter(record.status for record in run.records.values())
     finished, total = len(run.records), run.plan.total
@@ -151,10 +181,13 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
     parts += [f"{finished:,}/{total:,} runs", f"{counts['passed']:,} passed", f"{counts['failed']:,} failed"]
     if counts["errored"]:
         parts.append(f"{counts['errored']:,} errored")
+    if run.judging:
+        parts.append(f"{len(run.judging):,} being judged")
     if run.retrying:
         parts.append(f"{run.retrying:,} retrying")
     if run.cost_usd:
         parts.append(f"${run.cost_usd:.2f}")
-    if before < finished < total and (left_s := elapsed_s / (finished - before) * (total - finished)) >= idle_s:
-        parts.append(f"{duration(left_s)} left")
+    if before < finished < total:
+        left_s = elapsed_s / (finished - before) * (total - finished) - idle_s
+        parts += [f"{duration(left_s)} left"] if left_s > 0 else []
     return "  ".join(parts)

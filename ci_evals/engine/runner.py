@@ -3,8 +3,9 @@
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -96,13 +97,14 @@ class _Ending:
 
 
 MAX_FAILURES: Final = 5
-"""Cells whose first failure is kept, to be shown at once."""
+"""Cells whose first failure is kept, to be shown at once: the last that failed."""
 
 
 class Run:
     """One invocation's run phase.
 
-    `failures` has the first result that did not pass of each of the first cells with one, for progress.
+    For progress, `last_failures` has the first result that did not pass of each of the last cells with one, and
+    `judging` the case of every run whose answer is being judged.
 
     Args:
         suite: what to run.
@@ -132,7 +134,9 @@ class Run:
         self.suite = suite
         self.spending = Spending(suite.budget)
         self.stopped: str | None = None
-        self.failures: dict[Hashable, Result] = {}
+        self.last_failures: deque[Result] = deque(maxlen=MAX_FAILURES)
+        self.judging: dict[int, str] = {}
+        self._failed: set[Hashable] = set()
         self._journal = journal
         self._on_result = on_result
         self._known = known
@@ -164,6 +168,11 @@ class Run:
     def cost_usd(self) -> float:
         """The cost of all results so far."""
         return self.spending.cost_usd
+
+    @property
+    def failed_cells(self) -> int:
+        """The number of cells of which a run did not pass."""
+        return len(self._failed)
 
     @property
     def retrying(self) -> int:
@@ -238,7 +247,8 @@ class Run:
                 self._record(index, self._result(cell, run, _Ending(outcome, time.time(), 0.0, 1)))
                 continue
             if known is not None:
-                outcome = await self._shorten(await grade_again(known, cell, self._judges, self._executor))
+                with self._judging(index):
+                    outcome = await self._shorten(await grade_again(known, cell, self._judges, self._executor))
                 ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
                 self._record(index, replace(self._result(cell, run, ending), recorded=True, reused=known.reused))
             elif not self._queues:
@@ -279,11 +289,20 @@ class Run:
             return _Ending(outcome, lost.started_at, lost.latency_s, lost.attempts)
         if response.files:
             response = await asyncio.to_thread(keep_files, response, self._files)
-        answer = Answer(request, response, latency_s, cost_usd)
-        outcome = await grade_answer(answer, self._judges, executor=self._executor)
+        with self._judging(index):
+            answer = Answer(request, response, latency_s, cost_usd)
+            outcome = await grade_answer(answer, self._judges, executor=self._executor)
         if response.files:
             outcome = replace(outcome, response=without_data(response))
         return _Ending(await self._shorten(outcome), started_at, latency_s, attempts)
+
+    @contextmanager
+    def _judging(self, index: int) -> Iterator[None]:
+        self.judging[index] = self._cells.of_index(index).case.id
+        try:
+            yield
+        finally:
+            del self.judging[index]
 
     async def _shorten(self, outcome: RunOutcome) -> RunOutcome:
         if outcome.response is None or not self._journal.is_too_long(outcome.response):
@@ -326,8 +345,10 @@ class Run:
             raise asyncio.CancelledError
         result, offset = self._journal.append(result)
         self.records[index] = RunRecord.of(result, offset)
-        if result.status != "passed" and len(self.failures) < MAX_FAILURES:
-            self.failures.setdefault((result.case, result.provider, result.prompt), result)
+        key = (result.case, result.provider, result.prompt)
+        if result.status != "passed" and key not in self._failed:
+            self._failed.add(key)
+            self.last_failures.append(result)
         if (reason := self.spending.add(result)) is not None:
             self.stop(reason)
         elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing

@@ -371,7 +371,8 @@ def _calls(
 
 
 def _max_concurrency(options: ProviderOptions, suite: CheckedSuite) -> int:
-    return min(options.max_concurrency or suite.max_concurrency, suite.max_concurrency)
+    most = options.max_concurrency
+    return min(most, suite.max_concurrency) if isinstance(most, int) else suite.max_concurrency
 
 
 def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:

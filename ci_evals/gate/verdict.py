@@ -10,6 +10,7 @@ from ci_evals.gate.bars import SEVERITY, ScopeVerdict, VerdictStatus, has_bars, 
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
 from ci_evals.gate.wording import (
+    HOW_TO_GO_ON,
     all_errored_sentence,
     bar_sentence,
     calm_sentence,
@@ -132,6 +133,12 @@ def is_certain(report: SuiteReport, gate: Gate | None) -> bool:
     return found.status == "pass" and all(scope.bar is None or scope.bar < 1 for scope in found.scopes)
 
 
+def too_many_errored(report: SuiteReport, gate: Gate | None) -> bool:
+    """Return True if more of the runs errored than the gate allows, so that there can be no verdict."""
+    totals, allowed = report.gated, (gate or Gate()).max_error_rate
+    return _share(totals.errored, totals.graded + totals.errored) > exact(allowed)
+
+
 def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
     """Return bounds of the pass rate on new cases like these, at the gate's confidence; None with too few cases."""
     width = len(report.plan.variants)
@@ -178,7 +185,7 @@ def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
     if report.suite.selection and not report.gated_cells:
         return verdict("pass", "only cases in quarantine were to run")
     if (lack := _lack_of_evidence(report, scopes, rules)) is not None:
-        return verdict("error", lack)
+        return verdict("error", lack, HOW_TO_GO_ON if report.gated.errored else None)
     over = _over_budget(report)
     if rules.max_budget_violations is not None and over > rules.max_budget_violations:
         return verdict("fail", over_budget_sentence(over, rules.max_budget_violations))
@@ -204,7 +211,8 @@ def _lack_of_evidence(report: SuiteReport, scopes: Iterable[ScopeVerdict], rules
     totals = report.gated
     if not totals.graded:
         return all_errored_sentence(report) if totals.errored else "no run was graded"
-    if (share := _share(totals.errored, totals.graded + totals.errored)) > exact(rules.max_error_rate):
+    if too_many_errored(report, rules):
+        share = _share(totals.errored, totals.graded + totals.errored)
         return error_rate_sentence(report, float(share), rules.max_error_rate)
     for scope in scopes:
         if scope.bar is not None and not scope.graded:

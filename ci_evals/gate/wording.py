@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import duration, name_of, number_of, once_in, percent, seconds, short_sha
+from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
@@ -42,7 +42,8 @@ def cell_name(comparison: Comparison, cell: CellComparison) -> str:
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """Return a cell's sentence without its name."""
     base = comparison.baseline.called
-    before, here = f"{tally_text(cell.base)} on {base}", f"{tally_text(cell.head)} here"
+    before = f"{tally_text(cell.base)} on {base}"
+    here = f"{tally_text(cell.head)} here" if cell.head.graded else "no new run was graded here"
     chance = "" if cell.p is None else _chance(cell.p)
     steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
     unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"
@@ -101,7 +102,7 @@ def tally_text(tally: Tally) -> str:
 
 def _chance(p: float) -> str:
     """`p = 0.0034 (by chance, once in 290)`."""
-    return f"p = {p:.2g} (by chance, {once_in(p)})"
+    return f"p {f'= {p:.2g}' if p >= RAREST else f'< {RAREST:g}'} (by chance, {once_in(p)})"
 
 
 # Variants.
@@ -160,11 +161,8 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40 compared`.
     """
     points = 100 * (variant.head_rate - variant.base_rate)
-    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
-    of = sum(each in (variant.variant, variant.base_variant) for each in known)
-    few = "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
     if round(points, 1) == 0:
-        return few or "no change"
+        return few_compared(comparison, variant) or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
         return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
@@ -172,6 +170,13 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     if _surely_higher(variant) and change is not None and change.lower is not None and change.upper is not None:
         return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
     return f"{text}, noise"
+
+
+def few_compared(comparison: Comparison, variant: VariantComparison) -> str:
+    """`1 of 40 compared`, where so few cases of a variant were that its figures say little; else nothing."""
+    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
+    of = sum(each in (variant.variant, variant.base_variant) for each in known)
+    return "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
 
 
 def ratio_change(ratio: Difference | None) -> str:
@@ -204,7 +209,7 @@ def _surely_higher(variant: VariantComparison) -> bool:
 
 
 def baseline_sentence(comparison: Comparison, started_at: float) -> str:
-    """`compared with main at 0123456, 3 h older, and 5 reports before it (up to 30 runs per case)`.
+    """`compared with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per case)`.
 
     Args:
         comparison: the comparison with that baseline.
@@ -212,27 +217,34 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
     """
     if not comparison.compared:
         return not_compared_sentence(comparison)
-    runs = max((cell.base.graded for cell in comparison.cells), default=0)
+    runs = {cell.base.graded for cell in comparison.cells if cell.base.graded}
     return source_sentence(comparison.baseline, started_at, runs)
 
 
-def source_sentence(baseline: Baseline, started_at: float, runs: int, place: str = "") -> str:
-    """`compared with main at 0123456 (the merge base), 3 h older, and 5 reports before it (up to 30 runs per case)`.
+def source_sentence(baseline: Baseline, started_at: float, runs: Collection[int], place: str = "") -> str:
+    """`compared with main at 0123456 (the merge base), 3 hours older, and 5 reports before it (30 runs per case)`.
 
     Args:
         baseline: what is compared with.
         started_at: when the head was run, in seconds since the epoch.
-        runs: the most graded runs of a case in the baseline.
+        runs: how many graded runs the cases have in the baseline.
         place: how the newest report's commit is related to the head's.
     """
     newest, *older = baseline.reports
     revision = f" at {short_sha(newest.revision)}" if newest.revision else ""
     age = started_at - newest.started_at
-    older_by = f", {duration(age)} older" if age >= 1 else ""
+    older_by = f", {_age(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
     where = f" ({place})" if place else ""
-    most = number_of(runs, "run")
-    return f"compared with {baseline.called}{revision}{where}{older_by}{more} (up to {most} per case)"
+    most = f"{'up to ' if len(runs) > 1 else ''}{number_of(max(runs, default=0), 'run')}"
+    return f"compared with {baseline.called}{revision}{where}{older_by}{more} ({most} per case)"
+
+
+def _age(seconds: float) -> str:
+    """`40 seconds`, `3 minutes`, `5 hours`, `2 days`."""
+    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+    unit, size = next(each for each in units if round(seconds) >= each[1] * (2 if each[0] == "day" else 1))
+    return number_of(round(seconds / size), unit)
 
 
 def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
@@ -434,7 +446,10 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
     apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
     outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
-    more = f". {number_of(scope.runs_needed, 'run')} per case could tell" if scope.runs_needed else ""
+    more = ""
+    if scope.runs_needed and scope.calls_needed:
+        calls = number_of(scope.calls_needed, "call")
+        more = f". {number_of(scope.runs_needed, 'run')} a case ({calls}) would tell in half of such cases"
     return f"{what}{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
 
 
@@ -498,6 +513,10 @@ def scope_clause(report: SuiteReport) -> str:
 
 # Runs without an answer.
 
+HOW_TO_GO_ON = (
+    "once the cause is mended, run with --resume, or in GitHub Actions re-run the job:"
+    " only runs without a grade are made again"
+)
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120
 _COMPARED_CHARACTERS = 300
@@ -544,13 +563,48 @@ def _errors(report: SuiteReport, status: Status) -> list[RunError | None]:
     return [result.error for result in report.results(report.indices(status)[:_MOST_READ])]
 
 
+_CAUSE_OF_OUTAGE = "; most often: "
+
+
+def outage_message(sentence: str, causes: Counter[str]) -> str:
+    """Return the message of a run that is withdrawn: the sentence on the outage, and the commonest cause, if any."""
+    return f"{sentence}{_CAUSE_OF_OUTAGE}{causes.most_common(1)[0][0]}" if causes else sentence
+
+
+def split_outage_message(message: str) -> tuple[str, str]:
+    """Return the sentence on an outage, and the commonest cause; empty if there is none."""
+    sentence, _, cause = message.partition(_CAUSE_OF_OUTAGE)
+    return sentence, cause
+
+
+def errored_headline(report: SuiteReport) -> str:
+    """`30 of 60 runs errored, all on gpt`, or what is said of the outage that most of them were lost in."""
+    totals, variants = report.gated, report.plan.variants
+    if (reason := _commonest_error(_errors(report, "errored"))) and reason.kind == "outage":
+        return split_outage_message(reason.message)[0]
+    errored = [each for each in variants if report.counts(report.cells_of(each)).errored]
+    on = f", all on {name_of(errored[0])}" if len(errored) == 1 < len(variants) and totals.errored > 1 else ""
+    return f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored{on}"
+
+
 def _commonest(found: Iterable[RunError | None]) -> str:
     """Return the commonest reason as a clause, in the words of a run that was not given up, if there is one."""
     errors = list(filter(None, found))
     if not errors:
         return ""
-    (reason, _), *others = Counter(map(same_reason, errors)).most_common()
-    alike = (error for error in errors if same_reason(error) == reason)
-    first = min(alike, key=lambda error: error.kind == "given_up")
+    first = _commonest_error(errors)
+    assert first is not None
     message = name_of(" ".join(first.message.split()) or first.kind, _LONGEST)
-    return f"; most often: {message}" if others else f": {message}"
+    if first.kind == "outage":
+        message = split_outage_message(first.message)[0]
+    return f"; most often: {message}" if len(set(map(same_reason, errors))) > 1 else f": {message}"
+
+
+def _commonest_error(found: Iterable[RunError | None]) -> RunError | None:
+    """Return an error of the commonest reason, one that was not given up if there is such; None without errors."""
+    errors = list(filter(None, found))
+    if not errors:
+        return None
+    reason = Counter(map(same_reason, errors)).most_common(1)[0][0]
+    alike = (error for error in errors if same_reason(error) == reason)
+    return min(alike, key=lambda error: error.kind == "given_up")

@@ -51,6 +51,7 @@ class WorkflowRun:
     head_sha: str
     html_url: str
     status: str | None = None
+    conclusion: str | None = None
     head_branch: str | None = None
     head_repository: Repository | None = None
     run_attempt: int = 1

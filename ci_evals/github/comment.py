@@ -181,9 +181,16 @@ def comment_from_run(
         outcome = Outcome()
         previews: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
-            uploaded, unusable = await _reports_of_run(github, run, artifact, Path(scratch, "head"))
+            try:
+                uploaded, unusable = await _reports_of_run(github, run, artifact, Path(scratch, "head"))
+            except GitHubError as error:
+                if error.kind != "missing":
+                    raise
+                uploaded, unusable = [], {artifact: str(error)}
+                if run.conclusion == "success":  # as where every suite is unchanged
+                    outcome, unusable = Outcome(note=f"run {run.id} succeeded and ran no suite: {error}"), {}
             problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
-            if not uploaded and not unusable:
+            if not uploaded and not unusable and not outcome.note:
                 problems.append(f"{_NOT_POSTED}: no artifact {artifact!r} of run {run.id} has a {REPORT}")
             for number, (pull, (found, report)) in enumerate(product(pulls, uploaded)):
                 base = Path(scratch, f"base-{number}")
@@ -223,15 +230,14 @@ async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullReques
 async def _reports_of_run(
     github: GitHub, run: WorkflowRun, pattern: str, folder: Path
 ) -> tuple[list[tuple[Artifact, SavedReport]], dict[str, str]]:
-    """Return each report that a run has uploaded, and why others cannot be used, by the name of their artifact."""
+    """Return each report that a run has uploaded, and why others cannot be used, by the name of their artifact.
+
+    Raises:
+        GitHubError: it has uploaded nothing, or GitHub refuses.
+    """
     reports: list[tuple[Artifact, SavedReport]] = []
     unusable: dict[str, str] = {}
-    try:
-        uploaded = await artifacts_of_run(github, run.id, pattern)
-    except GitHubError as error:
-        if error.kind != "missing":
-            raise
-        return [], {pattern: str(error)}
+    uploaded = await artifacts_of_run(github, run.id, pattern)
     for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
         try:
             files = await fetch(github, artifact, folder / str(number), (REPORT,), FORK_LIMITS)
@@ -315,7 +321,7 @@ async def _withdraw(
         if section.id.job != (run.name or "") or part in judged or not fnmatchcase(part, pattern):
             continue
         if stamp.is_newer_than(section.stamp):
-            why = unusable.get(part, "its job ended before")
+            why = unusable.get(part, "it ran no suite" if run.conclusion == "success" else "its job ended before")
             problem = Problem("", None, "", f"no verdict: this run has left no report that can be used ({why})")
             text = problems_text([problem], run.html_url)
             await put_section(github, pull.number, _text_of(section.id, stamp, text))

@@ -22,6 +22,7 @@ from ci_evals.user_code import (
     load,
     load_target,
     missing_target,
+    target_of_file,
     target_parts,
 )
 
@@ -61,6 +62,8 @@ class PythonGrader(GraderOptions):
     def problems(self) -> list[str]:
         if self.function_name is not None:
             return []
+        if target := target_of_file(self.target):
+            return [f"to call a function of a file, write `module:function`: `python: {target}`"]
         try:
             compile_code(self.target)
         except SyntaxError as error:

@@ -82,6 +82,7 @@ async def grade(
         expectation.metric,
         parts,
         finding.statements,
+        expectation.transform,
     )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
@@ -102,6 +102,18 @@ NonNegative = Annotated[float, Strict(), Ge(0), FROM_VARIABLE]
 Above0 = Annotated[float, Strict(), Gt(0), FROM_VARIABLE]
 AtLeast1 = Annotated[float, Strict(), Ge(1), FROM_VARIABLE]
 Seconds = Above0
+Concurrency = Annotated[
+    float | Literal["unlimited"],  # `math.inf` in Python only
+    GetPydanticSchema(
+        lambda _, handler: handler(
+            Annotated[
+                Positive | Literal["unlimited"],
+                BeforeValidator(lambda value: "unlimited" if value == math.inf else value),
+            ]
+        )
+    ),
+]
+"""Calls at once."""
 Share = Annotated[float, Strict(), Ge(0), Le(1), FROM_VARIABLE]
 """A fraction in [0, 1]."""
 

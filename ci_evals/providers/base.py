@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import aiohttp
 
 from ci_evals.model.case import Case, Request
-from ci_evals.model.fields import Above0, Bool, Many, NonEmpty, NonNegative, Options, Positive, Retries, Seconds
+from ci_evals.model.fields import Above0, Bool, Concurrency, Many, NonEmpty, NonNegative, Options, Retries, Seconds
 from ci_evals.model.response import Message, Response
 from ci_evals.providers.serve import Serve
 from ci_evals.providers.tokens import Tokens
@@ -113,7 +113,7 @@ class ProviderOptions(Options):
 
     Args:
         name: its name in reports and `--providers`; derived from its settings when left out.
-        max_concurrency: calls under way at once, within the suite's own limit.
+        max_concurrency: calls under way at once, within the suite's own limit; or `unlimited`.
         timeout_s: seconds a call may take; the suite's value when left out.
         retries: further attempts after a refused or lost call; the suite's value when left out.
         on_error: whether a run without an answer counts as failed (`fail`) or is left out of the rate (`exclude`).
@@ -141,7 +141,7 @@ class ProviderOptions(Options):
     """True if it needs nothing but the suite's folder, so that an executor may run it on another machine."""
 
     name: str | None = None
-    max_concurrency: Positive | None = None
+    max_concurrency: Concurrency | None = None
     timeout_s: Seconds | None = None
     retries: Retries | None = None
     on_error: Literal["fail", "exclude"] | None = None

@@ -71,6 +71,8 @@ class Stream(Options):
         end: the name or the data of the last event: a stream that ends without it was broken off.
     """
 
+    example: ClassVar[str] = "{text: $.delta}"
+
     text: str | None = None
     event: str | None = None
     end: str | None = None
@@ -94,7 +96,7 @@ class Http(ProviderOptions):
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
         context: JSONPath of the texts that were retrieved, or of mappings with `text` and perhaps `id` and `score`.
-        usage: JSONPath of the token counts, or a mapping with one for each count.
+        usage: JSONPath of the token counts, or a mapping with one for each count; known if all of them are there.
         cost_usd: JSONPath of the cost; else the header `x-litellm-response-cost` tells it.
         finish_reason: JSONPath of the reason why the answer ended.
         metadata: JSONPath of a mapping to keep with the answer, or a mapping of names to JSONPaths.
@@ -204,9 +206,9 @@ class Service:
         Lists are gathered from all events. Of all else, which services repeat as they go, the last one counts.
         """
 
-        def last(paths: Any) -> Any:
-            """Return the last document in which one of the paths leads somewhere."""
-            having = (each for each in reversed(documents) if any(_find(path, each) for _, path in _strings(paths, "")))
+        def last(path: str) -> Any:
+            """Return the last document in which a path leads somewhere."""
+            having = (each for each in reversed(documents) if _find(path, each))
             return next(having, documents[-1] if documents else None)
 
         def gather(read: Callable[[str, Any], tuple[T, ...] | None], path: str | None) -> tuple[T, ...] | None:
@@ -221,12 +223,12 @@ class Service:
             tool_calls=gather(_tool_calls, options.tool_calls) or (),
             steps=gather(_steps, options.steps),
             context=gather(_context, options.context),
-            usage=None if options.usage is None else _usage(options.usage, last(options.usage)),
+            usage=None if options.usage is None else _usage(options.usage, last),
             cost_usd=cost_usd if told is None else told,
             finish_reason=None
             if options.finish_reason is None
             else _name(options.finish_reason, last(options.finish_reason)),
-            metadata={} if options.metadata is None else _metadata(options.metadata, last(options.metadata)),
+            metadata={} if options.metadata is None else _metadata(options.metadata, last),
             first_token_s=first_token_s,
         )
 
@@ -371,17 +373,20 @@ def _context(path: str, value: Any) -> tuple[Passage, ...] | None:
     return _convert(as_context, path, [_known(item, _PASSAGE_KEYS) for item in told])
 
 
-def _usage(paths: str | Mapping[Any, str], value: Any) -> Usage | None:
+def _usage(paths: str | Mapping[Any, str], document: Callable[[str], Any]) -> Usage | None:
+    """Return the token counts at paths, each in the document where it leads; None unless all of them are there."""
     if isinstance(paths, str):
-        found = _first(paths, value)
+        found = _first(paths, document(paths))
         counted = _known(found, _USAGE_KEYS)
         if found and not counted:
             names = ", ".join(each.name for each in fields(Usage))
             text = f"{paths} has no token counts by a known name ({names}), only {_start(found)}: name their places"
             raise ProviderError("bad_answer", f"{text}, as in `usage: {{input_tokens: {paths}.in}}`")
         return _convert(as_usage, paths, counted)
-    counts = {name: found for name, path in paths.items() if (found := _first(path, value)) is not None}
-    return _convert(as_usage, ", ".join(paths.values()), counts or None)
+    counts = {name: _first(path, document(path)) for name, path in paths.items()}
+    told = {name: count for name, count in counts.items() if count is not None}
+    known = told.keys() >= counts.keys() - {"cached_tokens"}  # which services leave out when there are none
+    return _convert(as_usage, ", ".join(paths.values()), told if known else None)
 
 
 def _cost(path: str, value: Any) -> float | None:
@@ -392,10 +397,10 @@ def _name(path: str, value: Any) -> str | None:
     return _convert(as_name, path, _first(path, value))
 
 
-def _metadata(paths: str | Mapping[str, str], value: Any) -> Mapping[str, Any]:
+def _metadata(paths: str | Mapping[str, str], document: Callable[[str], Any]) -> Mapping[str, Any]:
     if isinstance(paths, str):
-        return _convert(as_metadata, paths, _first(paths, value))
-    found = {name: _find(path, value) for name, path in paths.items()}
+        return _convert(as_metadata, paths, _first(paths, document(paths)))
+    found = {name: _find(path, document(path)) for name, path in paths.items()}
     return as_metadata({name: each[0] if len(each) == 1 else each for name, each in found.items() if each})
 
 

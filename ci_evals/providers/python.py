@@ -31,6 +31,7 @@ from ci_evals.user_code import (
     is_cancelling,
     load_target,
     missing_target,
+    target_of_file,
     target_parts,
     target_problem,
 )
@@ -70,7 +71,8 @@ class Python(ProviderOptions):
 
     def problems(self, folder: Path) -> list[str]:
         if target_parts(self.target) is None:
-            return [f"target {self.target!r} is not of the form module:function, as in agent:answer"]
+            example = target_of_file(self.target) or "agent:answer"
+            return [f"target {self.target!r} is not of the form module:function, as in {example}"]
         problem = missing_target(self.target, folder)
         return [f"target: {problem}"] if problem else []
 

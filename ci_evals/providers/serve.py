@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import aiohttp
 
@@ -39,6 +40,8 @@ class Serve(Options):
         cwd: the folder it runs in, relative to the config's folder, which is the default.
         env: added to the environment.
     """
+
+    example: ClassVar[str] = "{command: [python, service.py], url: http://127.0.0.1:8000/health}"
 
     command: str | Many[str]
     url: str

@@ -39,6 +39,9 @@ _elsewhere: dict[str, tuple[str, ...]] = {}  # names of containers and the like,
 
 # Command lines.
 
+_STARTS_FOR_SHELL = re.compile(r"cd|export|source|\.|[A-Za-z_]\w*=.*", re.DOTALL)
+_SHELL_WORDS = frozenset({"&&", "||", "|", ";", "&", "<", ">", ">>", "2>", "2>&1", "2>/dev/null", ">/dev/null"})
+
 
 def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
     """Return the words of a command, as a POSIX shell would split it.
@@ -55,7 +58,12 @@ def command_problems(command: str | Sequence[str]) -> list[str]:
         argv = split_command(command)
     except ValueError as error:
         return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
-    return [] if argv and argv[0] else ["command is empty: name a program, as in [python, agent.py]"]
+    if not argv or not argv[0]:
+        return ["command is empty: name a program, as in [python, agent.py]"]
+    starts = argv[:1] if _STARTS_FOR_SHELL.fullmatch(argv[0]) else ()
+    for word in (*starts, *(each for each in argv if each in _SHELL_WORDS))[:1]:
+        return [f"command: {word!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"]
+    return []
 
 
 def find_program(program: str, folder: Path, path: str | None = None) -> str | None:
@@ -75,8 +83,6 @@ def program_problem(program: str, folder: Path) -> str:
         return f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
     if has_folder:
         return f"command: there is no program {folder / program}"
-    if program in ("cd", "export", "source", ".") or re.match(r"[A-Za-z_]\w*=", program):
-        return f"command: {program!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"
     return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"
 
 

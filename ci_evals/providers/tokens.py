@@ -4,6 +4,7 @@ import asyncio
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
@@ -23,6 +24,8 @@ class TokenCommand(Options):
         command: prints the token, as `gcloud auth print-access-token` does: a list, or one line that is split as a
             POSIX shell would.
     """
+
+    example: ClassVar[str] = "{command: gcloud auth print-access-token}"
 
     command: str | Many[str]
 

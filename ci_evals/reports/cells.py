@@ -408,6 +408,17 @@ def asked_text(case: Case, result: Result | None) -> str:
     return "\n".join(filter(None, [sent, input_text(case)])) if case.is_conversation else sent or input_text(case)
 
 
+def question_text(case: Case, result: Result | None) -> str:
+    """Return what the user said last before a run answered; what the case asks, where that is not known.
+
+    Of a conversation that is nothing: its answer has both sides.
+    """
+    if case.is_conversation:
+        return ""
+    said = [each.text for each in result.messages if each.role == "user"] if result else []
+    return said[-1] if said else input_text(case)
+
+
 def _messages_text(messages: Sequence[Message]) -> str:
     if len(messages) == 1 and messages[0].role == "user":
         return messages[0].text
@@ -421,6 +432,13 @@ def answer_text(result: Result) -> str | None:
     if turns := result.response.turns:
         return "\n".join(f"user: {turn.user}\nassistant: {_response_text(turn.response)}" for turn in turns)
     return _response_text(result.response)
+
+
+def whole_answers(result: Result) -> tuple[str, ...]:
+    """Return the files in the results folder with what was too long for the journal, one for each such answer."""
+    response = result.response
+    each = (response, *(turn.response for turn in response.turns)) if response else ()
+    return tuple(dict.fromkeys(answer.whole for answer in each if answer.whole))
 
 
 def _response_text(response: Response) -> str:
@@ -559,10 +577,12 @@ def _in_texts(numbers: Sequence[int]) -> str:
 
 
 def grade_facts(grade: Grade) -> str:
-    """`score 0.50, weight 2`: of a grade, what its verdict leaves open; empty where that is nothing."""
+    """`score 0.50, weight 2, metric tone`: what a grade's verdict leaves open; empty where that is nothing."""
     parts = [f"score {score(grade.score)}"] if grade.score not in (0, 1) else []
     if grade.weight != USUAL_WEIGHT:
         parts.append(f"weight {grade.weight:g}" if grade.weight else "weight 0: for information")
+    parts += [f"metric {one_line(grade.metric, 80)}"] if grade.metric else []
+    parts += [f"transform {one_line(grade.transform, 80)}"] if grade.transform else []
     return ", ".join(parts)
 
 

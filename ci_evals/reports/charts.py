@@ -98,7 +98,7 @@ def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | N
 
 
 def _spark_top(rate: float) -> int:
-    return min(_SPARK_HEIGHT - 1, round((1 - rate) * _SPARK_HEIGHT))
+    return min(_SPARK_HEIGHT - 2, round((1 - rate) * _SPARK_HEIGHT))
 
 
 # The trend of the last reports.

@@ -7,13 +7,21 @@ and the formats for programs read `reports/cells.py`.
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import ceil, floor
 from typing import Final, Literal
 
-from ci_evals.format import interval, name_of, number_of, one_line, percent, seconds
+from ci_evals.format import name_of, number_of, one_line, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import blocking
-from ci_evals.gate.verdict import population_bounds
-from ci_evals.gate.wording import quarantine_clause, same_reason, scope_clause, scope_subject
+from ci_evals.gate.verdict import population_bounds, too_many_errored
+from ci_evals.gate.wording import (
+    errored_headline,
+    quarantine_clause,
+    same_reason,
+    scope_clause,
+    scope_subject,
+    split_outage_message,
+)
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -58,7 +66,10 @@ MAX_ENTRIES: Final = 200
 MAX_CASES_OF_ERROR: Final = 3
 
 _MAX_NAMED = 3
+_MOST_BY_NAME = 20  # cases
+_NAMED_CHARACTERS = 80
 _MAX_NAMES = 20
+_HEADLINE_CHARACTERS = 80
 _MAX_REASONS = 8
 _FEWEST_ALIKE = 3
 _REASON_CHARACTERS = 300
@@ -154,7 +165,7 @@ class Group:
     Attributes:
         title: what stands above them: `Regressed`.
         noun: what one of them is called where it is left out: `regressed case`.
-        count: the number beside the title.
+        count: the number beside the title: of cases, where they are that.
         total: how many entries there are, of which `entries` has the first.
         folded: whether nothing in it must be seen at once.
         remark: what is said beside the title.
@@ -272,11 +283,15 @@ def findings(summary: Summary) -> Findings:
     headline, rows, reason = _headline(summary, cells), tuple(_rows(cells)), summary.verdict.reason
     text = "".join(headline)
     of_each_case = summary.gate is not None and summary.gate.min_case_pass_rate is not None
-    bars = [scope for scope in scopes if not (of_each_case and scope.kind == "case" and scope.status == "pass")]
+    bars = [
+        scope
+        for scope in scopes
+        if scope.bar is not None and not (of_each_case and scope.kind == "case" and scope.status == "pass")
+    ]
     return Findings(
         summary=summary,
         headline=headline,
-        evidence="" if reason in text or any(row.kind == "regressed" for row in rows) else reason,
+        evidence="" if any(row.kind == "regressed" for row in rows) else _evidence(reason, text),
         facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=_expected_on_new_cases(bounds) if bounds else None,
@@ -294,7 +309,13 @@ def findings(summary: Summary) -> Findings:
 
 
 def _expected_on_new_cases(bounds: Bounds) -> str:
-    return f"Expected on similar new cases: {interval(bounds.lower, bounds.upper)} (not part of the verdict)"
+    whole = f"{floor(100 * bounds.lower)}–{ceil(100 * bounds.upper)} %"
+    return f"Expected on similar new cases: {whole} (not part of the verdict)"
+
+
+def _evidence(reason: str, headline: str) -> str:
+    """Return what the verdict's reason says beyond the headline."""
+    return "" if reason in headline else reason.removesuffix(headline).removesuffix(": ")
 
 
 # The headline.
@@ -312,37 +333,56 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
         regressed = [cell for cell in found.regressed if cell.key in red] or found.regressed
         allowed = summary.gate.max_regressions if summary.gate else 0
         limit = (f"; the gate allows {allowed}",) if allowed and leading == "regressions" else ()
-        text = (f"{number_of(len(regressed), 'case')} regressed: ", *_names(summary, regressed), *limit)
+        text = (*_counted(summary, regressed, "regressed"), *limit)
     elif leading == "variant" and comparison is not None:
         fallen = min(comparison.variants, key=lambda each: each.adjusted_p)
         base, here = percent(fallen.base_rate, fallen.head_rate), percent(fallen.head_rate, fallen.base_rate)
         text = (f"pass rate fell from {base} on {comparison.baseline.called} to {here}", *_on(summary, fallen.variant))
+    elif leading is None and verdict.status == "error" and too_many_errored(report, summary.gate):
+        shorter = errored_headline(report)
+        text = (verdict.reason if len(verdict.reason) <= _HEADLINE_CHARACTERS else shorter,)
     elif leading is not None or verdict.status == "error" or report.suite.without_secrets:
         pass
     elif verdict.status == "pass":
         passed += quarantine_clause(report)
         text = (passed,)
         if found.regressed:
-            but = f"; the gate allows {number_of(len(found.regressed), 'regressed case')}: "
-            text = (passed, but, *_names(summary, found.regressed))
+            text = (f"{passed}; ", *_counted(summary, found.regressed, "regressed, as the gate allows"))
     elif worst is not None and worst.rate is not None and worst.bar is not None and worst.rate < worst.bar:
         failed = (*found.failing, *found.still_failing)
         rate, bar = percent(worst.rate, worst.bar), percent(worst.bar, worst.bar)
         if verdict.status == "borderline":
             text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
         elif worst.bar >= 1 and failed:
-            text = (f"{number_of(len(failed), 'case')} failed: ", *_names(summary, failed))
+            text = _counted(summary, failed, "failed")
     clause = scope_clause(report)
     return text if not clause or verdict.reason in text else (clause, *text)
 
 
-def _names(summary: Summary, cells: Sequence[JudgedCell]) -> Iterator[str]:
-    """Yield the first cells' names: `refund (critical) on gpt-4o, cancel and 4 more`."""
-    for number, cell in enumerate(cells[:_MAX_NAMED]):
-        critical = " (critical)" if cell.critical else ""
-        yield from (", " if number else "", ForeignText(cell.case.id), critical, *_on(summary, cell.variant))
-    if (left_out := len(cells) - _MAX_NAMED) > 0:
-        yield f" and {left_out:,} more"
+def _counted(summary: Summary, cells: Sequence[JudgedCell], what: str) -> Sentence:
+    """`6 cases regressed: refund (critical) on gpt-4o, cancel on 2 variants and 4 more`; of many cases only how many.
+
+    No more names are told than fit into two lines on a phone, but the first one always is.
+    """
+    of_case = [list(alike) for alike in group_alike(cells, lambda cell: cell.case.id)]
+    total = len(summary.report.plan.cases)
+    if len(of_case) > _MOST_BY_NAME:
+        return (f"{len(of_case):,} of {number_of(total, 'case')} {what}",)
+    named: list[str] = []
+    room = _NAMED_CHARACTERS
+    for number, (cell, *others) in enumerate(of_case[:_MAX_NAMED]):
+        on = (f" on {number_of(1 + len(others), 'variant')}",) if others else _on(summary, cell.variant)
+        critical = (" (critical)",) if any(each.critical for each in (cell, *others)) else ()
+        pieces = (", " if number else "", ForeignText(cell.case.id), *critical, *on)
+        room -= sum(map(len, pieces))
+        if room < 0 and number:
+            named += [f" and {len(of_case) - number:,} more"]
+            break
+        named += pieces
+    else:
+        left_out = len(of_case) - _MAX_NAMED
+        named += [f" and {left_out:,} more"] if left_out > 0 else []
+    return (f"{number_of(len(of_case), 'case')} {what}: ", *named)
 
 
 # Cells in columns.
@@ -434,7 +474,8 @@ def _cell_group(
             entries += (_cell_entry(summary, cell) for cell in alike[:room])
         elif room:
             entries.append(_alike_entry(summary, alike))
-    return Group(kind, title, noun, len(cells), total, tuple(entries), folded)
+    count = len({cell.case.id for cell in cells})
+    return Group(kind, title, noun, count, total, tuple(entries), folded)
 
 
 def _common_cause(report: SuiteReport, cell: JudgedCell) -> Hashable:
@@ -501,7 +542,11 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
 def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
     subject = (number_of(group.runs, "run"), *_on(summary, group.variant))
-    return Entry(subject, (ForeignText(group.message), ", in ", *_case_list(group.cases)), reasons=group.frames)
+    message = group.message
+    if group.kind == "outage":
+        sentence, cause = split_outage_message(message)
+        message = cause if cause and sentence in summary.verdict.reason else message
+    return Entry(subject, (ForeignText(message), ", in ", *_case_list(group.cases)), reasons=group.frames)
 
 
 def _case_list(cases: Sequence[Case]) -> Iterator[str]:

@@ -57,8 +57,13 @@ _MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
 }
 
 
-def render(summary: Summary) -> Iterator[bytes]:
-    """Yield report.html, at most `MAX_BYTES` long: what does not fit is counted instead of shown."""
+def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
+    """Yield report.html, at most `MAX_BYTES` long: what does not fit is counted instead of shown.
+
+    Args:
+        summary: what is shown.
+        version: makes it a page that a server has newer versions of, of which `changes` tells.
+    """
     report, found = summary.report, findings(summary)
     page = Page(found)
     groups, without_details, left_out = _rendered(page, summary.base, several_variants=found.several_variants)
@@ -71,6 +76,9 @@ def render(summary: Summary) -> Iterator[bytes]:
             found=found,
             report=report,
             verdict=summary.verdict,
+            title="Going on" if summary.is_going_on else VERDICTS[summary.verdict.status],
+            mark="…" if summary.is_going_on else _MARKS[summary.verdict.status],
+            version=version,
             base=summary.base,
             style=style,
             script=script,

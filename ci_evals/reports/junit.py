@@ -105,7 +105,7 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
     elif outcome == "not run":
         case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
     elif finding or cell.counts.passed < cell.counts.planned:
-        accounts = _body(failed_runs(report, cell.cell, MAX_RUNS_SHOWN))
+        accounts = _body(_runs_without_pass(report, cell))
         case.stdout = "\n".join([*filter(None, [finding]), cell.tally, accounts])
     return case
 
@@ -135,6 +135,11 @@ def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> 
     message = f"{count:,} of {number_of(of, 'run')} {status}{why}"
     left_out = count + more - len(results)
     return message, _body(results) + (f"\n… and {number_of(left_out, 'more run')}\n" if left_out > 0 else "")
+
+
+def _runs_without_pass(report: SuiteReport, cell: JudgedCell) -> tuple[Result, ...]:
+    failed = failed_runs(report, cell.cell, MAX_RUNS_SHOWN)
+    return (*failed, *results_of(report, cell.cell, "errored", MAX_RUNS_SHOWN - len(failed)))
 
 
 def _body(results: tuple[Result, ...]) -> str:

@@ -1,20 +1,23 @@
 """What report.html shows beside the findings: each case with its cells and runs, and what they can be filtered by."""
 
+import csv
 import json
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from ci_evals.format import abridge, number_of, seconds, shorten, span, usd, visible
+from ci_evals.format import abridge, number_of, one_line, seconds, shorten, span, usd, visible
 from ci_evals.gate.compare import CellKind
-from ci_evals.model.case import Case
+from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.composite import Composite
+from ci_evals.model.case import USUAL_WEIGHT, Case, Expectation
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
@@ -42,11 +45,13 @@ from ci_evals.reports.cells import (
     results_of,
     runs_text,
     scores_text,
+    whole_answers,
 )
 from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, Tone
 from ci_evals.reports.word_diff import Piece, word_diff
 from ci_evals.stats.rates import pass_rate
+from ci_evals.suite.load import DEFAULT_NAMES
 
 MAX_OPTIONS: Final = 200
 """Tags, graders or variants to filter by; more are no choice any more."""
@@ -58,6 +63,7 @@ _FEW_ROWS = 5  # are unfolded even where the comment folds them
 _FEW_ALIKE = 6  # cases that failed for the same reason, still unfolded
 _MAX_RUN_GROUPS = 12  # of a cell
 _MAX_GRADES = 50
+_MAX_STATEMENTS = 20  # beside a retrieved text
 _MAX_STEPS = 200
 _MAX_TURNS = 100
 _ANSWER_CHARACTERS = 8000
@@ -65,6 +71,10 @@ _DIFF_CHARACTERS = 2000
 _STEP_CHARACTERS = 1500
 _INPUT_CHARACTERS = 4000
 _ASKED_CHARACTERS = 8000
+_OPTION_CHARACTERS = 1000
+_MAX_COLUMNS = 30
+_FEWEST_ROWS = 3
+_FEW_WORDS = 5
 
 CHANGES: Final[Mapping[CellKind, str]] = {
     "regressed": "regressed",
@@ -129,9 +139,19 @@ class RunGroup:
         return None if answer is None or self.turns else shorten(answer, _ANSWER_CHARACTERS)
 
     @property
+    def whole(self) -> list[str]:
+        """The files beside this page with answers that are too long for the report."""
+        return [file for file in whole_answers(self.first) if _WHOLE.fullmatch(file)]
+
+    @property
     def pretty(self) -> str | None:
         """The answer laid out, if it is JSON with something in it."""
         return _pretty_json(self.first.response.output) if self.first.response and not self.turns else None
+
+    @property
+    def table(self) -> list[list[str]] | None:
+        """The answer as rows, the first of them with the names, if it is a table."""
+        return _table_of(self.first.response.output) if self.first.response and not self.turns else None
 
     @property
     def markdown(self) -> Markup | None:
@@ -159,9 +179,15 @@ class RunGroup:
         return _shown_steps(response) if response and not response.turns else []
 
     @property
-    def context(self) -> list[str]:
-        """The texts that were retrieved for the answer."""
-        return passage_lines(passages_of(self.first), _STEP_CHARACTERS)
+    def context(self) -> list[tuple[str, list[tuple[bool, str]]]]:
+        """The texts that were retrieved for the answer, each with the statements that judges found there."""
+        found: dict[int, list[tuple[bool, str]]] = {}
+        for grade in every_grade(self.grades):
+            for each in grade.statements:
+                for number in each.texts:
+                    found.setdefault(number, []).append((each.holds, f"{grade.grader}: {each.text}"))
+        lines = passage_lines(passages_of(self.first), _STEP_CHARACTERS)
+        return [(line, found.get(number, [])[:_MAX_STATEMENTS]) for number, line in enumerate(lines, 1)]
 
     @property
     def metadata(self) -> list[str]:
@@ -213,10 +239,11 @@ class RunGroup:
             f"{tokens} tokens" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
         )
-        recorded = "recorded" if self.first.recorded else ""
+        recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
         return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
 
 
+_WHOLE: Final = re.compile(r"files/[0-9a-f]{64}\.txt")
 _MARKDOWN: Final = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
 
 
@@ -287,6 +314,70 @@ def _pretty_json(text: str) -> str | None:
     return pretty if pretty.count("\n") > 2 and pretty != text.strip() else None
 
 
+def _table_of(text: str) -> list[list[str]] | None:
+    """Read an answer as a table: comma-, semicolon- or tab-separated lines, or JSON objects; None if it is none."""
+    text = text.strip()
+    if len(text) > _ANSWER_CHARACTERS:
+        return None
+    if text.startswith("["):
+        try:
+            objects = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not (objects and all(type(each) is dict and each for each in objects)):
+            return None
+        names = list(dict.fromkeys(chain.from_iterable(objects)))
+        rows = [names, *([_json_text(each.get(name, "")) for name in names] for each in objects)]
+    else:
+        first = text.partition("\n")[0]
+        separator = max("\t;,", key=first.count)
+        try:
+            rows = list(csv.reader(text.splitlines(), delimiter=separator, strict=True))
+        except csv.Error:
+            return None
+        prose = any(cell.startswith(" ") and len(cell.split()) > _FEW_WORDS for row in rows for cell in row)
+        if prose or len(rows) < _FEWEST_ROWS or len({len(row) for row in rows}) > 1:
+            return None
+    return rows if 1 < len(rows[0]) <= _MAX_COLUMNS else None
+
+
+# What is expected of an answer.
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExpectation:
+    """A grader with its options in words, and those that it is made of."""
+
+    name: str
+    options: str
+    parts: tuple["ShownExpectation", ...] = ()
+
+
+def shown_expectations(expect: Iterable[Any]) -> Iterator[ShownExpectation]:
+    """Yield the first expectations of a case, as far as they are known: a report that was read back has none."""
+    for each in islice(expect, _MAX_GRADES):
+        if not isinstance(each, Expectation):
+            continue
+        grader, options, parts = each.grader, [], tuple[ShownExpectation, ...]()
+        if isinstance(grader, Composite):
+            parts = tuple(shown_expectations(grader.of))
+        if isinstance(grader, GraderOptions):
+            told = {field.name: getattr(grader, field.name) for field in fields(grader) if field.name != "of"}
+            usual = {field.name: field.default for field in fields(grader)}
+            for name in (grader.short, *(name for name in told if name != grader.short)):
+                value = told.get(name)
+                if value is not None and value != usual[name] and name not in _SHOWN_ELSEWHERE:
+                    text = one_line(_json_text(value), _OPTION_CHARACTERS)
+                    options.append(text if name == grader.short else f"{name.replace('_', ' ')} {text}")
+        options += [f"in turn {each.turn}"] if each.turn is not None else []
+        options += [f"weight {each.weight:g}"] if each.weight != USUAL_WEIGHT else []
+        options += [f"metric {each.metric}"] if each.metric else []
+        yield ShownExpectation(each.shown_name, " · ".join(options), parts)
+
+
+_SHOWN_ELSEWHERE: Final = ("name", "metric", "weight")
+
+
 # What is shown of a cell.
 
 
@@ -336,6 +427,7 @@ class CellDetail:
         diff: the words that changed since the base's answer; None where there is nothing to compare, or too little in
             common: `before` is then shown whole.
         compared_run: the run whose answer is compared.
+        strip: the status of every run.
         runs: all runs, those that ended alike as one.
         left_out: how many groups of runs are not shown.
         failed_graders: the numbers of the graders that a run failed, as `Page.graders` has them.
@@ -382,12 +474,22 @@ class PageRow:
         return next(shown.outcome for shown in self.cells if shown.cell is self.worst)
 
     @property
+    def columns(self) -> Sequence[ShownCell | None]:
+        """The cells by column; None where the case does not run on a variant."""
+        by_column = {shown.column: shown for shown in self.cells}
+        return [by_column.get(column) for column in range(max(by_column) + 1)]
+
+    @property
     def place(self) -> str:
         return place_of(self.case)
 
     @property
     def input(self) -> str:
         return shorten(input_text(self.case), _INPUT_CHARACTERS)
+
+    @property
+    def expected(self) -> list[ShownExpectation]:
+        return list(shown_expectations(self.case.expect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,14 +677,18 @@ class Page:
 
     def _commands(self, cell: JudgedCell) -> Iterator[tuple[str, str]]:
         """Yield commands that tell more of a cell, with what they do."""
+        file = self._report.suite.file
+        is_config = file.endswith((".yaml", ".yml", ".json"))
         words = ["ci-evals", "explain", cell.case.id]
+        words += ["--config", file] if is_config and file not in DEFAULT_NAMES else []
         if self._found.several_variants:
             words += ["--provider", cell.variant.provider]
             words += ["--prompt", cell.variant.prompt] if cell.variant.prompt else []
         yield "Explain", shlex.join(words)
-        words = ["ci-evals", "run", "--case", cell.case.id]
-        words += ["--providers", cell.variant.provider] if self._found.several_variants else []
-        yield "Run this case", shlex.join(words)
+        if is_config:  # cases of pytest and of Python are run by what they are part of
+            words = ["ci-evals", "run", file, "--case", cell.case.id]
+            words += ["--providers", cell.variant.provider] if self._found.several_variants else []
+            yield "Run this case", shlex.join(words)
 
     # What can be chosen.
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ci_evals.errors import StorageError, UsageError, first_problem
+from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import name_of, number_of, one_line, shorten
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
 from ci_evals.gate.compare import Comparison, NoComparison
@@ -75,6 +75,11 @@ class SavedReport:
     def interrupted(self) -> str | None:
         """The reason that the run ended early, or None."""
         return self.document.interrupted
+
+    @property
+    def failed_cases(self) -> frozenset[str]:
+        """The ids of the cases that did not pass: not all of their planned runs did."""
+        return frozenset(cell.case for cell in self.document.cells if cell.passed < cell.planned)
 
     @property
     def confirm_runs(self) -> ConfirmRuns:
@@ -174,23 +179,13 @@ def read_summary(path: Path) -> Summary:
     return read_report(path).summary
 
 
-def failed_cases(path: Path, suite: str) -> frozenset[str]:
-    """Return the ids of the cases of a suite that did not pass: not all of their planned runs did.
-
-    Args:
-        path: a report.json, its folder, or a folder with those of several suites.
-        suite: the name of the suite.
+def read_reports(path: Path) -> list[SavedReport]:
+    """Read a report.json, the one in a folder, or those of several suites in the folders there.
 
     Raises:
         StorageError: see `read_report`.
-        UsageError: there is none of this suite.
     """
-    reports = [read_report(each) for each in report_folders(path) or (path,)]
-    of_suite = next((report for report in reports if report.suite.name == suite), None)
-    if of_suite is None:
-        raise UsageError(f"{reports[0].name} is of another suite, {reports[0].suite.name!r}")
-    cells = of_suite.summary.report.cells
-    return frozenset(cell.case.id for cell in cells if cell.counts.passed < cell.counts.planned)
+    return [read_report(each) for each in report_folders(path) or (path,)]
 
 
 def read_baseline(

@@ -46,7 +46,8 @@ class Summary(NamedTuple):
     """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one.
 
     `before` has what the baseline answered to cells that look worse, as far as that is at hand; `notes` are what else
-    is to be known of how it was judged; `links` are pages of the CI system about it, by what they are called.
+    is to be known of how it was judged; `links` are pages of the CI system about it, by what they are called. Of a run
+    that `is_going_on` there is no verdict yet.
     """
 
     report: SuiteReport
@@ -56,6 +57,7 @@ class Summary(NamedTuple):
     before: Mapping[CellKey, str] = MappingProxyType({})
     notes: tuple[Note, ...] = ()
     links: Mapping[str, str] = MappingProxyType({})
+    is_going_on: bool = False
 
     @property
     def compared(self) -> Comparison | None:

@@ -28,12 +28,12 @@ from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.reports.cells import answer_text, frames_of, input_text, place_of, without_answer
+from ci_evals.reports.cells import answer_text, frames_of, place_of, question_text, without_answer
 from ci_evals.reports.findings import Entry, Findings, ForeignText, Group, GroupKind, Tone, findings, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
 
-MAX_FAILED = 20
+MAX_FAILED = 10
 MAX_FLAKY = 10
 MAX_SCOPES = 10
 MAX_STANDINGS = 20
@@ -326,11 +326,10 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
     """List the parts of the matrix that have a bar, the worst first."""
     rows = []
     for scope in scopes:
-        if scope.bar is not None:
-            label = scope_label(scope, report)
-            name = label if scope.kind == "suite" else f"{label} {scope.name}"
-            rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-            rows.append((_word(scope.status), _name(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
+        label = scope_label(scope, report)
+        name = label if scope.kind == "suite" else f"{label} {scope.name}"
+        rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
+        rows.append((_word(scope.status), _name(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
     return _table("Gate", rows, MAX_SCOPES, "bar")
 
 
@@ -352,13 +351,13 @@ def _group(group: Group) -> Iterator[ConsoleRenderable]:
 
 def _folded_group(group: Group) -> Text:
     """`Flaky, but within the bar (2): greet, status`."""
-    named = [entry.cells[0].case.id for entry in group.entries if entry.cells][:_MOST_NAMED]
+    named = list(dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells))[:_MOST_NAMED]
     if group.kind == "changed":
         return _dim(", ".join(entry.line(_name) for entry in group.entries))
     if not named:
         named = [entry.line(_name) for entry in group.entries][:MAX_REASONS]
     more = group.count - len(named)
-    names = ", ".join([*map(_name, dict.fromkeys(named)), *([f"{more:,} more"] if more and named else [])])
+    names = ", ".join([*map(_name, named), *([f"{more:,} more"] if more and named else [])])
     return _dim(f"{group.title} ({group.count:,}){f': {names}' if names else ''}")
 
 
@@ -376,7 +375,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         return
     sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
     if sure and entry.cell and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
-        asked = one_line(input_text(entry.cell.case), QUESTION_CHARACTERS)
+        asked = one_line(question_text(entry.cell.case, entry.failed), QUESTION_CHARACTERS)
         shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
         yield Padding(_dim(f"{asked} → {shown}" if asked else f"→ {shown}"), _INDENT)
     for reason in entry.reasons[:MAX_REASONS]:

@@ -8,7 +8,7 @@ from typing import Final
 from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import figures_of, metrics_of, table_of, tasks_of
 from ci_evals.gate.baseline import TrendPoint
-from ci_evals.gate.wording import rate_change, ratio_change
+from ci_evals.gate.wording import few_compared, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
@@ -179,7 +179,7 @@ def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]
 
 @dataclass(frozen=True, slots=True)
 class VariantChange:
-    """A variant beside its base, in words; empty where a side does not know the figure.
+    """A variant beside its base, in words; empty where a side does not know the figure, or few cases were compared.
 
     `compared_with` is the base's variant if it has another name.
     """
@@ -197,8 +197,8 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
     changes = {
         found.variant: VariantChange(
             pass_rate=rate_change(comparison, found),
-            cost=ratio_change(found.differences.cost),
-            latency=ratio_change(found.differences.latency),
+            cost="" if few_compared(comparison, found) else ratio_change(found.differences.cost),
+            latency="" if few_compared(comparison, found) else ratio_change(found.differences.latency),
             compared_with=found.base_variant if found.renamed else None,
         )
         for found in comparison.variants

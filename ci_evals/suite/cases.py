@@ -9,21 +9,24 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ci_evals.errors import Problem
+from ci_evals.errors import Place, Problem
+from ci_evals.graders.classify import Classify
 from ci_evals.graders.limits import GoalReached, Reward
-from ci_evals.graders.scoring import leaves, with_transform
+from ci_evals.graders.scoring import leaves, nested, with_transform
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import find_parts, identify
 from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
 from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
 from ci_evals.suite.expectations import entries_of, own_templates, read_expect, read_expectation
-from ci_evals.suite.file_values import FileValues, file_named
+from ci_evals.suite.file_values import FileValues, file_named, file_url
 from ci_evals.suite.problems import Written, and_more
 from ci_evals.suite.providers import ProviderReader
-from ci_evals.suite.rendering import Templates
+from ci_evals.suite.rendering import Templates, variables
+from ci_evals.templating import describe_error
 
 MAX_COMBINATIONS = 1000
+_NOTHING_DECIDES = "all graders have weight 0, so any answer would pass: give one a weight, or a `metric` to count for"
 
 
 class CaseReader:
@@ -64,11 +67,14 @@ class CaseReader:
         self._templates = Templates(folder)
         self._transform: str | None = None
         self._expects_nothing = not defaults.value
+        before = len(problems)
         self._defaults = self._read_defaults(defaults)
+        self._defaults_at = defaults if len(problems) == before else None
         self._expected: dict[str, tuple[Expectation, ...]] = {}
         self._recordings: dict[Path, str] = {}
         self._places: dict[str, str] = {}
         self._misfits: dict[tuple[str, str], list[Written]] = {}
+        self._lacks: dict[tuple[Place, str], str] = {}  # the first words for each, whatever else other cases have
 
     def read(self, written: Written, threshold: float | None, transform: str | None = None) -> tuple[Case, ...]:
         """Return every case, in the order of the file; `threshold` is for those without one.
@@ -106,7 +112,7 @@ class CaseReader:
     def _expand(self, case: Case, found: CaseEntry) -> Iterator[Case]:
         """Yield the case with the content of files among its vars, or one for each combination of its matrix."""
         written = found.written
-        if not found.is_data and any(map(file_named, case.vars.values())):
+        if not found.is_data and any(file_named(each) or file_url(each) for each in case.vars.values()):
             case = replace(
                 case, vars={name: self.files.fill(written["vars"][name], self.problems) for name in case.vars}
             )
@@ -137,7 +143,13 @@ class CaseReader:
         if case.id:
             self._take_id(case.id, written)
         self.tags.update(case.tags)
+        threshold = threshold if case.threshold is None else case.threshold
+        before = len(self.problems)
         expect = self._expectations(case, found)
+        if threshold is None and expect and self._defaults_at and len(self.problems) == before and not _decide(expect):
+            own = case.expect or any(turn.expect for turn in case.turns)
+            weightless = (written if own else self._defaults_at).problem(_NOTHING_DECIDES)
+            self.problems += [weightless] if weightless not in self.problems else []
         user = self._read_user(case, written)
         if case.user and user is None:
             return None
@@ -149,7 +161,7 @@ class CaseReader:
         return replace(
             self._identify_parts(case, written),
             expect=expect,
-            threshold=threshold if case.threshold is None else case.threshold,
+            threshold=threshold,
             timeout_s=overrides.timeout_s or case.timeout_s,
             cassette=self._read_recording(written["overrides"]["recorded"]) if overrides.recorded else None,
             user=user,
@@ -270,12 +282,20 @@ class CaseReader:
     def _fill(self, template: Written, case: Case, problems: list[Problem]) -> Expectation | None:
         """Return an expectation that has templates, filled in for a case."""
         try:
-            value = _fill_texts(template.value, {"input": case.input, **case.vars}, self._templates)
+            value = _fill_texts(template.value, variables(case), self._templates)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
-            hint = "; of the answer, `transform` takes an expression without braces" if "'output'" in str(error) else ""
-            problems.append(template.problem(f"{error}{hint}"))
+            lack = describe_error(error, variables(case))
+            if "'output'" in str(error):
+                lack = f"{error}; of the answer, `transform` takes an expression without braces"
+            problems.append(template.problem(self._lacks.setdefault((template.place, str(error)), lack)))
             return None
         return read_expectation(template.having(value), problems, self.folder)
+
+
+def _decide(expectations: Collection[Expectation]) -> bool:
+    """Return True if what one of the graders finds counts: for the verdict on a run, or in a metric."""
+    in_metric = (each.metric or isinstance(each.grader, Classify) for each in nested(expectations))
+    return any(each.weight for each in expectations) or any(in_metric)
 
 
 def _has_template(value: Any) -> bool:

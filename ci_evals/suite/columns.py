@@ -11,7 +11,7 @@ from ci_evals.model.case import Case
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, and_more, unknown
-from ci_evals.templating import Render, is_template, json_renderer
+from ci_evals.templating import Render, describe_error, is_template, json_renderer
 
 _COLUMNS = frozenset({"id", "description", "input", "vars", "tags", "metadata"})
 """The keys whose plain text names a column. Elsewhere it is what it says."""
@@ -32,7 +32,7 @@ class ColumnMap:
         self.written = written
         self.files = files
         self._fields: dict[str, Render] = {}
-        self._misfits: dict[tuple[str, str], list[str]] = {}
+        self._misfits: dict[Problem, list[str]] = {}
         for key in written.value:
             if key not in keys_of(Case):
                 text = unknown("key", str(key), keys_of(Case))
@@ -55,7 +55,7 @@ class ColumnMap:
             except _MisfitError as error:
                 self._note(error.place, str(error), row)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
-                self._note(self.written[key], str(error), row)
+                self._note(self.written[key], describe_error(error, [f"row.{column}" for column in row.value]), row)
             else:
                 case[key] = _as_field(key, value)
         return row.having(case) if len(case) == len(self._fields) else None
@@ -63,13 +63,13 @@ class ColumnMap:
     def problems(self) -> list[Problem]:
         """Return what is wrong with rows, once for each mistake, with the place of the first one."""
         return [
-            Problem(self.written.file, self.written.line, path, f"{message} ({first}{and_more(len(others))})")
-            for (path, message), (first, *others) in self._misfits.items()
+            problem._replace(message=f"{problem.message} ({first}{and_more(len(others))})")
+            for problem, (first, *others) in self._misfits.items()
         ]
 
     def _note(self, place: Written, message: str, row: Written) -> None:
         where = f"{row.file}:{row.line}" if row.line else row.file
-        self._misfits.setdefault((place.path, message), []).append(where)
+        self._misfits.setdefault(place.problem(message), []).append(where)
 
     def _renderer(self, written: Written, field: str) -> Render:
         value = written.value

@@ -14,7 +14,7 @@ from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.graders.composite import Composite
 from ci_evals.graders.transform import transform_problem
 from ci_evals.model.case import Expectation
-from ci_evals.suite.file_values import FileValues, file_named
+from ci_evals.suite.file_values import FileValues, file_url
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
 from ci_evals.suite.yaml import Lines
@@ -116,19 +116,25 @@ def _transform_problems(grader: GraderOptions, written: Written, folder: Path) -
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
     """Return what is wrong with a grader's options, or else what it needs and cannot find."""
-    if (found := grader.problems()) or not (missing := grader.missing(folder)):
+    if found := grader.problems():
         return found
-    return [missing]
+    if missing := grader.missing(folder):
+        return [missing]
+    paths = [path for each in dataclasses.fields(grader) if (path := file_url(getattr(grader, each.name)))]
+    return [
+        f"this is text: name the file in `vars`, as in `text: {{file: {path}}}`, and write `{{{{ text }}}}` here"
+        for path in paths
+    ]
 
 
 def _with_files(cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path) -> Written | None:
     """Return a grader's options with what files hold that they name; None if one cannot be read."""
     files, before = FileValues(folder), len(problems)
     value = written.value
-    if cls.short in cls.from_file and file_named(value):
-        value = files.fill(written, problems)
-    elif cls.from_file and _is_long_form(cls, value):
+    if cls.from_file and _is_long_form(cls, value):
         value = {key: files.fill(written[key], problems) if key in cls.from_file else value[key] for key in value}
+    elif cls.short in cls.from_file:
+        value = files.fill(written, problems)
     return written.having(value) if len(problems) == before else None
 
 

@@ -1,5 +1,6 @@
 """Values that stand in files of their own: `{file: policy.md}`."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,17 @@ def file_named(value: Any) -> str | None:
     if isinstance(value, Mapping) and set(value) == {"file"} and isinstance(value["file"], str):
         return str(value["file"])
     return None
+
+
+def file_url(value: Any) -> str | None:
+    """Return the path of a text that names a file in the way of other tools, `file://policy.md`; None for all else."""
+    found = re.fullmatch(r"file://([^/\s]\S*)", value) if isinstance(value, str) else None
+    return found[1] if found else None
+
+
+def name_file(path: str) -> str:
+    """Say how to name a file whose path stands as text where its content is meant."""
+    return f"this is text; for what the file holds, write `{{file: {path}}}`"
 
 
 class FileValues:
@@ -41,6 +53,8 @@ class FileValues:
         """
         name = file_named(written.value)
         if name is None:
+            if path := file_url(written.value):
+                problems.append(written.problem(name_file(path)))
             return written.value
         if name not in self._known:
             try:

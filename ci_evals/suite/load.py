@@ -1,7 +1,6 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +64,7 @@ def find_configs(named: Sequence[Path]) -> list[Path]:
     """Return the configs that are named, and those below the folders that are; without any, that of the project.
 
     A file below a folder is a config if it has the keys `providers` and `cases` at its top level, be it broken. Hidden
-    folders are passed over.
+    folders but `.github`, virtual environments and `node_modules` are passed over.
 
     Raises:
         UsageError: a folder has no config, or the project has none.
@@ -75,15 +74,30 @@ def find_configs(named: Sequence[Path]) -> list[Path]:
         configs = sorted(_configs_below(path)) if path.is_dir() else [path]
         if not configs:
             lack = f"{path}: there is no suite in this folder or below it"
+            if foreign := next((each for each in sorted(path.rglob("*")) if each.name in FOREIGN_NAMES), None):
+                raise UsageError(f"{lack}, but one of another tool: name {foreign.as_posix()} itself")
             raise UsageError(f"{lack}: a .yaml, .yml or .json file with `providers` and `cases`")
         for each in configs:
             found.setdefault(each.resolve(), each)
     return list(found.values()) or [find_config(Path())]
 
 
+def names_suites(path: Path) -> bool:
+    """Return True if a path is that of a config, or of a folder with one in it or below."""
+    if path.is_dir():
+        return next(_configs_below(path), None) is not None
+    return path.suffix in (".yaml", ".yml") or (path.suffix in _SUFFIXES and path.is_file() and _is_config(path))
+
+
 def _configs_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
+        folders[:] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
+            name
+            for name in folders
+            if (not name.startswith(".") or name == ".github")
+            and name != "node_modules"
+            and not os.path.exists(Path(parent, name, "pyvenv.cfg"))  # noqa: PTH110  Path.exists raises
+        ]
         yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
 
 
@@ -148,8 +162,6 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     }
     values["cases"] = _case_list(suite)
     values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
-    if suite.max_concurrency == math.inf:
-        values["max_concurrency"] = "unlimited"
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
     return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
 

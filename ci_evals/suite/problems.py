@@ -150,6 +150,8 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
         known: what may stand there.
         places: where it may stand instead, under the very same name.
     """
+    if isinstance(name, Interpolated):
+        name = f"${{{name.names[0]}}}"  # its value may be a secret
     known = tuple(known)
     close = closest(name, known)
     meant = list(places) or ([repr(close)] if close else [])
@@ -292,6 +294,8 @@ def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> s
     got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _describe(raw)
     if kinds == ["a mapping"] and (cls := class_at(kind, loc)):
         expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
+        if loc and (example := getattr(cls, "example", None)):
+            expected = f"a mapping, as in `{loc[-1]}: {example}`"
     elif first["type"] == "literal_error":
         expected = " or ".join((*numbers, _bound(first)))
     else:

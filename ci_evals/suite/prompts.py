@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from jinja2 import TemplateSyntaxError
 
@@ -11,10 +12,12 @@ from ci_evals.model.case import Case, Prompt, Request
 from ci_evals.model.response import Message, Part, Role
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.environment import Interpolation
+from ci_evals.suite.file_values import file_url, name_file
 from ci_evals.suite.problems import Written, and_more, check, problems_of_cases
-from ci_evals.suite.rendering import Templates, template_sources
+from ci_evals.suite.rendering import Templates, template_sources, variables
 from ci_evals.suite.types import PromptTemplate
 from ci_evals.suite.yaml import read_text
+from ci_evals.templating import describe_error
 
 _ANY_LINE = "…"
 
@@ -31,6 +34,9 @@ def read_prompts(
         return ()
     prompts: dict[str, Prompt] = {}
     for number, entry in enumerate(written.items(), 1):
+        if path := _find_path(entry.value, folder):
+            problems.append(entry.problem(name_file(path)))
+            continue
         prompt = _read_prompt(interpolation.fill(entry), problems, folder, f"prompt {number}")
         if prompt is None:
             continue
@@ -68,6 +74,12 @@ def _read_prompt(written: Written, problems: list[Problem], folder: Path, defaul
     if template.system is not None:
         turns.insert(0, ("system", template.system))
     return Prompt(template.name or default_name, tuple(turns))
+
+
+def _find_path(value: Any, folder: Path) -> str | None:
+    """Return the path of a file that stands where a template is expected; None if it is no such path."""
+    may_be = isinstance(value, str) and "{" not in value and "\n" not in value and len(value) < 200
+    return file_url(value) or (value if may_be and (folder / value).is_file() else None)
 
 
 def _is_template(prompt: Prompt, written: Written, problems: list[Problem]) -> bool:
@@ -129,6 +141,7 @@ def _misfits(
     cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions], templates: Templates
 ) -> Iterator[tuple[Case, str, str]]:
     chat = next((provider for provider in unprompted if not provider.own_code), None)
+    lacks: dict[tuple[str, str], str] = {}
     for case in cases:
         if case.is_conversation:
             if unprompted and case.input is not None:
@@ -141,8 +154,6 @@ def _misfits(
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
-                yield (
-                    case,
-                    "",
-                    f"the prompt {prompt.name!r} does not fit this case: {str(error) or type(error).__name__}",
-                )
+                lack = describe_error(error, variables(case))
+                lack = lacks.setdefault((prompt.name, str(error)), lack)  # whatever else others have
+                yield case, "", f"the prompt {prompt.name!r} does not fit this case: {lack}"

@@ -113,7 +113,11 @@ class ProviderReader:
             return None
         cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
         if cls is None:
-            self.problems.append(written["type"].problem(unknown("provider type", str(kind), PROVIDERS)))
+            self.problems.append(
+                written["type"].problem(
+                    unknown("provider type", kind if isinstance(kind, str) else str(kind), PROVIDERS)
+                )
+            )
             return None
         return resolve_texts(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
 

@@ -49,7 +49,7 @@ class Templates:
         if prompt is None:
             return _render_case(case)
         files = case.input if isinstance(case.input, Message) else None
-        values = {"input": _Untold() if files else case.input, **case.vars}
+        values = variables(case)
         turns = tuple(
             replace(files, role=role)
             if files and isinstance(content, str) and _ONLY_INPUT.fullmatch(content.strip())
@@ -95,6 +95,13 @@ class Templates:
         if (template := self._compiled.get(source)) is None:
             template = self._compiled[source] = template_sandbox(lists_may_grow=True).from_string(source)
         return template
+
+
+def variables(case: Case) -> dict[str, Any]:
+    """Return what the templates of a suite may use: a case's vars, and its input if it has one."""
+    if case.input is None:
+        return dict(case.vars)
+    return {"input": _Untold() if isinstance(case.input, Message) else case.input, **case.vars}
 
 
 class _Untold:

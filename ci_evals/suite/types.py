@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
-from pydantic import Field, GetPydanticSchema
+from pydantic import Field
 
 from ci_evals.errors import Place
 from ci_evals.format import number_of
@@ -16,6 +16,7 @@ from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
     Above0,
     Bool,
+    Concurrency,
     Int,
     Many,
     Name,
@@ -107,11 +108,6 @@ class Reuse(Options):
 
 _FOUND = {"found": True}  # no key of a file
 
-_Concurrency = Annotated[
-    float | Literal["unlimited"],  # `math.inf` in Python only
-    GetPydanticSchema(lambda _, handler: handler(Positive | Literal["unlimited"])),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Suite(Options):
@@ -145,7 +141,7 @@ class Suite(Options):
         Field(description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."),
     ] = "auto"
     max_concurrency: Annotated[
-        _Concurrency, Field(description="Calls under way at once, over all providers; or `unlimited`.")
+        Concurrency, Field(description="Calls under way at once, over all providers; or `unlimited`.")
     ] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4

@@ -307,8 +307,8 @@ async def test_a_baseline_that_cannot_be_read_ends_before_anything_is_paid(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"expect": [{"not_empty": True}]}, {"expect": [{"contains": {"value": "q", "weight": 0}}]}, {"threshold": 0.1}],
-    ids=["another", "without-weight", "threshold"],
+    [{"expect": [{"not_empty": True}]}, {"expect": [{"contains": {"value": "q", "weight": 2}}]}, {"threshold": 0.1}],
+    ids=["another", "another-weight", "threshold"],
 )
 async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_once(
     tmp_path: Path, changes: dict[str, Any]

@@ -1,19 +1,20 @@
 """The command line as a user meets it."""
 
 import json
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
-from processes import Finished, ci_evals, finished, python, start, until
+from processes import COMMAND, Finished, ci_evals, environment, finished, python, start, until
 from suites import ONE_CASE, write_suite
 
 from ci_evals.cli.main import group
-from ci_evals.release import ACTION
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "import", "compare", "explain", "mock-server"]
@@ -51,7 +52,7 @@ def help_by_click() -> str:
 
 def test_the_help_has_a_whole_sentence_for_every_command() -> None:
     shown = help_by_click()
-    assert "..." not in shown.partition("Commands:")[2]
+    assert "..." not in shown.partition("Options:")[2]
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -60,6 +61,37 @@ async def test_help_is_printed_to_an_ascii_terminal(tmp_path: Path) -> None:
     assert ended.code == 0
     assert "0 passed" in ended.out
     assert ended.err == ""
+
+
+def sections(help_text: str) -> dict[str, list[str]]:
+    """The options or commands of each section of a help."""
+    parts = re.split(r"^(\w[\w ]*):\n", help_text, flags=re.MULTILINE)[1:]
+    return {
+        title: re.findall(r"^  (?:-\w, )?([\w-]+)", body, re.MULTILINE)
+        for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_the_help_lists_commands_by_purpose() -> None:
+    found = sections(help_by_click())
+    assert list(found) == ["Options", "Suites", "Verdicts", "Reports", "Judges"]
+    assert found["Reports"] == ["view", "explain", "comment"]
+
+
+@pytest.mark.parametrize("command", ["run", "merge"])
+def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
+    shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
+    found = sections(shown)
+    titles = ["Selection", "Execution", "Earlier answers", "Comparison and verdict", "Reports", "GitHub Actions"]
+    assert list(found) == [*titles, "Others"]
+    assert "--max-runs" in found["Execution"]
+    assert found["Others"] == ["--help"]
+
+
+@pytest.mark.parametrize("command", group.commands)
+def test_the_help_of_each_command_fits_80_columns(command: str) -> None:
+    shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -79,50 +111,6 @@ async def test_an_unknown_option_is_named(tmp_path: Path) -> None:
 
 
 # From nothing to a verdict.
-
-
-async def test_what_init_writes_runs_at_once(tmp_path: Path) -> None:
-    written = await ci_evals(tmp_path, "init")
-    assert written.code == 0
-    assert written.out.splitlines() == [
-        "written: evals.yaml",
-        "written: .github/workflows/evals.yml",
-        "next:",
-        "  ci-evals run",
-        "and in the workflow, put the repository and a commit of ci-evals in the place of",
-        f"  {ACTION}",
-    ]
-    workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "evals.yml").read_text())
-    assert workflow["permissions"] == {}
-    assert workflow["jobs"]["evals"]["steps"][-1] == {"uses": ACTION}
-    ended = await ci_evals(tmp_path, "run")
-    assert ended.code == 0
-    assert "6 of 6 runs passed" in ended.out
-    assert {path.name for path in (tmp_path / "ci-evals-results").iterdir()} == {
-        *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
-    }
-
-
-async def test_init_elsewhere_says_where_to_run(tmp_path: Path) -> None:
-    written = await ci_evals(tmp_path, "init", "my app")
-    assert written.out.splitlines()[2:5] == ["next:", '  cd "my app"', "  ci-evals run"]
-
-
-async def test_init_overwrites_nothing_unless_forced(tmp_path: Path) -> None:
-    (tmp_path / "evals.yaml").write_text("mine")
-    check_usage_error(await ci_evals(tmp_path, "init"), "evals.yaml", "--force")
-    assert (tmp_path / "evals.yaml").read_text() == "mine"
-    assert not (tmp_path / ".github").exists()
-    assert (await ci_evals(tmp_path, "init", "--force")).code == 0
-    assert (await ci_evals(tmp_path, "validate")).code == 0
-
-
-async def test_init_says_where_it_cannot_write(tmp_path: Path) -> None:
-    (tmp_path / ".github").write_text("a file")
-    ended = await ci_evals(tmp_path, "init")
-    assert ended.code == 3
-    assert ".github/workflows/evals.yml: cannot be written" in ended.err
-    assert not (tmp_path / "evals.yaml").exists()
 
 
 async def test_a_failed_gate_is_exit_1(tmp_path: Path) -> None:
@@ -195,6 +183,42 @@ async def test_an_unknown_provider_is_refused_with_the_list(tmp_path: Path) -> N
 async def test_validate_counts(cases: int, runs: int, says: str, tmp_path: Path) -> None:
     write_suite(tmp_path, [{**ONE_CASE, "id": f"case-{n}"} for n in range(cases)], runs=runs)
     assert (await ci_evals(tmp_path, "validate")).out == f"evals.yaml is valid: {says}\n"
+
+
+# Places that cannot be written or read.
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["run", "validate", "schema", "init"])
+def test_a_full_disk_behind_stdout_is_no_bug(command: str, tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*COMMAND, command],
+            cwd=tmp_path,
+            env=environment({}),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 3
+    assert ended.stderr.splitlines()[-1] == "error: <stdout>: cannot be written: No space left on device"
+
+
+async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    (tmp_path / "shard").mkdir()
+    ended = await ci_evals(tmp_path, "merge", "shard")
+    assert ended.code == 3
+    assert "shard/results.jsonl: there is no journal: name the folder that a run left its results in" in ended.err
+
+
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
+async def test_a_folder_that_cannot_be_looked_into_is_passed_over(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    (tmp_path / "private").mkdir(mode=0o000)
+    assert (await ci_evals(tmp_path, "validate", ".")).out == "evals.yaml is valid: 1 case × 1 variant, 1 run\n"
 
 
 # Where settings come from.
@@ -298,11 +322,14 @@ async def test_quiet_does_not_hide_errors(tmp_path: Path) -> None:
     check_usage_error(await ci_evals(tmp_path, "run", "--quiet"), "no evals.yaml")
 
 
-async def test_what_was_written_is_said(tmp_path: Path) -> None:
+async def test_what_was_written_is_said_and_what_to_open(tmp_path: Path) -> None:
     write_suite(tmp_path)
     names = ["report.json", "junit.xml", "summary.md", "report.html", "results.jsonl"]
     says = ", ".join(f"ci-evals-results/{name}" for name in names)
-    assert (await ci_evals(tmp_path, "run")).err == f"written: {says}\n"
+    assert (await ci_evals(tmp_path, "run")).err == f"written: {says}\nopen: ci-evals-results/report.html\n"
+    (tmp_path / "evals.yaml").unlink()
+    write_suite(tmp_path, report={"formats": ["junit"]})
+    assert "open:" not in (await ci_evals(tmp_path, "run")).err
 
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")

@@ -226,7 +226,8 @@ async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> No
 
 
 async def test_a_run_without_a_pull_request_or_results_says_so(fake: FakeGitHub, tmp_path: Path) -> None:
-    run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
+    at = {"head_branch": "main", "head_repository": FORK, "event": "pull_request"}
+    run = fake.state.add_run(HEAD, conclusion="failure", **at)
     environ = follower(fake, tmp_path)
     ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=environ)
     assert (ended.code, "no open pull request" in ended.err) == (1, True)

@@ -1,10 +1,11 @@
 """The docs are in step with the code: every key, option and name is there, nothing else is, and the examples load."""
 
 import dataclasses
+import itertools
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -239,25 +240,88 @@ def test_the_help_of_each_command_mentions_and_explains_each_option(name: str) -
         assert all(each in shown for each in option.opts), option.name
 
 
-def test_the_readme_has_every_command_and_every_exit_code() -> None:
-    documented = keys(section("README.md", "Commands"))
+def test_every_command_and_every_exit_code_is_documented_and_no_other() -> None:
+    documented = keys(section("docs/running.md", "Commands"))
     assert sorted(documented) == sorted(f"ci-evals {name}" for name in group.commands)
-    codes = {int(code) for row in rows(section("README.md", "Exit codes")) for code in row[0].split(",")}
-    assert codes == {0, 1, 2, 3, 129, *interruption.EXIT_CODES.values()}  # Windows has no SIGHUP
+    codes = {int(code) for row in rows(section("docs/running.md", "Exit codes")) for code in row[0].split(",")}
+    assert codes == {0, 1, 2, 3, 129, 141, *interruption.EXIT_CODES.values()}  # Windows has no SIGHUP
 
 
 def test_every_kind_of_error_is_documented_and_no_other() -> None:
     assert keys(section("docs/running.md", "Pace")) == list(get_args(ErrorKind))
 
 
-@pytest.mark.parametrize("block", blocks("sh", "console"), ids=str)
-def test_every_command_line_in_the_docs_is_one_that_exists(block: Block) -> None:
-    for line in block.text.splitlines():
-        words = shlex.split(line.removeprefix("$ "), comments=True) if "ci-evals" in line else []
-        if words[:1] == ["ci-evals"]:
-            command = group.commands[words[1]]
-            known = {name for option in options(command) for name in option.opts}
-            assert {word for word in words if word.startswith("-")} <= known, line
+INVOCATION = re.compile(r"(?:^[\s#$-]*(?:run: )?|[`;&|(\[] *|exec )(?:[\w./]+/)?ci-evals +([a-z][^`\n]*)", re.MULTILINE)
+"""A command line, wherever a command may stand: at the start of a line, in a step, after `exec`, in backticks."""
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a command as a shell reads them, up to what is not the command's own: a pipe, a redirection."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    return list(itertools.takewhile(lambda word: not set(word) & set("|&;<>"), lexer))
+
+
+def command_lines() -> Iterator[tuple[str, list[str], bool]]:
+    """Every command line that a reader may copy: where it stands, its words, and whether it is more than a mention."""
+    for path, text in shown():
+        spans = CODE.findall(without_blocks(text)) if path.endswith(".md") else []
+        code = "\n".join(each for _, each in FENCE.findall(text)) if path.endswith(".md") else text
+        for found in INVOCATION.finditer(code.replace("\\\n", " ")):
+            yield path, words_of(found[1]), not found[0].startswith("`")
+        for span in spans:
+            if found_in_span := INVOCATION.match(" ".join(span.split())):
+                yield path, words_of(found_in_span[1]), False
+
+
+def test_every_command_line_that_is_shown_is_one_that_exists() -> None:
+    lines = [
+        line for line in command_lines() if line[:2] != ("docs/contributing.md", ["cases"])
+    ]  # added by its example
+    assert len(lines) > 150
+    assert [
+        f"{path}: ci-evals {shlex.join(words)}: {wrong}"
+        for path, words, whole in lines
+        if (wrong := mistake(words, whole=whole))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("rum", "no such command"),
+        ("run --chase lost-package", "no such option"),
+        ("run --baseline", "requires an argument"),
+        ("explain", "missing argument"),
+        ("run --format yml", "'yml' is not one of"),
+        ("judge chek labels.jsonl", "no such command"),
+        ("run --shard 1/3 --out shard-1 > log.txt  # in one job", ""),
+    ],
+)
+def test_a_mistyped_command_line_would_be_found(line: str, expected: str) -> None:
+    found = mistake(words_of(line), whole=True)
+    assert expected in found.casefold() if expected else not found
+
+
+def mistake(words: Sequence[str], *, whole: bool) -> str:
+    """What the command line would say to these words; files need not exist, and a mention may leave arguments out."""
+    command: click.Command = group
+    while isinstance(command, click.Group) and words:
+        if words[0] not in command.commands:
+            return f"no such command: {words[0]}"
+        command, words = command.commands[words[0]], words[1:]
+    context = click.Context(command)
+    try:
+        values, _, _ = command.make_parser(context).parse_args([*words] if whole else [*words, "…"])
+        for parameter in command.params:
+            value = values.get(parameter.name)
+            if isinstance(parameter.type, click.Choice) and isinstance(value, str) and value != "…":
+                parameter.type_cast_value(context, value)
+            if whole and parameter.required and parameter.value_is_missing(value):
+                raise click.MissingParameter(param=parameter)
+    except click.UsageError as error:
+        return error.format_message()
+    return ""
 
 
 # Examples.
@@ -316,8 +380,8 @@ def test_every_python_in_the_docs_compiles(block: Block) -> None:
     compile(block.text, block.page, "exec")
 
 
-def test_the_output_in_the_readme_is_what_the_example_prints(tmp_path: Path) -> None:
-    (block,) = (block for block in blocks("console") if block.page == "README.md")
+def test_the_output_in_the_docs_is_what_the_example_prints(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks("console") if block.page == "docs/running.md")
     command, *lines = block.text.splitlines()
     words = command.removeprefix("$ ").replace("ci-evals", "ci_evals", 1).split()
     done = python(ROOT, "-m", *words, "--out", str(tmp_path), environ={"COLUMNS": "120"})

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from browser import Tab, browser, browsing
 from factories import STARTED_AT, baseline_of, many, report_of
 from rendered import html_of
 
+from ci_evals.cli.live import LivePage, run_server
+from ci_evals.engine.journal import Header, Journal
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
+from ci_evals.redaction import Redactor
 from ci_evals.reports.summary import Summary, summarize
 
 pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
@@ -116,6 +120,8 @@ async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(tab: Tab, p
     assert await tab.evaluate("document.getElementById('case=faq-7').open")
     await tab.evaluate("history.back()")
     await tab.until("location.hash === ''")
+    await tab.evaluate("document.getElementById('case=faq-7&on=claude-haiku&run=2').parentElement.click()")
+    assert await tab.evaluate("location.hash") == "#case=faq-7&on=claude-haiku&run=1", "the first of those alike"
 
 
 async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summary], str]) -> None:
@@ -148,6 +154,35 @@ async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) ->
         "reason": "The customer asked for the package and is sent away with store credit.",
     }
     assert copied["runs"][0]["answer"] == pages.ANSWERS["lost-package"][1]
+
+
+async def test_a_page_that_follows_a_run_stays_as_it_was_left(tab: Tab, tmp_path: Path) -> None:
+    report = report_of({"one": "PF", "two": "PF", "three": "PP"}, cases={"three": {"runs": 2}})
+    first, second = ([result for result in report.runs if result.run == run] for run in (1, 2))
+    with closing(Journal(tmp_path / "results.jsonl", Redactor(()))) as journal:
+        journal.start(Header(suite=report.suite, started_at=report.started_at, planned=6))
+        for result in first:
+            journal.append(result)
+        async with run_server(LivePage(tmp_path, lambda folder: summarize(report, None))) as url:
+            await tab.open(url)
+            assert "3 of 6 runs so far: all passed" in await tab.evaluate("document.querySelector('h1').textContent")
+            await tab.press("/")
+            await tab.type("o")
+            await tab.evaluate("document.getElementById('case=one').querySelector('summary').click()")
+            loads = tab.loads
+            for result in second:
+                journal.append(result)
+            await tab.load_again(loads)
+            assert "6 of 6 runs so far: 2 failed" in await tab.evaluate("document.querySelector('h1').textContent")
+            await tab.until("document.getElementById('case=one').open")
+            assert await tab.evaluate("location.hash") == "#case=one&q=o"
+            assert await tab.evaluate("document.querySelector('[name=q]').value") == "o"
+            assert not await tab.evaluate("document.getElementById('case=two').open"), "as it was left"
+            loads = tab.loads
+            (tmp_path / "report.json").touch()
+            await tab.load_again(loads)
+            assert await tab.evaluate("document.title") == "Fail: capitals"
+    assert [each for each in tab.logged if "favicon" not in each] == []
 
 
 async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], str]) -> None:

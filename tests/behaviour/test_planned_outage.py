@@ -99,6 +99,24 @@ async def test_an_outage_settles_nothing(tmp_path: Path) -> None:
     assert (report["totals"]["passed"], report["totals"]["errored"], report["settled"]) == (12, 12, None)
 
 
+async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Path) -> None:
+    await made_a_baseline(tmp_path)
+    write_agent(tmp_path, stop_early=True, gate={"min_pass_rate": 0.9})
+    (tmp_path / "down").write_text("1")
+    found = await run(tmp_path, "--out", "out")
+    assert found.code == 3, found.out
+    assert "planned runs of 10 cases failed, and all 70 repeats passed: likely an outage" in found.out
+    assert report_in(tmp_path / "out")["settled"] is None
+
+    (tmp_path / "down").write_text("0123456789")
+    found = await run(tmp_path, "--out", "changed")
+    assert found.code == 1, found.out
+    report = report_in(tmp_path / "changed")
+    assert report["settled"] == "fail"
+    assert report["totals"]["failed"] == 10
+    assert report["comparison"]["counts"] == {"regressed": 10}
+
+
 async def test_each_shard_sets_its_lost_round_aside_and_their_merge_has_no_verdict(tmp_path: Path) -> None:
     write_agent(tmp_path, 24)
     (tmp_path / "down").write_text("2")

@@ -268,6 +268,21 @@ async def test_an_import_that_fails_tells_no_secret(tmp_path: Path, arguments: t
     assert [form for form in FORMS if form in ended.out + ended.err] == []
 
 
+async def test_an_error_tells_no_secret_that_only_the_suite_knows(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        "import os\ndef answer(text): ...\nraise RuntimeError('broken', os.environ['LOGIN'])"
+    )
+    agent = {"type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, vars={"login": "${LOGIN}"}, providers=[agent])
+    ended = await ci_evals(tmp_path, "run", environ={"LOGIN": "of-a-service"})
+    assert ended.code == 2
+    assert "('broken', '***')" in ended.err
+    write_suite(tmp_path, providers=[{"type": "${LOGIN}"}])
+    ended = await ci_evals(tmp_path, "run", environ={"LOGIN": "of-a-service"})
+    assert ended.code == 2
+    assert "providers[0].type: unknown provider type '${LOGIN}'" in ended.err
+
+
 async def test_a_crash_of_our_own_tells_no_secret(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
     write_suite(tmp_path)

@@ -61,8 +61,29 @@ async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_
     assert (await run(tmp_path, "--failed", "ci-evals-results", "--first", "1"))[0] == ["refund 3"]
     write(tmp_path, wrong=())
     assert (await run(tmp_path, "--failed"))[1].code == 0
+    ended = await ci_evals(tmp_path, "run", "--failed", "evals.yaml")
+    said = "nothing to run: nothing failed in ci-evals-results, which has 1 of 10 cases\n"
+    assert (ended.code, ended.out, ended.err) == (0, "", said)
+
+
+async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
+    write(tmp_path)
+    await run(tmp_path)
+    quarantine = {"reason": "flaky index", "until": "2999-01-01"}
+    entries = [{**case, "quarantine": quarantine} if case["id"] in WRONG else case for case in CASES]
+    write_suite(tmp_path, entries)
     ended = await ci_evals(tmp_path, "run", "--failed")
-    assert (ended.code, ended.err) == (2, "error: nothing is selected: every case passed in ci-evals-results\n")
+    assert ended.code == 0
+    assert ended.err == "nothing to run: nothing failed in ci-evals-results, but for 2 cases in quarantine\n"
+
+
+async def test_a_case_that_failed_and_is_gone_is_told(tmp_path: Path) -> None:
+    write(tmp_path)
+    await run(tmp_path)
+    write_suite(tmp_path, [case for case in CASES if case["id"] != WRONG[0]])
+    ended = await ci_evals(tmp_path, "run", "--failed")
+    assert "not run, as evals.yaml has no such case now, although it failed: refund 3" in ended.err
+    assert [cell["case"] for cell in report_in(tmp_path / "ci-evals-results")["cells"]] == [WRONG[1]]
 
 
 async def test_a_report_that_is_not_there_or_of_another_suite_is_no_selection(tmp_path: Path) -> None:
@@ -129,16 +150,36 @@ async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Pa
         )
         (tmp_path / "evals.yaml").rename(tmp_path / f"{name}.yaml")
     ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--case", "b 1")
-    assert (ended.code, ended.out.splitlines()[-1]) == (0, "b: Pass: 1 of 3 cases selected: 1 of 1 run passed")
+    assert ended.code == 0
+    assert ended.out.splitlines()[-3:] == [
+        "1 of 2 suites run",
+        "a: not run: none of its cases is selected",
+        "b: Pass: 1 of 3 cases selected: 1 of 1 run passed",
+    ]
     assert [path.name for path in (tmp_path / "ci-evals-results").iterdir()] == ["b"]
     nowhere = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--tags", "c")
     assert (nowhere.code, "unknown tag 'c', known: a, b" in nowhere.err) == (2, True)
 
 
+async def test_of_several_suites_what_failed_is_run_and_the_rest_is_named(tmp_path: Path) -> None:
+    for name, wrong in (("a", ()), ("b", WRONG), ("c", WRONG)):
+        write(tmp_path, wrong, name=name)
+        (tmp_path / "evals.yaml").rename(tmp_path / f"{name}.yaml")
+    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
+    ended = await ci_evals(tmp_path, "run", "--failed", "a.yaml", "b.yaml", "c.yaml")
+    assert ended.code == 1
+    assert ended.out.splitlines()[-4:] == [
+        "1 of 3 suites run",
+        "a: not run: nothing failed in ci-evals-results",
+        "c: not run: it has no report in ci-evals-results",
+        "b: Fail: 2 of 10 cases selected: 2 of 2 runs failed, and every run must pass",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [(), ("--max-concurrency", "unlimited")])
 async def test_calls_at_once_may_be_unlimited(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     settings = {} if arguments else {"max_concurrency": "unlimited"}
-    write(tmp_path, wrong=(), **settings)
+    write(tmp_path, wrong=(), providers=[{"type": "mock", "max_concurrency": "unlimited"}], **settings)
     assert (await ci_evals(tmp_path, "run", *arguments)).code == 0
 
 

@@ -55,6 +55,8 @@ async def test_a_folder_stands_for_every_suite_below_it_be_it_broken(tmp_path: P
     write(tmp_path / "evals" / "one.json", "one")
     write(tmp_path / "evals" / "deep" / "two.yml", "two")
     write(tmp_path / "evals" / ".kept" / "hidden.yaml", "hidden", WRONG)
+    write(tmp_path / "evals" / "venv" / "lib" / "theirs.yaml", "theirs", WRONG)
+    (tmp_path / "evals" / "venv" / "pyvenv.cfg").touch()
     (tmp_path / "evals" / "data.yaml").write_text("cases: [1]\n")
     (tmp_path / "evals" / "one.baseline.json").write_text('{"suite": {"providers": []}, "cases": []}')
     valid = await ci_evals(tmp_path, "validate", "evals")
@@ -92,6 +94,10 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
     write(tmp_path / "evals" / "a.yaml")
     write(tmp_path / "evals" / "b.yaml")
     check_usage_error(await ci_evals(tmp_path, "run", "empty"), "empty: there is no suite in this folder or below it")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "promptfooconfig.yaml").touch()
+    foreign = await ci_evals(tmp_path, "run", "foreign")
+    check_usage_error(foreign, "but one of another tool: name foreign/promptfooconfig.yaml itself")
     both = await ci_evals(tmp_path, "run", "evals")
     check_usage_error(both, "evals/a.yaml and evals/b.yaml are both called 'evals': give one another `name`")
     twice = await ci_evals(tmp_path, "run", "evals/a.yaml", "--config", "evals/b.yaml")
@@ -130,6 +136,23 @@ async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path
     await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
     shown = await ci_evals(tmp_path, "comment", "--dry-run")
     assert (shown.code, shown.out.count("<!-- ci-evals:section suite=")) == (0, 2)
+
+
+async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "a")
+    write(tmp_path / "b.yaml", "b", WRONG)
+    write(tmp_path / "c.yaml", "c", {**ONE_CASE, "id": "other"})
+    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "c.yaml")
+    both = await ci_evals(tmp_path, "explain", "greeting")
+    headings = ["greeting on echo in a  a.yaml:1", "greeting on echo in b  b.yaml:1"]
+    assert [line for line in both.out.splitlines() if " on echo" in line] == headings
+    one = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--format", "json")
+    (cell,) = json.loads(one.out)["cells"]
+    assert (cell["suite"], cell["sentence"]) == ("b", "0 of 1 run passed here")
+    missing = await ci_evals(tmp_path, "explain", "otter")
+    assert (missing.code, "unknown case 'otter', did you mean 'other'?" in missing.err) == (2, True)
+    page = (tmp_path / "ci-evals-results" / "b" / "report.html").read_text("utf-8")
+    assert "ci-evals run b.yaml --case greeting" in page
 
 
 async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_a_grader_sees_what_a_transform_finds(tmp_path: Path, answer: str,
         (
             JSON,
             "(output | from_json).town",
-            "transform (output | from_json).town: 'dict object' has no attribute 'town'",
+            "transform (output | from_json).town: there is no 'town'; known: city, stops, none, n",
         ),
         (JSON, "(output | from_json).none", "transform (output | from_json).none: it is none: got "),
         (ANSWER, "output | from_json", "transform output | from_json: expected"),

@@ -74,7 +74,7 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(tm
     talk = {"id": "talk", "turns": [{"user": "hello"}], "expect": [{"not_empty": True}]}
     service = {**SERVICE, "url": "http://127.0.0.1:9/{{ vars.topic }}", "body": {"q": "{{ input }}"}}
     staged = {**service, "name": "staged", "before": ["echo"]}
-    lack = "the request cannot be rendered: 'dict object' has no attribute 'topic'"
+    lack = "the request cannot be rendered: there is no 'topic'"
     assert await problems(tmp_path, *cases, talk, providers=[service, staged, ECHO]) == [
         f"providers[0]: {lack} (case 'b' and 2 more)"
     ]
@@ -157,10 +157,11 @@ async def test_a_price_that_is_missing_is_told_once(tmp_path: Path) -> None:
 
 async def test_a_mistake_that_many_cases_share_is_one_problem(tmp_path: Path) -> None:
     cases = [{"id": name, "vars": {"question": "why?"}, "overrides": {"params": {"n": 1}}} for name in "abc"]
+    hint = "did you mean 'question'?"
     unset = "no provider of the suite has a setting 'params'"
     assert await problems(tmp_path, *cases, prompts=["{{ qestion }}"], expect=[{"contains": "{{ anwser }}"}]) == [
-        "cases[0]: the suite's expect[0] does not fit this case and 2 more: 'anwser' is undefined",
-        "case 'a' and 2 more: the prompt 'prompt 1' does not fit this case: 'qestion' is undefined",
+        "cases[0]: the suite's expect[0] does not fit this case and 2 more: 'anwser' is undefined; known: question",
+        f"case 'a' and 2 more: the prompt 'prompt 1' does not fit this case: 'qestion' is undefined, {hint}",
         f"case 'a' and 2 more: overrides.params: {unset} (they are of type mock)",
     ]
 
@@ -193,9 +194,11 @@ async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: P
     assert ended.err.endswith("\n21 problems, nothing was run.\n")
 
 
-async def test_true_for_a_mapping_with_a_text_is_not_to_be_quoted(tmp_path: Path) -> None:
-    assert await problems(tmp_path, providers=[{**SERVICE, "stream": True}]) == [
-        "providers[0].stream: expected a mapping with keys such as text, event, end, got true"
+async def test_what_should_be_a_mapping_is_told_with_an_example(tmp_path: Path) -> None:
+    token = "expected a mapping, as in `token: {command: gcloud auth print-access-token}`"
+    assert await problems(tmp_path, providers=[{**SERVICE, "stream": True, "token": "secret-tool"}]) == [
+        f"providers[0].token: {token}, got 'secret-tool'",
+        "providers[0].stream: expected a mapping, as in `stream: {text: $.delta}`, got true",
     ]
 
 
@@ -274,3 +277,42 @@ async def test_an_unknown_key_of_a_tool_call_is_told_with_its_line(tmp_path: Pat
     ended = await ci_evals(tmp_path, "validate")
     told = "cases[0].messages[0].tool_calls[0]: unknown key 'argments', did you mean 'arguments'?"
     assert (ended.code, ended.err.splitlines()[0]) == (2, f"evals.yaml:9: {told}")
+
+
+async def test_files_that_are_named_as_other_tools_do_are_told_with_our_spelling(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "p.txt").write_text("{{ q }}")
+    graders = [
+        {"python": "file://graders/polite.py:judge"},
+        {"python": "polite.py"},
+        {"javascript": "file://a.js"},
+        {"equals": "file://right.txt"},
+        {"json_schema": "file://schema.json"},
+    ]
+    case = {"id": "a", "vars": {"q": "file://x.txt", "page": "file:///srv/page.html"}, "expect": graders}
+    swept = {"id": "b", "matrix": {"q": ["why?", "file://y.txt"]}, "expect": [{"not_empty": True}]}
+    agent = {"type": "python", "target": "file://agent.py:answer"}
+    prompts = ["file://prompts/p.txt", "prompts/p.txt", "prompts/p.text"]
+    function = "to call a function of a file, write `module:function`"
+    named = "this is text: name the file in `vars`, as in `text: {file: right.txt}`, and write `{{ text }}` here"
+    meant = "this is text; for what the file holds, write"
+    assert await problems(tmp_path, case, swept, providers=[agent], prompts=prompts) == [
+        "providers[0]: target 'file://agent.py:answer' is not of the form module:function, as in agent:answer",
+        f"prompts[0]: {meant} `{{file: prompts/p.txt}}`",
+        f"prompts[1]: {meant} `{{file: prompts/p.txt}}`",
+        f"cases[0].vars.q: {meant} `{{file: x.txt}}`",
+        f"cases[0].expect[0].python: {function}: `python: graders.polite:judge`",
+        f"cases[0].expect[1].python: {function}: `python: polite:function`",
+        "cases[0].expect[2].javascript: to run a file, write `javascript: {file: a.js}`",
+        f"cases[0].expect[3].equals: {named}",
+        f"cases[0].expect[4].json_schema: {meant} `{{file: schema.json}}`",
+        f"cases[1].matrix.q[1]: {meant} `{{file: y.txt}}`",
+    ]
+
+
+async def test_a_prompt_with_the_input_of_a_case_that_has_none_is_told(tmp_path: Path) -> None:
+    case = {"id": "a", "vars": {"question": "why?"}, "expect": [{"contains": "{{ input }}"}]}
+    assert await problems(tmp_path, case, prompts=["{{ input }}"]) == [
+        "cases[0].expect[0]: 'input' is undefined; known: question",
+        "case 'a': the prompt 'prompt 1' does not fit this case: 'input' is undefined; known: question",
+    ]

@@ -1,13 +1,18 @@
-"""`ci-evals view`: report.html from a saved report, opened in the browser that there is."""
+"""`ci-evals view`: report.html from a saved report, opened in the browser that there is, or served during a run."""
 
+import asyncio
+import signal
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
-from processes import ci_evals
-from suites import write_suite
+from fakes.chat import chatting
+from fakes.held import HeldServer
+from processes import ci_evals, finished, start
+from suites import chat, write_suite
 
 
 @pytest.fixture
@@ -37,7 +42,7 @@ async def test_the_page_of_a_report_is_made_and_opened(tmp_path: Path, opened: C
     assert opened() == page.absolute().as_uri()
     text = page.read_text("utf-8")
     assert "10 of 10 runs passed" in text
-    assert "ci-evals run --case greeting" in text
+    assert "ci-evals run evals.yaml --case greeting" in text
 
 
 async def test_a_baseline_may_be_chosen_afterwards(tmp_path: Path, opened: Callable[[], str]) -> None:
@@ -69,3 +74,48 @@ async def test_without_a_report_it_says_what_to_name(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "view")
     assert ended.code == 3
     assert "ci-evals-results: there is no report: name one that `ci-evals run` wrote" in ended.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is another thing there")
+async def test_a_run_is_followed_while_it_goes_on(tmp_path: Path) -> None:
+    server = HeldServer(2, free=3)
+    viewer = await start(tmp_path, "view", "--serve", "--no-browser")
+    async with asyncio.timeout(60), chatting(server), aiohttp.ClientSession() as session:
+        assert viewer.stdout
+        url = (await viewer.stdout.readline()).decode().strip()
+        changes = await session.get(f"{url}changes")
+
+        async def page_with(text: str) -> str:
+            while True:
+                async with session.get(url) as response:
+                    page = await response.text()
+                if text in page:
+                    return page
+                await changes.content.readline()
+
+        waiting = await page_with("Waiting for a run in ci-evals-results")
+        assert "<script" not in waiting
+        cases = [{"id": f"case {number}", "input": "hello", "expect": [{"equals": "hello"}]} for number in range(5)]
+        write_suite(tmp_path, cases, providers=[chat(server.url)], max_concurrency=2)
+        running = await start(tmp_path, "run")
+        await server.full.wait()
+        so_far = await page_with("3 of 5 runs so far: all passed")
+        assert "<title>Going on: test</title>" in so_far
+        assert "connect-src 'self'" in so_far
+        assert not (tmp_path / "ci-evals-results" / "report.html").exists()
+        server.released.set()
+        assert (await finished(running)).code == 0
+        assert "<title>Pass: test</title>" in await page_with("5 of 5 runs passed")
+        async with session.get(url, headers={"Host": "elsewhere.example"}) as refused:
+            assert refused.status == 403, "a name of elsewhere may be made to lead here"
+    viewer.send_signal(signal.SIGINT)
+    ended = await finished(viewer)
+    assert (ended.code, ended.err) == (0, "")
+
+
+async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    async with chatting(HeldServer(1)) as server:
+        port = server.url.rpartition(":")[2].partition("/")[0]
+        ended = await ci_evals(tmp_path, "view", "--serve", "--port", port, "--no-browser")
+    assert ended.code == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in ended.err

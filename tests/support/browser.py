@@ -103,6 +103,17 @@ class Tab:
         while "loaderId" in found and found["loaderId"] not in self._loaded:  # else only the fragment is another one
             self._note(json.loads(await self._socket.receive_str()))
 
+    @property
+    def loads(self) -> int:
+        """The number of times that a page was loaded, as far as it is known."""
+        return len(self._loaded)
+
+    async def load_again(self, loads: int) -> None:
+        """Wait until pages were loaded more often than `loads` times: one may do so by itself."""
+        async with asyncio.timeout(60):
+            while self.loads <= loads:
+                self._note(json.loads(await self._socket.receive_str()))
+
     async def evaluate(self, expression: str) -> Any:
         """Evaluate JavaScript in the page, as its console would, and return the value as JSON."""
         found = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

@@ -8,7 +8,8 @@ from typing import Any
 import comments
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
-from ci_evals.model.case import Variant
+from ci_evals.graders import Contains, LlmJudge
+from ci_evals.model.case import Expectation, Statement, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Turn, Usage
 from ci_evals.model.result import Result
@@ -39,6 +40,12 @@ ANSWERS = {
     ),
 }
 FARES = "## Fares\n\n| fare | price |\n|---|--:|\n| light | 89 |\n| flex | **189** |\n\n- no refund\n- `LYS` only"
+SITE = "https://github.com/octo/shop"
+LINKS = {
+    "run 812": f"{SITE}/actions/runs/812",
+    "commit 0123456": f"{SITE}/commit/0123456789abcdef0123456789abcdef01234567",
+    "pull request #41": f"{SITE}/pull/41",
+}
 USUAL = "Thank you for your message. I looked at your order, and this is what I found: everything is fine."
 
 
@@ -79,7 +86,8 @@ def support_bot() -> Summary:
         suite={"name": "support bot"},
     )
     before: dict[CellKey, str] = {(name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()}
-    return summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)._replace(before=before)
+    summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)
+    return summary._replace(before=before, links=LINKS)
 
 
 def _answered(result: Result) -> Result:
@@ -131,13 +139,34 @@ def agent() -> Summary:
         "refund-policy": Response("You get store credit.", context=passages, metadata={"trace": "7f3a", "index": 12}),
         "extract": Response('{"name": "Ada", "seats": [{"row": 12, "letter": "A"}], "paid": false}'),
         "compare-fares": Response(FARES),
+        "list-fares": Response('fare,price,refund\nlight,89,no\n"flex, or more",189,yes'),
+        "translate": Response("东京的航班延误了 ✈️ 👨‍👩‍👧 شكرا" * 3),
         "call-only": Response("", tool_calls=(ToolCall("book", {"flight": "AF 1234"}),)),
     }
 
-    def edit(result: Result) -> Result:
-        return replace(result, response=answers[result.case], latency_s=4.7)
+    faithful = grade_of(
+        grader="faithful",
+        passed=False,
+        score=0.5,
+        reason="1 of 2 statements hold; not 'You get store credit'",
+        statements=(Statement("Refunds take 5 days.", True, (1,)), Statement("You get store credit.", False, (2,))),
+    )
+    kind = expected_of_judge(rubric="faithful", threshold=0.8)
 
-    return summarize(report_of(dict.fromkeys(answers, "FF"), edit=edit, suite={"name": "flight agent"}), None)
+    def edit(result: Result) -> Result:
+        grades = (*result.grades, faithful) if result.case == "refund-policy" else result.grades
+        return replace(result, response=answers.get(result.case), grades=grades, latency_s=4.7)
+
+    cases = {"refund-policy": {"expect": (Expectation("contains", Contains("Paris")), kind)}}
+    report = report_of(
+        {**dict.fromkeys(answers, "FF"), "refused": "EE"}, cases=cases, edit=edit, suite={"name": "flight agent"}
+    )
+    return summarize(report, None)
+
+
+def expected_of_judge(**options: Any) -> Expectation:
+    """A judge that is expected to find an answer good."""
+    return Expectation("judge", LlmJudge(**options), weight=2, metric="groundedness")
 
 
 def many_failures() -> Summary:

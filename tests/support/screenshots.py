@@ -1,7 +1,11 @@
-"""Pictures of comments and of report.html for the docs: `make images`. Needs Chromium and a font with emoji."""
+"""Pictures of comments, report.html and the terminal for the docs: `make images`.
+
+Needs Chromium and a font with emoji.
+"""
 
 import asyncio
 import io
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -13,13 +17,17 @@ from browser import browsing, open_page
 from github_markdown import page
 from PIL import Image
 from rendered import html_of
+from rich.console import Console
+from rich.text import Text
 
-MOST_BYTES: Final = 150_000
+from ci_evals.reports import terminal
+
+MOST_BYTES: Final = 200_000
 _WIDTH, _HEIGHT = 806, 1700
 
 
 def main(folder: Path) -> None:
-    """Take a picture of every situation's comment, and some of report.html."""
+    """Take a picture of every situation's comment, some of report.html, and one of a terminal."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {name: comments.text_of(make()) for name, make in comments.SITUATIONS.items()}
     for name, text in {**texts, "several-suites": comments.several_suites()}.items():
@@ -28,19 +36,32 @@ def main(folder: Path) -> None:
         source = Path(scratch, "report.html")
         source.write_text(html_of(pages.support_bot()), encoding="utf-8")
         asyncio.run(take_pages(source.as_uri(), folder))
+    path = folder / "terminal.svg"
+    path.write_text(terminal_picture(), encoding="utf-8")
+    print(f"{path}: {path.stat().st_size:,} bytes")  # noqa: T201  a script
+
+
+def terminal_picture() -> str:
+    """Draw what a run ends with in a terminal, in whatever fonts the reader has."""
+    width = 120
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(Text.from_ansi(terminal.render(pages.support_bot(), width=width, color=True)), end="")
+    svg = console.export_svg(title="ci-evals run", unique_id="terminal")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # which would be loaded from elsewhere
+    return re.sub(r"[ \t]+$", "", svg.replace("Fira Code", "ui-monospace, Menlo, Consolas"), flags=re.MULTILINE)
 
 
 async def take_pages(url: str, folder: Path) -> None:
-    """Take pictures of a report.html: its top in light, and a case in dark and on a phone."""
+    """Take pictures of a report.html: its top in light and in dark, and a case on a phone."""
     views = {  # what is looked at, in which colours, in a window of which size
-        "page": ("", "light", 1100, 1000),
-        "page-dark": ("#case=lost-package", "dark", 1100, 900),
+        "page": ("", "light", 1100, 1200),
+        "page-dark": ("", "dark", 1100, 1200),
         "page-phone": ("#case=lost-package", "light", 400, 900),
     }
     async with browsing() as tab:
         for name, (fragment, scheme, width, height) in views.items():
             await tab.prefer(scheme)
-            await tab.resize(width, height)
+            await tab.resize(width, height, scale=2)
             await tab.open("about:blank")
             await tab.open(url + fragment)
             save(Image.open(io.BytesIO(await tab.picture())).convert("RGB"), folder / f"{name}.png")

@@ -289,11 +289,12 @@ def test_what_is_there_stays_and_what_is_missing_comes_as_it_is_pinned(tmp_path:
 
 
 @posix
-def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(tmp_path: Path) -> None:
-    """The interpreter is a real one that sees an old click; its pip only takes that away."""
-    old = tmp_path / "site" / "click-7.0.dist-info"
+@pytest.mark.parametrize("package", ["click", "cryptography"])  # the latter is of an extra of a dependency
+def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(package: str, tmp_path: Path) -> None:
+    """The interpreter is a real one that sees an old package; its pip only takes that away."""
+    old = tmp_path / "site" / f"{package}-0.9.dist-info"
     old.mkdir(parents=True)
-    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: click\nVersion: 7.0\n")
+    (old / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.9\n")
     stub = tmp_path / "venv" / "bin" / "python"
     stub.parent.mkdir(parents=True)
     stub.write_text(
@@ -315,7 +316,7 @@ def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(tmp_path:
     assert {"--require-hashes", "--no-deps"} <= set((tmp_path / "asked").read_text().split())
     pins = PIN.findall((ROOT / ".ci/constraints.txt").read_text("utf-8"))
     needed = PIN.findall((tmp_path / "needed").read_text("utf-8"))
-    assert needed == [pin for pin in pins if pin[0] == "click"]
+    assert needed == [pin for pin in pins if pin[0] == package]
     assert "--hash=sha256:" in needed[0][2]
 
 

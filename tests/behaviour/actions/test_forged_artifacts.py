@@ -301,7 +301,9 @@ async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
     assert "### ✅" in comment.body
 
     fake.state.pulls[NUMBER].head_sha = LATER
-    run = fake.state.add_run(LATER, head_branch="feature", head_repository=FORK, event="pull_request")
+    run = fake.state.add_run(
+        LATER, head_branch="feature", head_repository=FORK, event="pull_request", conclusion="failure"
+    )
     if forge:
         repository.suite(wrong=("river",))
         job = await repository.pull_request(LATER, "--comment", "off", run=run)
@@ -314,6 +316,20 @@ async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
     (comment,) = comments(fake)
     assert "✅" not in comment.body
     assert "### ⚠️ No verdict: this run has left no report that can be used" in comment.body
+
+
+async def test_a_run_that_ran_no_suite_is_no_error_and_withdraws_what_the_comment_said(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fork = await fork_of(repository, wrong=())
+    assert (await fork.comment()).code == 0
+    fake.state.pulls[NUMBER].head_sha = LATER
+    run = fake.state.add_run(LATER, head_branch="feature", head_repository=FORK, event="pull_request")
+    ended = await Fork(repository, run, {}).comment()
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"run {run.id} succeeded and ran no suite: the artifact 'ci-evals*'")
+    (comment,) = comments(fake)
+    assert "### ⚠️ No verdict: this run has left no report that can be used (it ran no suite)" in comment.body
 
 
 HOSTILE = (

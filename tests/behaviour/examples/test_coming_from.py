@@ -2,25 +2,30 @@
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from example_runs import EXAMPLES, run_example, run_script
 from processes import python
 
 PAGES = sorted((EXAMPLES.parent / "docs" / "coming-from").glob("*.md"))
 SHOWN = re.compile(r"^\[`[^`]+`\]\(([^)]+)\):\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OTHERS_CODE = re.compile(r"^## Before\n\n```python\n.*?^```$", re.MULTILINE | re.DOTALL)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="the verifiers are shell scripts")
 
 
 def test_there_is_a_page_for_each_system() -> None:
-    assert [page.stem for page in PAGES] == ["ag2", "helios", "promptopus", "pydantic-evals", "russo"]
+    assert [page.stem for page in PAGES] == [
+        "ag2", "deepeval", "helios", "inspect", "langsmith", "promptfoo", "promptopus", "pydantic-evals", "russo",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_page_shows_the_files_as_they_are(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+    text = OTHERS_CODE.sub("", page.read_text(encoding="utf-8"))
     shown = SHOWN.findall(text)
     assert len(shown) == len(re.findall(r"^```(?:yaml|python)$", text, re.MULTILINE)) > 0
     for link, block in shown:
@@ -120,3 +125,52 @@ def test_providers_are_compared_by_quality_cost_and_latency(tmp_path: Path) -> N
 def test_some_providers_can_be_asked_alone(tmp_path: Path) -> None:
     report = run_example("coming_from_promptopus", tmp_path, "--providers", "careful,busy")
     assert {each["provider"] for each in report["variants"]} == {"careful", "busy"}
+
+
+# promptfoo
+
+
+def test_the_config_runs_as_it_is_and_an_import_makes_the_suite_that_is_shown(tmp_path: Path) -> None:
+    source, copy = EXAMPLES / "coming_from_promptfoo", tmp_path / "project"
+    copy.mkdir()
+    for name in ("promptfooconfig.yaml", "bot.py"):
+        shutil.copy(source / name, copy)
+    done = python(copy, "-m", "ci_evals", "import", "promptfooconfig.yaml", "--to", "evals.yaml")
+    assert done.code == 0, done.out + done.err
+    for name in ("evals.yaml", "promptfoo_agents.py"):
+        assert (copy / name).read_text("utf-8") == (source / name).read_text("utf-8")
+    assert run_example("coming_from_promptfoo", tmp_path)["totals"]["passed"] == 6
+
+
+# deepeval
+
+
+def test_the_goldens_have_become_the_cases_that_are_shown(tmp_path: Path) -> None:
+    source = EXAMPLES / "coming_from_deepeval"
+    done = python(tmp_path, "-m", "ci_evals", "import", str(source / "goldens.json"))
+    imported = yaml.safe_load(done.out)["cases"]
+    assert imported == yaml.safe_load((source / "evals.yaml").read_text("utf-8"))["cases"]
+
+
+def test_the_metrics_are_graders(tmp_path: Path) -> None:
+    report = run_example("coming_from_deepeval", tmp_path)
+    assert report["totals"]["passed"] == 6
+    graders = {grade["grader"] for result in report["results"] for grade in result["grades"]}
+    assert graders == {"judge", "trajectory"}
+
+
+# Inspect
+
+
+def test_the_samples_are_run_in_epochs(tmp_path: Path) -> None:
+    report = run_example("coming_from_inspect", tmp_path)
+    assert (report["totals"]["passed"], report["totals"]["planned"]) == (10, 10)
+
+
+# LangSmith
+
+
+def test_the_target_and_the_evaluator_are_called_as_they_were(tmp_path: Path) -> None:
+    report = run_example("coming_from_langsmith", tmp_path)
+    assert {result["case"] for result in report["results"]} == {"8f1c", "2b7d"}
+    assert {grade["reason"] for result in report["results"] for grade in result["grades"]} >= {"3 words"}

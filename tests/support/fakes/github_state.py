@@ -53,6 +53,7 @@ class StoredRun:
     head_repository: str = REPOSITORY
     event: str = "push"
     status: str = "completed"
+    conclusion: str = "success"
 
 
 @dataclass
@@ -156,7 +157,7 @@ class State:
             "head_branch": run.head_branch,
             "event": run.event,
             "status": run.status,
-            "conclusion": "success" if concluded else None,
+            "conclusion": run.conclusion if concluded else None,
             "pull_requests": [],
             "html_url": f"https://github.com/{REPOSITORY}/actions/runs/{run.id}",
             "repository": _repository(answer["repository"], REPOSITORY),

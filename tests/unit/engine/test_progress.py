@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from io import StringIO
@@ -34,7 +34,13 @@ class Watched:
     retrying: int
     cost_usd: float
     doing: str = ""
-    failures: Mapping[Hashable, Result] = field(default_factory=dict)
+    failed_cells: int = 0
+    last_failures: Sequence[Result] = ()
+    judging: Mapping[int, str] = field(default_factory=dict)
+
+    def fail(self, *results: Result) -> None:
+        self.last_failures = (*self.last_failures, *results)[-5:]
+        self.failed_cells += len(results)
 
 
 def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
@@ -120,7 +126,7 @@ async def test_the_first_failures_are_told_once_with_their_reasons() -> None:
             return len(text)
 
     run = watched("failed", total=3)
-    run.failures = {1: result_of("river", "failed"), 2: result_of("odd\n##[error]", "errored", error=_crash("boom"))}
+    run.fail(result_of("river", "failed"), result_of("odd\n##[error]", "errored", error=_crash("boom")))
     async with show_progress(run, Log(), line_every_s=0.001):
         seen = [await lines.get() for _ in range(4)]
     assert seen[0] == "✗ river: contains: does not contain 'Paris': got 'Lyon'"
@@ -132,13 +138,46 @@ def _crash(message: str) -> RunError:
     return RunError("crash", message)
 
 
+def test_a_log_is_told_of_no_more_than_the_first_failures() -> None:
+    run = watched(total=9)
+    watch = progress.Watch(run)
+    run.fail(*(result_of(name, "failed") for name in "ab"))
+    assert [line[:3] for line in watch.new_failures()] == ["✗ a", "✗ b"]
+    run.fail(*(result_of(name, "failed") for name in "cdefg"))
+    assert [line[:3] for line in watch.new_failures()] == ["✗ e", "✗ f", "✗ g"]
+    run.fail(result_of("h", "failed"))
+    assert not list(watch.new_failures())
+
+
+def test_a_reason_is_not_repeated_in_the_next_line() -> None:
+    run = watched(total=9)
+    run.fail(result_of("river", "failed"), result_of("capital", "failed"))
+    assert list(progress.Watch(run).failures()) == [
+        "✗ river: contains: does not contain 'Paris': got 'Lyon'",
+        "✗ capital: the same",
+    ]
+
+
+def test_what_is_being_judged_is_named() -> None:
+    run = watched(total=9)
+    assert progress.Watch(run).judging() == ""
+    run.judging = dict(enumerate("abcdefg"))
+    assert progress.Watch(run).judging() == "judging a, b, c, d, e and 2 more"
+    assert describe(run, 1.0) == "0/9 runs  0 passed  0 failed  7 being judged"
+
+
 @posix
-async def test_failures_stand_above_the_bar() -> None:
+async def test_below_the_bar_stand_the_last_failures_and_what_is_being_judged() -> None:
     run = watched("failed", total=2)
-    run.failures = {1: result_of("river", "failed")}
+    run.fail(*(result_of(f"case {number}", "failed") for number in range(7)))
+    run.judging = {1: "river"}
     async with screen(80) as seen_on, show_progress(run, seen_on.terminal, live=True):
-        await seen_on.reader.readuntil("✗ river: contains: does not contain 'Paris': got 'Lyon'".encode())
-        await seen_on.reader.readuntil(b"1/2 runs")
+        seen = await seen_on.reader.readuntil(b"\x1b[6A\r")
+    first, *below = ESCAPE.sub("", seen.decode()).lstrip("\r").splitlines()
+    assert "1/2 runs" in first
+    told = [line.strip() for line in below if line.strip()]
+    assert told[0] == "✗ case 2: contains: does not contain 'Paris': got 'Lyon'"
+    assert told[1:] == [*(f"✗ case {number}: the same" for number in range(3, 7)), "judging river"]
 
 
 @posix
@@ -149,10 +188,10 @@ async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None
             seen = await seen_on.reader.readuntil(b"1/2")
         seen += await seen_on.rest()
     *drawn, last = ESCAPE.sub("", seen.decode()).split("\r")
-    assert not any("\n" in line.rstrip("\n") for line in drawn)
-    assert max(map(cell_len, drawn)) <= (columns or 80)
-    assert last.strip() == ""
-    assert seen.endswith((b"\x1b[2K", b"\x1b[?25h"))
+    assert not any("\n" in line for line in drawn)
+    assert max(map(cell_len, drawn)) < (columns or 80)
+    assert last == ""
+    assert seen.endswith(progress.ERASE_VIEW.encode())
 
 
 @posix
@@ -196,7 +235,7 @@ async def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(tmp_path: Path) -> 
         (tmp_path / "seen").touch()
         seen += await seen_on.rest()
     assert (await finished(process)).code == 0
-    assert b"\x1b[2Kprinted by the agent\r\n" in seen
+    assert b"\x1b[Jprinted by the agent\r\n" in seen
     assert b"written: ci-evals-results/report.json" in seen
 
 
@@ -208,9 +247,10 @@ async def test_a_dumb_terminal_gets_lines_alone(tmp_path: Path) -> None:
         process = await run_on(seen_on.terminal, tmp_path, {"TERM": "dumb"})
         seen = await seen_on.rest()
     assert (await finished(process)).code == 0
-    printed, written, rest = seen.split(b"\r\n")
+    printed, written, page, rest = seen.split(b"\r\n")
     assert printed == b"printed by the agent"
     assert written.startswith(b"written: ci-evals-results/report.json")
+    assert page == b"open: ci-evals-results/report.html"
     assert rest == b""
 
 
@@ -237,7 +277,7 @@ def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
         run.records[index] = record_of()
     assert watch.describe().endswith("  10 passed  0 failed  2 s left")
     now = 11.0
-    assert watch.describe().endswith("  10 passed  0 failed  2 s left")
+    assert watch.describe().endswith("  10 passed  0 failed  1 s left"), "counted down, not up, while nothing ends"
     for later in (13.0, 100.0, 10_000.0):
         now = later
         assert watch.describe().endswith("  10 passed  0 failed")

@@ -155,6 +155,8 @@ async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_fol
         (Command(command=("bin/agent",)), "there is no program"),
         (Command(command="cd app && python app.py"), "'cd' is for a shell, and none is involved: use `cwd` and `env`"),
         (Command(command="PORT=1 python app.py"), "'PORT=1' is for a shell, and none is involved"),
+        (Command(command="python app.py | jq .answer"), "'|' is for a shell, and none is involved"),
+        (Command(command=["sh", "run.sh", ">", "log"]), "'>' is for a shell, and none is involved"),
         (Command(command=()), "command is empty"),
         (Command(command="  "), "command is empty"),
         (Command(command="sh 'x"), "No closing quotation"),

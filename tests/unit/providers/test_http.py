@@ -161,7 +161,7 @@ async def test_tool_calls_of_another_shape_are_a_bad_answer(server: FakeServer, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"body": {"q": "{{ vars.nope }}"}}, "'dict object' has no attribute 'nope'"),
+        ({"body": {"q": "{{ vars.nope }}"}}, "there is no 'nope'; known: q, count"),
         ({"body": {"q": "asks {{ nope }}"}}, "'nope' is undefined"),
         ({"body": {"q": "{{ 1 / 0 }}"}}, "ZeroDivisionError"),
         ({"body": {"q": "{{ ''.__class__ }}"}}, "unsafe"),
@@ -257,6 +257,11 @@ PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
         ({"usage": "$.usage"}, {"usage": Usage(40, 5)}),
         ({"usage": {"input_tokens": "$.tokens.in", "output_tokens": "$.tokens.out"}}, {"usage": Usage(40, 5)}),
         ({"usage": {"input_tokens": "$.elsewhere"}}, {"usage": None}),
+        ({"usage": {"input_tokens": "$.elsewhere", "output_tokens": "$.tokens.out"}}, {"usage": None}),
+        (
+            {"usage": {"output_tokens": "$.tokens.out", "input_tokens": "$.tokens.in", "cached_tokens": "$.elsewhere"}},
+            {"usage": Usage(40, 5)},
+        ),
         ({"usage": "$.empty.nothing"}, {"usage": None}),
         ({"cost_usd": "$.cost"}, {"cost_usd": 0.25}),
         ({"cost_usd": "$.elsewhere"}, {"cost_usd": None}),

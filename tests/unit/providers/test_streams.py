@@ -322,6 +322,18 @@ async def test_paths_are_looked_up_in_the_events(server: FakeServer, lent: Lent)
     )
 
 
+async def test_each_count_and_each_name_has_its_own_last_event(server: FakeServer, lent: Lent) -> None:
+    usage = {"input_tokens": "$.message.usage.input_tokens", "output_tokens": "$.usage.output_tokens"}
+    options = http(server, Stream(text="$.delta"), usage=usage, metadata={"trace": "$.trace", "stop": "$.stop"})
+    pieces = [
+        event({"message": {"usage": {"input_tokens": 9, "output_tokens": 1}}, "trace": "t-1"}),
+        event({"delta": "Paris", "usage": {"output_tokens": 2}}),
+        event({"usage": {"output_tokens": 4}, "stop": "end"}),
+    ]
+    response = without_wait(await answer(server, lent, options, *pieces))
+    assert (response.usage, response.metadata) == (Usage(9, 4), {"trace": "t-1", "stop": "end"})
+
+
 async def test_the_output_may_come_whole_in_a_last_event(server: FakeServer, lent: Lent) -> None:
     options = http(server, Stream(text="$.delta"), output="$.answer")
     pieces = [event({"delta": "Par"}), event({"delta": "is"}), event({"answer": "Paris."})]

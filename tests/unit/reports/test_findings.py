@@ -229,7 +229,7 @@ def test_errors_name_the_first_cases_and_where_they_are() -> None:
 def test_new_cases_are_spoken_of_where_there_are_five() -> None:
     few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
     assert shown(few).expected is None
-    assert shown(enough).expected == "Expected on similar new cases: 42.3 to 85.8 % (not part of the verdict)"
+    assert shown(enough).expected == "Expected on similar new cases: 42–86 % (not part of the verdict)"
 
 
 def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
@@ -301,6 +301,16 @@ def test_the_headline_names_the_cases_that_decided() -> None:
     assert headline_of(fallen) == "5 cases regressed: case 1, case 2, case 3 and 2 more"
     several = report_of({"a": ["PPP", "FFF"]}, variants=(Variant("gpt"), Variant("agent")))
     assert headline_of(summarize(several, None)) == "1 case failed: a on agent"
+    both = report_of({"a": ["PFP", "FFF"]}, variants=(Variant("gpt"), Variant("agent")))
+    assert headline_of(summarize(both, None)) == "1 case failed: a on 2 variants"
+
+
+def test_a_headline_names_no_more_cases_than_two_lines_of_a_phone_hold() -> None:
+    long = {f"a rather long name of case {number}": "F" for number in range(4)}
+    first, second = list(long)[:2]
+    assert headline_of(summarize(report_of(long), None)) == f"4 cases failed: {first}, {second} and 2 more"
+    many = {f"case {number}": "F" for number in range(21)}
+    assert headline_of(summarize(report_of({**many, "fine": "P"}), None)) == "21 of 22 cases failed"
 
 
 def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None:
@@ -308,7 +318,8 @@ def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None
     assert findings(comments.passing()).evidence == ""
     assert headline_of(comments.borderline()) == "92.9 % is below 94 %, but could be luck"
     assert findings(comments.borderline()).evidence == comments.borderline().verdict.reason
-    assert headline_of(comments.errored_provider()).startswith("102 of 204 runs errored (50 %, all on gpt-4o-mini)")
+    assert headline_of(comments.errored_provider()) == "102 of 204 runs errored, all on gpt-4o-mini"
+    assert findings(comments.errored_provider()).evidence == comments.errored_provider().verdict.reason
 
 
 def test_a_fall_of_the_whole_without_a_named_case_is_the_headline() -> None:
@@ -327,7 +338,7 @@ def test_a_pass_says_which_regressions_the_gate_allows() -> None:
         confirming={"a": "F" * 20},
     )
     assert summary.verdict.status == "pass"
-    assert headline_of(summary) == "117 of 120 runs passed; the gate allows 1 regressed case: a"
+    assert headline_of(summary) == "117 of 120 runs passed; 1 case regressed, as the gate allows: a"
 
 
 def test_cases_that_failed_for_the_same_reason_are_told_in_one_entry() -> None:

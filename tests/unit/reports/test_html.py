@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import comments
+import pages
 import pytest
 from browser import browser, excess_px
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
@@ -336,6 +337,45 @@ def test_an_answer_in_json_is_laid_out_on_request() -> None:
         r'<details class="pretty"><summary>as JSON</summary><pre dir="auto">(.*?)</pre>', text, re.DOTALL
     )
     assert json.loads(html_unescaped(pretty)) == {"city": "Lyon", "</pre>": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "rows"),
+    [
+        ('a,b\n1,<i>\n2,"x, y"', [["a", "b"], ["1", "&lt;i&gt;"], ["2", "x, y"]]),
+        ("a\tb\n1\t2\n3\t4", [["a", "b"], ["1", "2"], ["3", "4"]]),
+        ('[{"a": 1, "b": [2]}, {"c": null}]', [["a", "b", "c"], ["1", "[2]", ""], ["", "", "null"]]),
+        ("Dear Ada, thank you.\nWe refund it, as you wished to have it.\nYours, the shop", []),
+        ("[1, 2]", []),
+        ("a,b\n1,2\n1,2,3", []),
+    ],
+)
+def test_an_answer_that_is_a_table_is_laid_out_on_request(answer: str, rows: list[list[str]]) -> None:
+    report = report_of({"fares": "F"}, edit=lambda result: replace(result, response=Response(answer)))
+    text = text_of(summarize(report, None))
+    shown = re.findall(r"<summary>as a table</summary>(.*?)</details>", text, re.DOTALL)
+    lines = re.findall(r"<tr>(.*?)</tr>", "".join(shown), re.DOTALL)
+    assert [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in lines] == rows
+
+
+def test_what_was_expected_is_said_and_which_statement_was_found_where() -> None:
+    words = " ".join(" ".join(Page(text_of(pages.agent())).words).split())
+    assert "Expected contains Paris judge faithful · threshold 0.8 · weight 2 · metric groundedness" in words
+    assert "1. policy.md (0.91): Refunds are paid to the card within 5 days. ✓ faithful: Refunds take 5 days." in words
+    assert "2. credit.md (0.64): Store credit is only offered on request. ✗ faithful: You get store credit." in words
+
+
+@pytest.mark.parametrize(
+    ("file", "commands"),
+    [
+        ("evals.yaml", ["ci-evals explain 'a b'", "ci-evals run evals.yaml --case 'a b'"]),
+        ("sub/x y.yml", ["ci-evals explain 'a b' --config 'sub/x y.yml'", "ci-evals run 'sub/x y.yml' --case 'a b'"]),
+        ("test_bot.py", ["ci-evals explain 'a b'"]),
+    ],
+)
+def test_commands_name_the_suite_as_a_shell_takes_it(file: str, commands: list[str]) -> None:
+    text = text_of(summarize(report_of({"a b": "F"}, suite={"file": file}), None))
+    assert [html_unescaped(each) for each in re.findall(r"<li>[^<]*: <code>(.*?)</code>", text)] == commands
 
 
 def test_an_answer_in_markdown_is_laid_out_on_request_and_links_to_nothing() -> None:

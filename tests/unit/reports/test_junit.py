@@ -217,3 +217,9 @@ def test_a_critical_regression_fails_in_junit_however_many_the_gate_allows() -> 
     )
     assert [child.tag for child in junit_case(summary, "a")] == ["failure"]
     assert [child.tag for child in junit_case(summary, "b")] == ["system-out"]
+
+
+def test_a_cell_that_errored_in_part_says_why() -> None:
+    note = case_of("PPE", Gate(max_error_rate=0.5)).findtext("system-out") or ""
+    assert note.startswith("2 of 2 runs passed, 1 errored\n")
+    assert "run 3 errored\n  429: slow down" in note

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from rich.cells import cell_len
 from ci_evals.gate.baseline import head_cells
 from ci_evals.gate.compare import compare
 from ci_evals.gate.verdict import decide
-from ci_evals.model.case import Variant
+from ci_evals.model.case import Quarantine, Variant
+from ci_evals.model.response import Message
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import terminal
@@ -169,7 +171,7 @@ def test_costs_are_unknown_partly_known_or_known() -> None:
 def test_long_lists_end_with_what_was_left_out() -> None:
     text = text_of(summary_of({f"case {number}": "F" for number in range(32)}, edit=with_own_reason))
     assert text.count("✗ case") == terminal.MAX_FAILED
-    assert "… and 12 more failing cases in summary.md" in text
+    assert "… and 22 more failing cases in summary.md" in text
 
 
 def test_the_verdict_comes_first_and_last() -> None:
@@ -194,3 +196,31 @@ def test_columns_stand_below_each_other_in_every_script(name: str) -> None:
     heading, *_, same, gone = table.split("\n")
     lines = ((heading, "baseline"), (same, "2 of 2"), (gone, "2 of 2"))
     assert len({cell_len(line[: line.index(text)]) for line, text in lines}) == 1
+
+
+def test_beside_an_answer_stands_what_the_user_said_last() -> None:
+    sent = (Message("system", "You sell flights."), Message("user", "Paris?"), Message("user", "Any\nday."))
+
+    def asked(result: Result) -> Result:
+        return replace(result, messages=sent)
+
+    cells = {"trip": "F"}
+    text = text_of(summary_of(cells, cases={"trip": {"input": None, "vars": {"from": "Paris"}}}, edit=asked))
+    assert "    Any day. → Lyon\n" in text
+    assert "from: Paris" not in text
+
+
+def test_a_part_without_a_bar_has_no_row_in_the_gate() -> None:
+    of_each = {name: {"min_pass_rate": 0.5} for name in ("a", "b")}
+    text = text_of(summary_of({"a": "PPF", "b": "FFF"}, cases=of_each))
+    assert re.findall(r"^(?:FAIL|PASS|BORDERLINE|NO VERDICT) +(\S+ \S*)", text, re.MULTILINE) == ["case b", "case a"]
+
+
+def test_cases_in_quarantine_are_counted_once_for_all_variants() -> None:
+    until = Quarantine(until=date(2099, 1, 1), reason="waits for the index")
+    text = text_of(
+        summary_of(
+            {"a": "P", "b": ["F", "F"]}, variants=(Variant("x"), Variant("y")), cases={"b": {"quarantine": until}}
+        )
+    )
+    assert "Quarantined (1): b\n" in text

@@ -4,14 +4,22 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from factories import report_of
+from factories import STARTED_AT, baseline_of, report_of
 
 from ci_evals.gate.baseline import ReportRef, TrendPoint, TrendVariant
 from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.reports import terminal
-from ci_evals.reports.summary import Summary
-from ci_evals.reports.variants import LabelReport, TaskReport, leaderboard, trend_of, variant_reports
+from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.variants import (
+    LabelReport,
+    TaskReport,
+    VariantChange,
+    leaderboard,
+    trend_of,
+    variant_changes,
+    variant_reports,
+)
 
 
 def summary_of(**outcomes: str) -> Summary:
@@ -106,3 +114,16 @@ def test_only_the_last_reports_are_shown_and_one_is_no_trend() -> None:
     assert trend_of(points([0.5]), Variant("agent")) == ()
     assert trend_of(points([0.5, None]), Variant("agent")) == ()
     assert trend_of(points([0.5] * 5), Variant("other")) == ()
+
+
+def test_of_a_few_compared_cases_no_change_of_cost_or_latency_is_told() -> None:
+    names = [f"case {number}" for number in range(40)]
+    base = baseline_of(report_of(dict.fromkeys(names, "PPP"), started_at=STARTED_AT - 60))
+
+    def change(edited: int) -> VariantChange:
+        asks = {name: f"{name}, edited" for name in names[:edited]}
+        (found,) = variant_changes(summarize(report_of(dict.fromkeys(names, "PPP"), asks=asks), None, base)).values()
+        return found
+
+    assert change(0) == VariantChange("no change", "no change", "no change")
+    assert change(39) == VariantChange("1 of 40 compared", "", "")

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from projects import CASE, Project
@@ -106,7 +107,7 @@ def test_a_cases_own_expectations_may_be_templates_too(project: Project) -> None
     expect = [{"contains": "{{ input }} {{ n }}"}, {"contains_any": "{{ all }}"}, {"equals": "{{ n }}"}]
     turns = [{"user": "hi", "expect": [{"contains": "{{ n }}"}]}]
     case = {"id": "a", "vars": {"n": 5, "all": ["x", "y"]}, "expect": expect}
-    project.suite(cases=[{**case, "input": "q"}, {**case, "id": "b", "turns": turns}])
+    project.suite(cases=[{**case, "input": "q"}, {**case, "id": "b", "turns": turns, "expect": []}])
     first, second = project.load().cases
     assert [each.grader for each in first.expect] == [Contains("q 5"), ContainsAny(("x", "y")), Equals("5")]
     assert second.expect[0].grader == Contains("5")
@@ -114,7 +115,7 @@ def test_a_cases_own_expectations_may_be_templates_too(project: Project) -> None
 
 def test_a_template_that_does_not_fit_its_own_case_is_told_at_its_place(project: Project) -> None:
     project.suite(cases=[{"id": "a", "input": "q", "expect": [{"not_empty": True}, {"contains": "{{ anwser }}"}]}])
-    assert project.problems() == ["evals.yaml:1: cases[0].expect[1]: 'anwser' is undefined"]
+    assert project.problems() == ["evals.yaml:1: cases[0].expect[1]: 'anwser' is undefined; known: input"]
 
 
 def test_the_suites_vars_are_every_cases_unless_it_has_its_own(project: Project) -> None:
@@ -147,7 +148,7 @@ def test_a_template_that_does_not_fit_one_case_is_told_at_that_case(project: Pro
     project.write("c.jsonl", line("a", vars={"pattern": "ok"}) + line("b") + line("c", vars={"pattern": "("}))
     project.suite(cases={"file": "c.jsonl"}, expect=[{"not_empty": True}, {"regex": "{{ pattern }}"}])
     second, third = project.problems()
-    assert second == "c.jsonl:2: the suite's expect[1] does not fit this case: 'pattern' is undefined"
+    assert second == "c.jsonl:2: the suite's expect[1] does not fit this case: 'pattern' is undefined; known: input"
     assert third.startswith("c.jsonl:3: the suite's expect[1].regex does not fit this case: bad regular expression '('")
 
 
@@ -275,3 +276,28 @@ def test_a_recording_that_is_not_there_is_a_problem_with_its_line(project: Proje
     project.write("evals.yaml", SUITE.replace("modle: large", "recorded: none.json"))
     (problem,) = project.problems()
     assert problem.startswith("evals.yaml:7: cases[0].overrides.recorded: the recording 'none.json' cannot be read: No")
+
+
+def test_graders_that_decide_nothing_are_told_where_they_stand(project: Project) -> None:
+    light = {"contains": {"value": "x", "weight": 0}}
+    text = "all graders have weight 0, so any answer would pass: give one a weight, or a `metric` to count for"
+    cases = [{"id": name, "input": "q"} for name in "ab"]
+    project.suite(cases=cases, expect=[light, {"any_of": {"of": [{"contains": "y"}], "weight": 0}}])
+    assert project.problems() == [f"evals.yaml:1: expect: {text}"]
+    project.suite(cases=[{**cases[0], "expect": [light]}, {**cases[1], "expect": [{"not_empty": True}]}])
+    assert project.problems() == [f"evals.yaml:1: cases[0]: {text}"]
+    project.suite(cases=cases, expect=[light, {"contians": "x"}])
+    assert len(project.problems()) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"threshold": 0.5},
+        {"expect": [{"contains": {"value": "x", "weight": 0, "metric": "tone"}}]},
+        {"expect": [{"classify": {"label": "a", "weight": 0}}]},
+    ],
+)
+def test_graders_without_weight_may_decide_all_the_same(project: Project, settings: dict[str, Any]) -> None:
+    project.suite(**{"expect": [{"contains": {"value": "x", "weight": 0}}], **settings}, cases=[{"input": "q"}])
+    assert project.load().cases

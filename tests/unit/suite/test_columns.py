@@ -73,9 +73,12 @@ def test_values_of_json_stay_what_they_are_and_ids_are_made_of_what_is_asked(pro
         ({"tgas": "Topic"}, "map: unknown key 'tgas', did you mean 'tags'?"),
         (
             {"expect": [{"equals": "{{ row.Answer }}"}]},
-            "map.expect: 'dict object' has no attribute 'Answer' (x.csv:2 and",
+            "map.expect: there is no 'Answer'; known: ID, Question, Right answer, Topic, n (x.csv:2 and",
         ),
-        ({"expect": [{"equals": "{{ Question }}"}]}, "map.expect: 'Question' is undefined (x.csv:2 and 1 more)"),
+        (
+            {"expect": [{"equals": "{{ Question }}"}]},
+            "map.expect: 'Question' is undefined, did you mean 'row.Question'? (x.csv:2 and 1 more)",
+        ),
         ({"input": "{{ row.ID }"}, "map.input: not a valid template: unexpected '}'"),
         ({"vars": {"doc": {"file": "{{ row.ID }}.md"}}}, "map.vars.doc: 1.md: no such file (looked in "),
         ("ID", "map: expected a mapping, got 'ID'"),

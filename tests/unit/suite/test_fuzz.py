@@ -138,7 +138,7 @@ def loads_or_is_refused(project: Project) -> bool:
 def valid(project: Project) -> Project:
     project.write("prompt.txt", "{{ input }}")
     project.write("cases.jsonl", json.dumps(ROW) + "\n")
-    project.write("cases.csv", 'id,q,expect\ncsv,v,"[{contains: x}]"\n')
+    project.write("cases.csv", 'id,input,q,expect\ncsv,i,v,"[{contains: x}]"\n')
     project.write("evals.yaml", json.dumps(VALID))
     return project
 

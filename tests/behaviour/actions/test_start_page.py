@@ -1,0 +1,76 @@
+"""A new user does what docs/start.md says, from `init` to a comment on a pull request, and sees what it shows."""
+
+import re
+from pathlib import Path
+
+from fakes.github import FakeGitHub
+from jobs import Repository
+from processes import ci_evals
+from pulls import comments, open_pull
+
+PAGE = (Path(__file__).parents[3] / "docs" / "start.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OLDER, BASE, RED = "a" * 40, "b" * 40, "c" * 40
+
+
+def blocks(language: str) -> list[str]:
+    return [text for found, text in FENCE.findall(PAGE) if found == language]
+
+
+def without_times(text: str) -> str:
+    """The text with a word for each time, and single blanks: times make columns as wide as they are."""
+    return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s\b", " TIME", text))
+
+
+def lines_missing(shown: str, printed: str) -> list[str]:
+    """The lines of a block of output that were not printed in this order; `…` stands for others."""
+    rest = iter(without_times(printed).splitlines())
+    return [line for line in without_times(shown).splitlines() if line != "…" and line not in rest]
+
+
+async def ran(folder: Path, *words: str, code: int = 0) -> str:
+    done = await ci_evals(folder, *words, environ={"COLUMNS": "120"})
+    assert done.code == code, done.out + done.err
+    return done.out
+
+
+async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    agent, suite = tmp_path / "agent.py", tmp_path / "evals.yaml"
+    (first_run,) = blocks("text")
+    await ran(tmp_path, "init")
+    assert lines_missing(first_run, await ran(tmp_path, "run")) == []
+
+    (bot,), (own, _) = blocks("python"), blocks("yaml")
+    agent.write_text(bot, encoding="utf-8")
+    suite.write_text(own, encoding="utf-8")
+    await ran(tmp_path, "validate")
+    await ran(tmp_path, "run")
+
+    (diff,) = blocks("diff")
+    before, after = (line[1:] for line in diff.splitlines())
+    broken = bot.replace(before, after)
+    assert broken != bot
+    agent.write_text(broken, encoding="utf-8")
+    for block in blocks("console"):
+        command, _, shown = block.partition("\n")
+        words = command.removeprefix("$ ci-evals ").split()
+        assert lines_missing(shown, await ran(tmp_path, *words, code=1 if words == ["run"] else 0)) == []
+
+    agent.write_text(bot, encoding="utf-8")
+    added = next(line for each in blocks("sh") for line in each.splitlines() if line.startswith("git add"))
+    assert [name for name in added.split()[2:] if not (tmp_path / name).exists()] == []
+    fake.state.add_history(OLDER, BASE, RED)
+    pushed = await repository.push(BASE, before=OLDER)
+    assert pushed.ended.code == 0, pushed.ended.err
+
+    agent.write_text(broken, encoding="utf-8")
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    red = await repository.pull_request(RED)
+    assert red.ended.code == 1
+    (comment,) = comments(fake)
+    assert "❌ 1 case regressed: <code>lost-package</code>" in comment.body
+    answers = re.findall(r'^([-+]) +return "(.+)"$', diff, re.MULTILINE)
+    assert len(answers) == 2
+    assert "\n".join(sign + answer for sign, answer in answers) in comment.body

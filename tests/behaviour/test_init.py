@@ -1,0 +1,183 @@
+"""`ci-evals init`, in each kind of folder that it is run in."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from processes import ci_evals
+
+from ci_evals.release import ACTION
+
+COMMIT = "8f3c" * 10
+AGENT = "async def answer(question: str, model='small') -> str:\n    return f'You asked: {question}'\n"
+PROMPTFOO = """\
+prompts: ['Answer: {{ question }}']
+providers: [openai:gpt-4o-mini]
+tests:
+  - vars: {question: Capital of France?}
+    assert: [{type: icontains, value: paris}, {type: bleu, value: Paris}]
+"""
+
+
+def job_of(root: Path) -> Any:
+    text = (root / ".github/workflows/evals.yml").read_text("utf-8")
+    assert "#%" not in text
+    assert "<<" not in text
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {}
+    return workflow[True]["push"], workflow["jobs"]["evals"]["steps"]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    quiet = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, env=quiet)
+
+
+async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
+    written = await ci_evals(tmp_path, "init")
+    assert written.code == 0
+    assert written.out.splitlines() == [
+        "written: evals.yaml (asks a table of answers)",
+        "written: .gitignore (ci-evals-results/)",
+        "written: .github/workflows/evals.yml",
+        "next:",
+        "  ci-evals run",
+        "before you push, put the repository and a commit of ci-evals into .github/workflows/evals.yml",
+        "in the place of this, which GitHub cannot find:",
+        f"  {ACTION}",
+    ]
+    push, steps = job_of(tmp_path)
+    assert push == {"branches": ["main"]}
+    assert steps[-1] == {"uses": ACTION}
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0
+    assert "6 of 6 runs passed" in ended.out
+    assert {path.name for path in (tmp_path / "ci-evals-results").iterdir()} == {
+        *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
+    }
+
+
+async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(f"def look_up(order: int): ...\n\n\n{AGENT}")
+    (tmp_path / "requirements.txt").write_text("anthropic>=0.40\npytest\n")
+    (tmp_path / ".env.example").write_text("OPENAI_API_KEY=\nGITHUB_TOKEN=\nPORT=8080\n")
+    written = await ci_evals(tmp_path, "init")
+    assert "written: evals.yaml (asks agent:answer)" in written.out
+    assert "next:\n  ci-evals run\n  pytest evals.yaml " in written.out
+    assert "secrets of the repository:\n  OPENAI_API_KEY, ANTHROPIC_API_KEY\n" in written.out
+    assert "type: anthropic\n" in (tmp_path / "evals.yaml").read_text()
+    _, (*_, install, evals) = job_of(tmp_path)
+    assert install == {"run": "pip install -r requirements.txt"}
+    assert evals["env"] == {name: f"${{{{ secrets.{name} }}}}" for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")}
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0
+    assert "3 of 3 runs passed" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "target"),
+    [
+        ("bot.py", "def chat(message): return message\n", "bot:chat"),
+        ("support/agent.py", AGENT, "support.agent:answer"),
+        ("agent.py", "@app.command()\ndef answer(question: str): ...\n", None),
+        ("agent.py", "def answer(order: int): ...\n", None),
+        ("agent.py", "def answer(question, *, user): ...\n", None),
+        ("agent.py", "class Agent:\n    def answer(self, question): ...\n", None),
+        ("agent.py", "def answer(question:\n", None),
+        ("agent.py", "raise SystemExit('imported')\ndef run(host, port): ...\n", None),
+        ("tools.py", "def answer(question): ...\n", None),
+    ],
+)
+async def test_only_what_takes_a_question_is_called(path: str, code: str, target: str | None, tmp_path: Path) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    (file.parent / "__init__.py").touch()
+    file.write_text(code)
+    assert (await ci_evals(tmp_path, "init")).code == 0
+    provider = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"][0]
+    assert provider.get("target") == target
+    assert (await ci_evals(tmp_path, "run")).code == 0
+
+
+async def test_a_promptfoo_config_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "promptfooconfig.yaml").write_text(PROMPTFOO)
+    written = await ci_evals(tmp_path, "init", environ={"OPENAI_API_KEY": ""})
+    assert written.code == 0
+    assert "written: evals.yaml (from promptfooconfig.yaml)" in written.out
+    assert "not imported: promptfooconfig.yaml:5: assert: bleu" in written.out
+    assert "still to do before it runs:\n  evals.yaml:3: providers[0].api_key" in written.out
+    assert job_of(tmp_path)[1][-1]["env"].keys() == {"OPENAI_API_KEY"}
+    assert (await ci_evals(tmp_path, "validate", environ={"OPENAI_API_KEY": "sk-1"})).code == 0
+
+
+async def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--initial-branch", "trunk")
+    app = tmp_path / "apps/my bot"
+    app.mkdir(parents=True)
+    (app / "bot.py").write_text(AGENT)
+    (app / "pyproject.toml").write_text("[project]\nname = 'bot'\n")
+    written = await ci_evals(app, "init")
+    assert "written: ../../.github/workflows/evals.yml" in written.out
+    push, (*_, install, evals) = job_of(tmp_path)
+    assert push == {"branches": ["trunk"]}
+    assert install == {"run": "pip install './apps/my bot'"}
+    assert evals["with"] == {"working-directory": "apps/my bot"}
+    again = await ci_evals(tmp_path, "init", "apps/my bot")
+    assert again.out.splitlines()[:5] == [
+        "kept: apps/my bot/evals.yaml",
+        "kept: .github/workflows/evals.yml",
+        "next:",
+        '  cd "apps/my bot"',
+        "  ci-evals run",
+    ]
+
+
+async def test_the_default_branch_is_that_of_the_remote(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--initial-branch", "add-evals")
+    git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/develop")
+    await ci_evals(tmp_path, "init")
+    assert job_of(tmp_path)[0] == {"branches": ["develop"]}
+
+
+@pytest.mark.parametrize(
+    "url", ["https://github.com/acme/ci-evals", "ssh://git@github.com/acme/ci-evals.git", "https://host.example/acme"]
+)
+async def test_the_workflow_uses_the_commit_that_was_installed(url: str, tmp_path: Path) -> None:
+    folder, installed = tmp_path / "project", tmp_path / "site/ci_evals-9.9.dist-info"
+    folder.mkdir()
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: ci-evals\nVersion: 9.9\n")
+    origin = {"url": url, "vcs_info": {"vcs": "git", "commit_id": COMMIT}}
+    (installed / "direct_url.json").write_text(json.dumps(origin))
+    written = await ci_evals(folder, "init", environ={"PYTHONPATH": str(installed.parent)})
+    is_known = "github.com" in url
+    assert job_of(folder)[1][-1] == {"uses": f"acme/ci-evals@{COMMIT}" if is_known else ACTION}
+    assert ("before you push" in written.out) is not is_known
+
+
+async def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "evals.yml").write_text("mine")
+    (tmp_path / ".gitignore").write_text("*.pyc")
+    written = await ci_evals(tmp_path, "init")
+    assert written.out.startswith("kept: evals.yml\nadded to: .gitignore (ci-evals-results/)\n")
+    assert (tmp_path / "evals.yml").read_text() == "mine"
+    assert not (tmp_path / "evals.yaml").exists()
+    assert (tmp_path / ".gitignore").read_text() == "*.pyc\nci-evals-results/\n"
+    workflow = tmp_path / ".github/workflows/evals.yml"
+    workflow.write_text("mine, too")
+    again = await ci_evals(tmp_path, "init")
+    assert again.out.startswith("kept: evals.yml\nkept: .github/workflows/evals.yml\n")
+    assert workflow.read_text() == "mine, too"
+    assert (tmp_path / ".gitignore").read_text() == "*.pyc\nci-evals-results/\n"
+
+
+async def test_it_says_where_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / ".github").write_text("a file")
+    ended = await ci_evals(tmp_path, "init")
+    assert ended.code == 3
+    assert ".github/workflows: this folder cannot be made" in ended.err
+    assert not (tmp_path / "evals.yaml").exists()
