@@ -10,6 +10,7 @@ from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.graders.transform import transform_problem
+from ci_evals.javascript import node_process
 from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
@@ -284,9 +285,10 @@ class _Loader:
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         prompted, shared = bool(written["prompts"].value), filled["vars"]
-        reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
         threshold = settings.threshold if settings else None
-        cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
+        with node_process(self.folder):  # which parses JavaScript of graders
+            reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
+            cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
         problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
