@@ -94,29 +94,49 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
 
 
 def explain_cells(
-    head: Path, case: str, provider: str | None = None, prompt: str | None = None, *, base: Sequence[Path] = ()
+    head: Path,
+    case: str,
+    provider: str | None = None,
+    prompt: str | None = None,
+    *,
+    suite: str | None = None,
+    base: Sequence[Path] = (),
 ) -> list[Explanation]:
     """Explain the cells of a case, on every or one provider, with every or one prompt.
 
     Args:
-        head: the report, or its folder.
+        head: the report, its folder, or a folder with those of several suites.
         case, provider, prompt: the cells.
+        suite: the name of the one whose report is looked at, where there are several; None for all.
         base: what to compare it with; without it, what the report itself has of its comparison.
 
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
-    summary = compare_reports(base, head) if base else read_summary(head)
-    chosen = {cell.cell: summary.report.plan.key(cell.cell) for cell in summary.report.cells}
+    folders = report_folders(head) or [head]
+    summaries = [compare_reports(base, each) if base else read_summary(each) for each in folders]
+    if suite is not None and len(summaries) > 1:
+        names = [summary.report.suite.name for summary in summaries]
+        if suite not in names:
+            raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}")
+        summaries = [summary for summary in summaries if summary.report.suite.name == suite]
+    chosen = {
+        (number, cell.cell): summary.report.plan.key(cell.cell)
+        for number, summary in enumerate(summaries)
+        for cell in summary.report.cells
+    }
     for noun, name, part in (("case", case, 0), ("provider", provider, 1), ("prompt", prompt, 2)):
         known = dict.fromkeys(name_of(key[part]) for key in chosen.values() if key[part] is not None)
-        chosen = {cell: key for cell, key in chosen.items() if name in (None, key[part])}
+        chosen = {place: key for place, key in chosen.items() if name in (None, key[part])}
         if not chosen:
             raise UsageError(unknown(noun, str(name), known))
-    source = summary.compared.baseline.source if summary.compared else None
-    newest = read_summary(Path(source)).report if source else None
-    return explanations(summary, list(chosen), newest)
+    found: list[Explanation] = []
+    for number, summary in enumerate(summaries):
+        if cells := [cell for of, cell in chosen if of == number]:
+            source = summary.compared.baseline.source if summary.compared else None
+            found += explanations(summary, cells, read_summary(Path(source)).report if source else None)
+    return found
 
 
 @options.command("compare")
@@ -177,7 +197,7 @@ def explain(
 
     Prints every run here and on the base, its grades, and the statistical test in words. Without --baseline, the
     comparison is the one that the report has; with it, the comparison is made anew, and the runs of the newest base
-    report are shown, too.
+    report are shown, too. Where several suites were run, each that has such a case is looked at; --config names one.
 
     \b
     Examples:
@@ -185,10 +205,11 @@ def explain(
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
     usual = Path(RESULTS)
-    if report is None:
-        by_default = config is None and usual.is_dir()
-        report = usual if by_default else options.load_named_suite(config, offline=True).out
-    found = explain_cells(report, case, provider, prompt, base=baseline)
+    suite = None
+    if config is not None or (report is None and not usual.is_dir()):
+        suite = options.load_named_suite(config, offline=True)
+    report = report or (suite.out if suite else usual)
+    found = explain_cells(report, case, provider, prompt, suite=suite.name if suite else None, base=baseline)
     render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
     Console.of_process(output).print(render(found))
     return 0

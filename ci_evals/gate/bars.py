@@ -37,8 +37,9 @@ class ScopeVerdict:
 
     A scope without a `bar` is only shown: it passes unless none of its runs was graded. `lower` and `upper` are
     one-sided bounds at the gate's confidence. `cases`, `graded` and `failed` are numbers of cases and of runs.
-    `runs_needed` is the number of runs per case that would tell a rate below the bar from the bar; None where it is
-    told already, or would take more than 100. A `critical` scope that fails is red whatever the rest does.
+    `runs_needed` is the number of runs per case that would tell a rate below the bar from the bar, as often as not, and
+    `calls_needed` how many calls of providers that is; None where it is told already, or would take more than 100 runs.
+    A `critical` scope that fails is red whatever the rest does.
     """
 
     kind: ScopeKind
@@ -52,6 +53,7 @@ class ScopeVerdict:
     graded: int
     failed: int
     runs_needed: int | None = None
+    calls_needed: int | None = None
     critical: bool = False
 
 
@@ -128,6 +130,7 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: G
     estimate = pass_rate(chosen)
     bounds = estimate.bounds(rules.confidence) if estimate else None
     status = _status(estimate.rate, bounds, scope.bar, rules) if estimate and bounds else "error"
+    runs_needed = _runs_needed(estimate, scope.bar, chosen, rules) if status == "borderline" else None
     return ScopeVerdict(
         kind=scope.kind,
         name=scope.name,
@@ -139,7 +142,8 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: G
         cases=len({report.plan.row(cell) for cell in scope.cells}),
         graded=graded,
         failed=graded - sum(tally.passed for tally in chosen),
-        runs_needed=_runs_needed(estimate, scope.bar, chosen, rules) if status == "borderline" else None,
+        runs_needed=runs_needed,
+        calls_needed=runs_needed and runs_needed * len(scope.cells),
         critical=scope.critical,
     )
 

@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ci_evals.format import RAREST, duration, name_of, number_of, once_in, percent, seconds, short_sha
+from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds, short_sha
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
@@ -42,7 +42,8 @@ def cell_name(comparison: Comparison, cell: CellComparison) -> str:
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """Return a cell's sentence without its name."""
     base = comparison.baseline.called
-    before, here = f"{tally_text(cell.base)} on {base}", f"{tally_text(cell.head)} here"
+    before = f"{tally_text(cell.base)} on {base}"
+    here = f"{tally_text(cell.head)} here" if cell.head.graded else "no new run was graded here"
     chance = "" if cell.p is None else _chance(cell.p)
     steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
     unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"
@@ -208,7 +209,7 @@ def _surely_higher(variant: VariantComparison) -> bool:
 
 
 def baseline_sentence(comparison: Comparison, started_at: float) -> str:
-    """`compared with main at 0123456, 3 h older, and 5 reports before it (up to 30 runs per case)`.
+    """`compared with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per case)`.
 
     Args:
         comparison: the comparison with that baseline.
@@ -216,27 +217,34 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
     """
     if not comparison.compared:
         return not_compared_sentence(comparison)
-    runs = max((cell.base.graded for cell in comparison.cells), default=0)
+    runs = {cell.base.graded for cell in comparison.cells if cell.base.graded}
     return source_sentence(comparison.baseline, started_at, runs)
 
 
-def source_sentence(baseline: Baseline, started_at: float, runs: int, place: str = "") -> str:
-    """`compared with main at 0123456 (the merge base), 3 h older, and 5 reports before it (up to 30 runs per case)`.
+def source_sentence(baseline: Baseline, started_at: float, runs: Collection[int], place: str = "") -> str:
+    """`compared with main at 0123456 (the merge base), 3 hours older, and 5 reports before it (30 runs per case)`.
 
     Args:
         baseline: what is compared with.
         started_at: when the head was run, in seconds since the epoch.
-        runs: the most graded runs of a case in the baseline.
+        runs: how many graded runs the cases have in the baseline.
         place: how the newest report's commit is related to the head's.
     """
     newest, *older = baseline.reports
     revision = f" at {short_sha(newest.revision)}" if newest.revision else ""
     age = started_at - newest.started_at
-    older_by = f", {duration(age)} older" if age >= 1 else ""
+    older_by = f", {_age(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
     where = f" ({place})" if place else ""
-    most = number_of(runs, "run")
-    return f"compared with {baseline.called}{revision}{where}{older_by}{more} (up to {most} per case)"
+    most = f"{'up to ' if len(runs) > 1 else ''}{number_of(max(runs, default=0), 'run')}"
+    return f"compared with {baseline.called}{revision}{where}{older_by}{more} ({most} per case)"
+
+
+def _age(seconds: float) -> str:
+    """`40 seconds`, `3 minutes`, `5 hours`, `2 days`."""
+    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+    unit, size = next(each for each in units if round(seconds) >= each[1] * (2 if each[0] == "day" else 1))
+    return number_of(round(seconds / size), unit)
 
 
 def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
@@ -438,7 +446,10 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
     apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
     outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
-    more = f". {number_of(scope.runs_needed, 'run')} per case could tell" if scope.runs_needed else ""
+    more = ""
+    if scope.runs_needed and scope.calls_needed:
+        calls = number_of(scope.calls_needed, "call")
+        more = f". {number_of(scope.runs_needed, 'run')} a case ({calls}) would tell in half of such cases"
     return f"{what}{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
 
 

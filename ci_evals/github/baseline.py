@@ -113,7 +113,7 @@ def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
     """Say what is compared with, or why there is nothing."""
     if isinstance(baseline, NoComparison):
         return baseline.reason
-    runs = max((cell.history.tally.graded for cell in baseline.cells.values()), default=0)
+    runs = {cell.history.tally.graded for cell in baseline.cells.values()} - {0}
     return source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place)
 
 

@@ -13,6 +13,7 @@ MAX_BYTES: Final = 65_000
 """GitHub's limit is 262,144 bytes, and 65,536 characters on older servers."""
 
 _MAX_HEADLINE_BYTES = 1_500  # what a section may be reduced to, when others need the room
+_MAX_LINE_BYTES = 500  # of what a section's line above the others says
 
 _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<write>[0-9a-f]+) -->")
 _START = re.compile(
@@ -81,15 +82,43 @@ class Section(NamedTuple):
         return found[1] if found else "·"
 
     @property
+    def line(self) -> str:
+        """`❌ flight agent: 1 case regressed: refund`, or without what happened if that is long."""
+        headline = self.content.partition("\n")[0]
+        found = _MARK.match(headline)
+        said = headline[found.end() :] if found else ""
+        return f"{self.name}: {said}" if said and len(said.encode()) <= _MAX_LINE_BYTES else self.name
+
+    @property
+    def content(self) -> str:
+        """The text as it is posted: without markers, and without what UTF-8 cannot hold."""
+        text = _LINE_ENDS.sub("\n", self.text.encode("utf-8", "replace").decode()).strip("\n")
+        return _MARKER.sub(_BROKEN_MARKER, text)
+
+    @property
+    def is_green(self) -> bool:
+        """Return True if there is nothing to do."""
+        return self.mark == VERDICT_MARKS["pass"]
+
+    @property
+    def folded(self) -> str:
+        """The section between its markers, behind its name."""
+        return f"<details>\n<summary>{self.name}</summary>\n\n{self.block}\n\n</details>\n"
+
+    @property
+    def name(self) -> str:
+        """`❌ flight agent`."""
+        return f"{self.mark} {code(self.id.suite or 'suite')}"
+
+    @property
     def block(self) -> str:
-        """The section between its markers; the text holds no others, and nothing that UTF-8 cannot hold."""
+        """The section between its markers."""
         suite, job, part = map(_word, self.id)
         start = (
             f"<!-- ci-evals:section suite={suite} job={job} part={part} run={self.stamp.run_id}"
             f" attempt={self.stamp.attempt} sha={self.stamp.sha} write={self.write} -->"
         )
-        plain = _LINE_ENDS.sub("\n", self.text.encode("utf-8", "replace").decode()).strip("\n")
-        return f"{start}\n{_MARKER.sub(_BROKEN_MARKER, plain)}\n{_END}"
+        return f"{start}\n{self.content}\n{_END}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,24 +163,32 @@ def parse(body: str) -> Body | None:
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
     """Return the comment with these sections, in the order of their ids.
 
-    Above several sections stands a line with the verdict of each. When they have more than `MAX_BYTES` in UTF-8, the
-    longest are reduced to their headline.
+    Above several sections stands a line for each, and those with nothing to do are folded. When they have more than
+    `MAX_BYTES` in UTF-8, the longest are reduced to their headline.
     """
     ordered = sorted(sections, key=lambda section: section.id)
     head = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->{_overview(ordered)}"
-    blocks = [section.block for section in ordered]
+    blocks = [_shown(section, ordered) for section in ordered]
     for number in sorted(range(len(blocks)), key=lambda number: -len(blocks[number].encode())):
         if sum(map(_size, (head, *blocks))) <= MAX_BYTES:
             break
-        blocks[number] = ordered[number]._replace(text=ordered[number].headline).block
+        blocks[number] = _shown(ordered[number]._replace(text=ordered[number].headline), ordered)
     return "\n".join((head, *blocks))
 
 
+def _shown(section: Section, sections: Sequence[Section]) -> str:
+    """Return a section as it stands among these."""
+    return section.folded if section.is_green and len(sections) > 1 else section.block
+
+
 def _overview(sections: Sequence[Section]) -> str:
-    """`❌ flight agent · ✅ hotel agent`, as a paragraph of its own; nothing for a single section."""
+    """A list with a line for each section, such as `❌ flight agent: 1 case regressed: refund`; nothing for one."""
     if len(sections) < 2:
         return ""
-    return "\n\n" + " · ".join(f"{each.mark} {code(each.id.suite or 'suite')}" for each in sections) + "\n"
+    lines = [each.line for each in sections]
+    if sum(map(_size, lines)) > MAX_BYTES // 4:
+        return "\n\n" + " · ".join(each.name for each in sections) + "\n"
+    return "\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:
@@ -160,10 +197,11 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
     What others have beyond their share has to give way then, see `compose`.
     """
     others = [other for other in others if other.id != section]
-    used = sum(_size(other.block) for other in others)
+    used = sum(_size(other.folded) for other in others)
     write = uuid4().hex
     own = Section(section, stamp, "", write)
     frame = _size(compose("", write, [own])) + _size(_overview([*others, own])) + 400
+    frame += _MAX_LINE_BYTES + _size(own.folded) - _size(own.block) if others else 0
     return max(0, max(MAX_BYTES - used, MAX_BYTES // (len(others) + 1)) - frame)
 
 

@@ -29,6 +29,8 @@ class GraderOptions(Options):
     """True if it needs something beside the answer: a function, a model."""
     may_take_long: ClassVar[bool] = False
     """True if it may compute for long even with a short answer: it does so in a thread."""
+    portable: ClassVar[bool] = False
+    """True if it is the team's own code, which an executor may run on another machine."""
     reads_text: ClassVar[bool] = True
     """False if it looks at something else than the text of an answer, so that there is nothing to transform."""
     own_templates: ClassVar[tuple[str, ...]] = ()

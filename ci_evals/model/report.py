@@ -1,5 +1,6 @@
 """The results of one invocation: a small record of each run in memory, the results themselves in the journal."""
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.response import MAX_TOKENS
 from ci_evals.model.result import Judging, Result, Status, every_grade
+
+_OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,11 @@ class SuiteInfo:
     without_secrets: bool = False
     replayed: bool = False
     selection: str | None = None
+
+    @property
+    def given_run_id(self) -> str | None:
+        """The `run_id` that was given from outside; None for a random one, or one that is made of those of shards."""
+        return None if self.run_id is None or _OWN_RUN_ID.fullmatch(self.run_id) else self.run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ class Grade:
 
     `grader` is the name of the grader, its own or that of its type, and `metric` the metric that the score is part of.
     `orders_judge` is whether the answer seems to give orders to the model that judged it. `parts` are the grades of
-    which `any_of` and `all_of` are made; `statements` what a judge found statement by statement.
+    which `any_of` and `all_of` are made; `statements` what a judge found statement by statement; `transform` is what
+    made of the answer what the grader saw.
     """
 
     grader: str
@@ -30,6 +31,7 @@ class Grade:
     metric: str | None = None
     parts: tuple["Grade", ...] = ()
     statements: tuple[Statement, ...] = ()
+    transform: str | None = None
 
 
 def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:

@@ -137,6 +137,8 @@ class ProviderOptions(Options):
     """True if it answers with embeddings instead of text."""
     works_on_tasks: ClassVar[bool] = False
     """True if it works on task folders, and on nothing else."""
+    portable: ClassVar[bool] = False
+    """True if it needs nothing but the suite's folder, so that an executor may run it on another machine."""
 
     name: str | None = None
     max_concurrency: Concurrency | None = None

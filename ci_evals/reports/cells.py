@@ -434,6 +434,13 @@ def answer_text(result: Result) -> str | None:
     return _response_text(result.response)
 
 
+def whole_answers(result: Result) -> tuple[str, ...]:
+    """Return the files in the results folder with what was too long for the journal, one for each such answer."""
+    response = result.response
+    each = (response, *(turn.response for turn in response.turns)) if response else ()
+    return tuple(dict.fromkeys(answer.whole for answer in each if answer.whole))
+
+
 def _response_text(response: Response) -> str:
     return _with_calls(response.output, response.calls_made)
 
@@ -570,10 +577,12 @@ def _in_texts(numbers: Sequence[int]) -> str:
 
 
 def grade_facts(grade: Grade) -> str:
-    """`score 0.50, weight 2`: of a grade, what its verdict leaves open; empty where that is nothing."""
+    """`score 0.50, weight 2, metric tone`: what a grade's verdict leaves open; empty where that is nothing."""
     parts = [f"score {score(grade.score)}"] if grade.score not in (0, 1) else []
     if grade.weight != USUAL_WEIGHT:
         parts.append(f"weight {grade.weight:g}" if grade.weight else "weight 0: for information")
+    parts += [f"metric {one_line(grade.metric, 80)}"] if grade.metric else []
+    parts += [f"transform {one_line(grade.transform, 80)}"] if grade.transform else []
     return ", ".join(parts)
 
 

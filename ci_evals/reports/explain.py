@@ -19,11 +19,11 @@ from ci_evals.format import (
 )
 from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.compare import CellKind, Comparison, NoComparison
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, tally_text, test_sentence
+from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, test_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
-from ci_evals.model.response import Passage
+from ci_evals.model.response import Passage, Usage
 from ci_evals.model.result import Grade, Result, RunError, Status
 from ci_evals.reports.cells import (
     answer_text,
@@ -40,6 +40,7 @@ from ci_evals.reports.cells import (
     runs_text,
     scores_text,
     statement_lines,
+    whole_answers,
 )
 from ci_evals.reports.markdown import code, fence, plain
 from ci_evals.reports.report_json import SCHEMA_VERSION, stdout_json
@@ -50,6 +51,8 @@ _ASKED_CHARACTERS = 4000
 _LINE_CHARACTERS = 400
 _PASSAGE_CHARACTERS = 300
 _MAX_RUNS = 100
+_MAX_DETAIL_LINES = 10
+_DETAIL_CHARACTERS = 2000
 _NOT_COMPARED = "not compared with a baseline: name one with --baseline"
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
@@ -58,6 +61,9 @@ _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 class RunEntry:
     """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer.
 
+    A `recorded` one was answered by a journal instead of the provider, a `reused` one because nothing which that answer
+    depends on has changed.
+    `whole` are files in the results folder: answers that were too long for the journal.
     `context` is what was retrieved for the answer, as far as it tells, and `metadata` whatever else it tells.
     """
 
@@ -69,10 +75,15 @@ class RunEntry:
     latency_s: float
     first_token_s: float | None
     cost_usd: float | None
+    usage: Usage | None
+    model: str | None
+    finish_reason: str | None
     recorded: bool
+    reused: bool
     grades: tuple[Grade, ...]
     error: RunError | None
     output: str | None
+    whole: tuple[str, ...]
     context: tuple[Passage, ...] | None
     metadata: Mapping[str, Any]
 
@@ -97,10 +108,12 @@ class BaseEntry:
 class Explanation:
     """One cell. The fields about its comparison are None or empty if there is none.
 
+    `head` are the passed and graded runs that are evidence: those that a recording answered are none.
     `asked` is what its runs sent to the provider: the rendered prompt, or the case's input; `asked_on_base` what those
     of the newest report of the baseline did.
     """
 
+    suite: str
     case: str
     provider: str
     prompt: str | None
@@ -131,8 +144,13 @@ class Explanation:
 
     @property
     def facts(self) -> list[str]:
-        """Sentences on the cell, its test and its baseline."""
-        return [text for text in (self.sentence, self.test, self.compared_with) if text]
+        """Sentences on the cell, the runs that are no evidence, its test and its baseline."""
+        reused = sum(run.reused for run in self.runs)
+        recorded = sum(run.recorded for run in self.runs) - reused
+        of = number_of(len(self.runs), "run")
+        counted = [f"{count:,} of {of} {word}" for count, word in ((reused, "reused"), (recorded, "recorded")) if count]
+        lack = f"{' and '.join(counted)}: no evidence for a comparison" if counted else ""
+        return [text for text in (self.sentence, lack, self.test, self.compared_with) if text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +178,9 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
 
     def explain_cell(cell: int) -> Explanation:
         case, (_, provider, prompt) = report.plan.case(cell), report.plan.key(cell)
-        planned = report.fresh(cell)
+        tally, lack = report.by_cell[cell].tally, "no run was graded here"
         explained = Explanation(
+            suite=report.suite.name,
             case=case.id,
             provider=provider,
             prompt=prompt,
@@ -169,8 +188,8 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             line=case.line,
             started_at=report.started_at,
             compared_with=compared_with,
-            sentence=f"{tally_text(planned)} here",
-            head=planned,
+            sentence=f"{tally.passed:,} of {number_of(tally.graded, 'run')} passed here" if tally.graded else lack,
+            head=report.fresh(cell),
             runs=_runs_of(report, cell),
             asked=_asked(report, cell),
         )
@@ -226,7 +245,7 @@ def _asked(report: SuiteReport, cell: int) -> str | None:
 
 def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntry]:
     for result in results:
-        answer = answer_text(result)
+        answer, response = answer_text(result), result.response
         yield RunEntry(
             run=result.run,
             confirming=confirming,
@@ -234,14 +253,19 @@ def _entries(results: Iterable[Result], *, confirming: bool) -> Iterator[RunEntr
             score=result.score,
             threshold=result.threshold,
             latency_s=result.latency_s,
-            first_token_s=result.response.slowest_first_token_s if result.response else None,
+            first_token_s=response.slowest_first_token_s if response else None,
             cost_usd=result.cost_usd,
+            usage=response.tokens if response else None,
+            model=response.model if response else None,
+            finish_reason=response.finish_reason if response else None,
             recorded=result.recorded,
+            reused=result.reused,
             grades=result.grades,
             error=result.error,
             output=None if answer is None else shorten(answer, _OUTPUT_CHARACTERS),
-            context=result.response.passages if result.response else None,
-            metadata=result.response.metadata if result.response else {},
+            whole=whole_answers(result),
+            context=response.passages if response else None,
+            metadata=response.metadata if response else {},
         )
 
 
@@ -252,12 +276,14 @@ def render_json(found: Sequence[Explanation]) -> str:
 
 def render_text(found: Sequence[Explanation]) -> str:
     """Return text for a terminal. No name and no answer can move the cursor or command a CI runner."""
-    return without_commands("\n\n".join("\n".join(_lines(each)) for each in found)) + "\n"
+    several = len({each.suite for each in found}) > 1
+    return without_commands("\n\n".join("\n".join(_lines(each, several)) for each in found)) + "\n"
 
 
-def _lines(cell: Explanation) -> Iterator[str]:
-    case, variant, place = (name_of(each, _LINE_CHARACTERS) for each in (cell.case, cell.variant, cell.place))
-    yield f"{case} on {variant}  {place}".rstrip()
+def _lines(cell: Explanation, several_suites: bool) -> Iterator[str]:  # noqa: FBT001
+    names = (cell.case, cell.variant, cell.suite, cell.place)
+    case, variant, suite, place = (name_of(each, _LINE_CHARACTERS) for each in names)
+    yield f"{case} on {variant}{f' in {suite}' if several_suites else ''}  {place}".rstrip()
     yield from map(_short, cell.facts)
     for section in _sections(cell):
         yield from ("", section.title)
@@ -265,8 +291,10 @@ def _lines(cell: Explanation) -> Iterator[str]:
         for runs in section.groups:
             yield f"{_MARKS[runs[0].status]} {_runs_line(runs)}"
             yield from (f"    {_short(line)}" for line in _reasons(runs))
+            yield from (f"    {_short(line)}" for line in _left_behind(runs))
             if runs[0].output is not None:
                 yield f"    answer: {_short(runs[0].output) or '(empty)'}"
+            yield from (f"    all of it: {_short(file)}" for file in runs[0].whole)
             yield from (f"    {_short(line)}" for line in _told_beside(runs))
         if section.left_out:
             yield section.left_out
@@ -278,11 +306,12 @@ def _short(text: str) -> str:
 
 def render_markdown(found: Sequence[Explanation]) -> str:
     """Return Markdown in which nothing that others wrote acts."""
-    return "\n\n".join("\n".join(_paragraphs(each)).strip() for each in found) + "\n"
+    several = len({each.suite for each in found}) > 1
+    return "\n\n".join("\n".join(_paragraphs(each, several)).strip() for each in found) + "\n"
 
 
-def _paragraphs(cell: Explanation) -> Iterator[str]:
-    yield f"### {code(cell.case)} on {code(cell.variant)}"
+def _paragraphs(cell: Explanation, several_suites: bool) -> Iterator[str]:  # noqa: FBT001
+    yield f"### {code(cell.case)} on {code(cell.variant)}{f' in {code(cell.suite)}' if several_suites else ''}"
     if cell.place:
         yield f"\n{code(cell.place)}"
     yield from (f"\n{plain(fact)}" for fact in cell.facts)
@@ -294,7 +323,10 @@ def _paragraphs(cell: Explanation) -> Iterator[str]:
         for runs in section.groups:
             yield f"<details>\n<summary>{_MARKS[runs[0].status]} {plain(_runs_line(runs))}</summary>\n"
             yield from (f"- {code(line)}" for line in _reasons(runs))
+            if left := _left_behind(runs):
+                yield f"\n{fence(chr(10).join(left))}"
             yield f"\n{fence(runs[0].output or '(nothing)')}\n"
+            yield from (f"All of it is in {code(file)}.\n" for file in runs[0].whole)
             if told := list(_told_beside(runs)):
                 yield f"{fence(chr(10).join(told))}\n"
             yield "</details>"
@@ -330,8 +362,8 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
     groups = group_alike(
         runs[:_MAX_RUNS],
         lambda run: (
-            *(run.confirming, run.status, run.recorded, run.output, run.reason, grades_key(run.grades)),
-            context_key(run.context or ()),
+            *(run.confirming, run.status, run.recorded, run.reused, run.output, run.reason, grades_key(run.grades)),
+            *(context_key(run.context or ()), run.model, run.finish_reason),
         ),
     )
     more = f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json" if len(runs) > _MAX_RUNS else ""
@@ -341,14 +373,18 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
 def _runs_line(runs: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
     first_token = span((run.first_token_s for run in runs if run.first_token_s is not None), seconds)
+    tokens = span((run.usage.total_tokens for run in runs if run.usage), "{:,}".format)
     parts = [
         runs_text([run.run for run in runs], runs[0].status),
         scores_text(runs),
         span((run.latency_s for run in runs), seconds),
         f"first token {first_token}" if first_token else "",
         span((run.cost_usd for run in runs if run.cost_usd is not None), usd),
+        f"{tokens} tokens" if tokens else "",
+        one_line(runs[0].model, 80) if runs[0].model else "",
+        f"finish reason {one_line(runs[0].finish_reason, 80)}" if runs[0].finish_reason else "",
         ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",
-        "recorded, so no new evidence" if runs[0].recorded else "",
+        f"{'reused' if runs[0].reused else 'recorded'}, so no new evidence" if runs[0].recorded else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -359,6 +395,15 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
         yield runs[0].reason
     yield from frames_of(runs[0].error)
     yield from _grade_lines(common_grades(run.grades for run in runs))
+
+
+def _left_behind(runs: Sequence[RunEntry]) -> list[str]:
+    """Return the last lines of what a run left behind that crashed elsewhere than in Python: stderr, a stack."""
+    error = runs[0].error
+    if error is None or frames_of(error):
+        return []
+    lines = (error.detail or "")[-_DETAIL_CHARACTERS:].splitlines()[-_MAX_DETAIL_LINES:]
+    return [line for line in lines if line.strip() and line.strip() not in error.message]
 
 
 def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:

@@ -18,6 +18,7 @@ from ci_evals.errors import Problem
 from ci_evals.format import (
     abridge,
     code_spans,
+    duration,
     interval,
     keep_units,
     name_of,
@@ -38,11 +39,13 @@ from ci_evals.model.case import Case
 from ci_evals.release import __version__
 from ci_evals.reports.cells import (
     JudgedCell,
+    address_of,
     answer_text,
     asked_text,
     detail_text,
     failed_runs,
     place_of,
+    whole_answers,
     without_answer,
 )
 from ci_evals.reports.findings import CellRow, Entry, Findings, Group, GroupKind, findings, join_sentence
@@ -59,12 +62,13 @@ _MAX_ROWS = 50
 _MAX_CELLS = 10  # of a kind in the table of cells
 _MAX_EXAMPLES = 3  # of cells that failed alike
 _MAX_NAMES = 100
-_BRIEF_CHARACTERS = 80
+_BRIEF_CHARACTERS = 60
 _HEADLINE_NAME = 40
 _MAX_PROBLEMS = 10
 _MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
 _PLAIN_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
+_INLINE_CHARACTERS = 100  # what is asked on one line has no block of its own
 _ASKED_CHARACTERS = 2000
 _ASKED_IN_COMMENT_CHARACTERS = 600
 _ANSWER_CHARACTERS = 2000
@@ -400,11 +404,15 @@ def _rows(found: Findings) -> list[CellRow]:
 def _block(summary: Summary, group: Group, entry: Entry, links: Links, asked_characters: int) -> Block:
     subject = join_sentence(entry.subject, code, _own)
     several = len(entry.cells) > 1
-    reason = one_line("⏎".join(entry.reasons[0].split("\n")), _BRIEF_CHARACTERS) if entry.reasons else ""
+    whole = "⏎".join(entry.reasons[0].split("\n")) if entry.reasons else ""
+    if group.kind in _IN_TABLE:  # the answer stands below
+        whole = without_answer(whole)
+    reason = one_line(whole, _BRIEF_CHARACTERS)
+    untold = entry.reasons if len(entry.reasons) > 1 or reason != whole else ()
     if several:
         line = fill("<b>{}</b>: {}", Markdown(subject), Markdown(join_sentence(entry.finding, plain, _own)))
     elif group.kind in _IN_TABLE and reason:  # its figures are in the table of cells
-        line = fill("<b>{}</b>: {}", Markdown(subject), without_answer(reason))
+        line = fill("<b>{}</b>: {}", Markdown(subject), reason)
     else:
         line = Markdown(entry.line(code, _own) + (fill("<br>{}", reason) if reason else ""))
     critical = Markdown("<b>critical</b> ") if entry.critical else Markdown()
@@ -414,6 +422,7 @@ def _block(summary: Summary, group: Group, entry: Entry, links: Links, asked_cha
         return Block(brief)
     examples = [_example(summary, cell, links, asked_characters) for cell in entry.cells[:_MAX_EXAMPLES]]
     values = {"entry": entry, "critical": critical, "line": line, "examples": examples, "base": summary.base}
+    values |= {"reasons": untold}
     ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES])) if several else Markdown()
     text = _environment().get_template("entry.md.j2").render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
     return Block(brief, Markdown(text.strip("\n")))
@@ -431,16 +440,19 @@ class Example:
     case: str
     place: Markdown
     bar: str
+    address: str
     asked: str
     run: int
     has_base: bool
     answers: Markdown
+    whole: tuple[str, ...]
     detail: str | None
 
 
 def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters: int) -> Example:
     (failed,) = failed_runs(summary.report, cell.cell, 1)
     before = summary.before.get(cell.key)
+    variant = cell.variant if len(summary.report.plan.variants) > 1 else None
     bar = "every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass"
     if quarantine := cell.case.quarantine:
         bar = f"in quarantine until {quarantine.until}"
@@ -448,10 +460,12 @@ def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters:
         case=cell.case.id,
         place=links.to_place(cell.case),
         bar=bar,
+        address=f"report.html#{address_of(cell.case.id, variant)}",
         asked=abridge(asked_text(cell.case, failed), asked_characters),
         run=failed.run,
         has_base=before is not None,
         answers=difference(before, shorten(answer_text(failed) or "(nothing)", _ANSWER_CHARACTERS)),
+        whole=whole_answers(failed),
         detail=detail_text(failed),
     )
 
@@ -480,7 +494,9 @@ def _environment() -> Environment:
     environment.filters |= {
         "cell_mark": lambda row: _MARKS[row.kind],
         "code": code,
+        "duration": duration,
         "fence": fence,
+        "fits_inline": lambda text: "\n" not in text and len(text) <= _INLINE_CHARACTERS,
         "brief_cells": _rows,
         "headline": _headline,
         "interval": _interval,

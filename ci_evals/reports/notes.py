@@ -40,6 +40,8 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
         yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+    if run_id := report.suite.given_run_id:
+        yield Note("Run id", one_line(run_id))
     if report.suite.selection:
         yield Note("Selected", f"{report.suite.selection}: the other cases were not run")
     yield from _quarantined_cases(report)
@@ -47,12 +49,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
             yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
-    of = number_of(report.total, "run")
-    if report.reused:
-        why = "unchanged since an earlier run; graded again"
-        yield Note("Reused", f"{report.reused:,} of {of} were not made again: {why}")
-    if recorded := report.recorded - report.reused:
-        yield Note("Recorded", f"{recorded:,} of {of} were recorded, no provider was called for them")
+    yield from _recorded_runs(report)
     if (judging := report.judging).calls:
         tokens, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
         of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
@@ -82,6 +79,15 @@ def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
     shown += [number_of(more, "more case")] if (more := len(marked) - len(shown)) else []
     if shown:
         yield Note("Quarantined", f"{'; '.join(shown)}; the gate leaves {'it' if len(marked) == 1 else 'them'} out")
+
+
+def _recorded_runs(report: SuiteReport) -> Iterator[Note]:
+    of = number_of(report.total, "run")
+    if report.reused:
+        why = "unchanged since an earlier run; graded again"
+        yield Note("Reused", f"{report.reused:,} of {of} were not made again: {why}")
+    if recorded := report.recorded - report.reused:
+        yield Note("Recorded", f"{recorded:,} of {of} were recorded, no provider was called for them")
 
 
 def _resumed_runs(found: Resumption, total: int) -> str:

@@ -45,6 +45,7 @@ from ci_evals.reports.cells import (
     results_of,
     runs_text,
     scores_text,
+    whole_answers,
 )
 from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, Tone
@@ -136,6 +137,11 @@ class RunGroup:
         """The answer, unless turns show it."""
         answer = answer_text(self.first)
         return None if answer is None or self.turns else shorten(answer, _ANSWER_CHARACTERS)
+
+    @property
+    def whole(self) -> list[str]:
+        """The files beside this page with answers that are too long for the report."""
+        return [file for file in whole_answers(self.first) if _WHOLE.fullmatch(file)]
 
     @property
     def pretty(self) -> str | None:
@@ -233,10 +239,11 @@ class RunGroup:
             f"{tokens} tokens" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
         )
-        recorded = "recorded" if self.first.recorded else ""
+        recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
         return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
 
 
+_WHOLE: Final = re.compile(r"files/[0-9a-f]{64}\.txt")
 _MARKDOWN: Final = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
 
 
@@ -497,6 +504,11 @@ class PagePart:
         """Return True if the rows are few enough to be seen at once."""
         return self.heading is None or len(self.rows) <= _FEW_ALIKE
 
+    @property
+    def placed_above(self) -> int:
+        """The number of its cases whose row is elsewhere."""
+        return len({cell.case.id for cell in self.heading.cells}) - len(self.rows) if self.heading else 0
+
 
 @dataclass(frozen=True, slots=True)
 class PageGroup:
@@ -560,10 +572,11 @@ class Page:
                 more_entries=number_of(left_out, f"more {group.noun}") if left_out else "",
                 parts=parts,
             )
+        alone = not placed
         rest = self._rows(self._found.cells.others, placed, unfold=False)
         if rest:
-            alone = not placed and len(rest) <= _MAX_ROWS_UNFOLDED
-            yield PageGroup("Passed", len(rest), "good", "", alone, (), "", (PagePart(None, rest),))
+            unfolded = alone and len(rest) <= _MAX_ROWS_UNFOLDED
+            yield PageGroup("Passed", len(rest), "good", "", unfolded, (), "", (PagePart(None, rest),))
 
     def _parts(self, group: Group, placed: set[str]) -> Iterator[PagePart]:
         """Yield the cases with a reason of their own, then those that share one with others, under it."""

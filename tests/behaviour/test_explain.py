@@ -16,7 +16,8 @@ from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.wording import step_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.model.result import Result
+from ci_evals.model.response import Response, Usage
+from ci_evals.model.result import Result, RunError
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.explain import render_json, render_markdown, render_text
 from ci_evals.reports.summary import summarize
@@ -137,8 +138,30 @@ def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None
     path = saved(tmp_path / "report.json", report_of({"a": ["PP", "PF"]}, variants=TWO))
     assert [each.provider for each in explain_cells(path, "a")] == ["gpt", "haiku"]
     (chosen,) = explain_cells(path, "a", "haiku", "short")
-    assert chosen.sentence == "1 of 2 here"
+    assert chosen.sentence == "1 of 2 runs passed here"
     assert chosen.compared_with == "not compared with a baseline: name one with --baseline"
+
+
+def test_a_run_tells_its_model_and_tokens_and_a_grade_its_metric_and_transform(tmp_path: Path) -> None:
+    def edit(result: Result) -> Result:
+        response = replace(result.response or Response(), model="m-1", finish_reason="length", usage=Usage(3, 4))
+        graded = replace(grade_of(), metric="tone", transform="$.answer")
+        return replace(result, response=response, grades=(graded,))
+
+    found = explain_cells(saved(tmp_path / "report.json", report_of({"a": "P"}, edit=edit)), "a")
+    text = render_text(found)
+    assert ", 7 tokens, m-1, finish reason length" in text
+    assert "✓ contains (metric tone, transform $.answer): " in text
+
+
+def test_a_crash_elsewhere_than_in_python_shows_what_it_left_behind(tmp_path: Path) -> None:
+    def edit(result: Result) -> Result:
+        error = RunError("crash", "exit status 1", detail="panic: no seat\n\tat flight.go:12\n")
+        return replace(result, response=None, grades=(), score=0.0, error=error)
+
+    found = explain_cells(saved(tmp_path / "report.json", report_of({"a": "F"}, edit=edit)), "a")
+    assert "flight.go:12" in render_text(found)
+    assert "panic: no seat" in render_markdown(found)
 
 
 def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ async def test_a_case_may_take_what_its_own_budget_says(tmp_path: Path) -> None:
 async def test_a_run_is_named_by_the_id_that_a_ci_system_gave_it(tmp_path: Path) -> None:
     write_suite(tmp_path)
     assert (await identity(tmp_path, CI_EVALS_RUN_ID="build-7"))["run_id"] == "build-7"
+    for name in ("summary.md", "report.html", "junit.xml"):
+        assert "build-7" in (tmp_path / "out" / name).read_text("utf-8")
     assert (await identity(tmp_path, "--run-id", "mine", CI_EVALS_RUN_ID="build-7"))["run_id"] == "mine"
     assert (await identity(tmp_path, "--resume"))["run_id"] == "mine", "what is gone on with keeps its own"
     for wrong in ("", "a\nb", " a", "x" * 201):

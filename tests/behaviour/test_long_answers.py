@@ -41,6 +41,17 @@ async def test_a_long_answer_is_judged_whole_and_kept_in_a_file(tmp_path: Path) 
     assert in_report["response"] == result["response"]
 
 
+async def test_whoever_reads_a_report_finds_the_whole_answer(tmp_path: Path) -> None:
+    suite(tmp_path, expect="another end", report={"formats": ["json", "markdown", "html"]})
+    assert (await run(tmp_path)).code == 1
+    (result,) = journaled(tmp_path / "out")
+    file = result["response"]["whole"]
+    assert f"The whole answer is in <code>{file}</code>" in (tmp_path / "out" / "summary.md").read_text("utf-8")
+    assert f'<a href="{file}">The whole answer</a>' in (tmp_path / "out" / "report.html").read_text("utf-8")
+    explained = await ci_evals(tmp_path, "explain", "long", "--report", "out")
+    assert f"all of it: {file}" in explained.out
+
+
 async def test_the_bound_is_the_suites(tmp_path: Path) -> None:
     suite(tmp_path, max_answer_bytes=10)
     await run(tmp_path)

@@ -41,6 +41,14 @@ async def test_only_what_changed_is_asked_again_and_the_rest_is_marked_everywher
     out = tmp_path / "out"
     for name in ("summary.md", "report.html", "junit.xml"):
         assert "2 of 6 runs were not made again" in (out / name).read_text()
+    assert " · reused" in (out / "report.html").read_text()
+    explained = (await ci_evals(tmp_path, "explain", "a", "--report", "out")).out
+    assert "2 of 3 runs reused: no evidence for a comparison" in explained
+    assert "✓ runs 1 and 2 passed alike" in explained
+    assert "reused, so no new evidence" in explained
+    (cell,) = json.loads((await ci_evals(tmp_path, "explain", "a", "--report", "out", "--format", "json")).out)["cells"]
+    assert [run["reused"] for run in cell["runs"]] == [True, True, False]
+    assert (cell["sentence"], cell["head"]) == ("3 of 3 runs passed here", [1, 1])
     report = report_in(out)
     assert (report["totals"]["recorded"], report["totals"]["reused"], report["totals"]["passed"]) == (2, 2, 6)
     assert [each.get("reused", False) for each in report["results"]] == [True, True, False, False, False, False]

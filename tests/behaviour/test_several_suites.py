@@ -138,6 +138,23 @@ async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path
     assert (shown.code, shown.out.count("<!-- ci-evals:section suite=")) == (0, 2)
 
 
+async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "a")
+    write(tmp_path / "b.yaml", "b", WRONG)
+    write(tmp_path / "c.yaml", "c", {**ONE_CASE, "id": "other"})
+    await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "c.yaml")
+    both = await ci_evals(tmp_path, "explain", "greeting")
+    headings = ["greeting on echo in a  a.yaml:1", "greeting on echo in b  b.yaml:1"]
+    assert [line for line in both.out.splitlines() if " on echo" in line] == headings
+    one = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--format", "json")
+    (cell,) = json.loads(one.out)["cells"]
+    assert (cell["suite"], cell["sentence"]) == ("b", "0 of 1 run passed here")
+    missing = await ci_evals(tmp_path, "explain", "otter")
+    assert (missing.code, "unknown case 'otter', did you mean 'other'?" in missing.err) == (2, True)
+    page = (tmp_path / "ci-evals-results" / "b" / "report.html").read_text("utf-8")
+    assert "ci-evals run b.yaml --case greeting" in page
+
+
 async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:
     for name in ("a", "b"):
         case = {"id": "who", "input": "who?", "expect": [{"equals": name}]}

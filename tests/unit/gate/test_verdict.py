@@ -49,7 +49,7 @@ def test_a_rate_below_the_bar_within_the_noise_is_borderline() -> None:
     assert verdict.status == "borderline"
     assert verdict.reason == (
         "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases cannot tell 85 from 90: not blocked. "
-        "4 runs per case could tell"
+        "4 runs a case (160 calls) would tell in half of such cases"
     )
 
 

@@ -65,8 +65,14 @@ def test_a_variant_is_named_where_there_are_several() -> None:
 
 def test_the_baseline_is_told_with_its_age_and_depth() -> None:
     comparison = compared(head_of({"a": (3, 3)}), base_of({"a": [(3, 3)] * 6}))
-    text = "compared with main at 0123456, 3 h older, and 5 reports before it (up to 18 runs per case)"
+    text = "compared with main at 0123456, 3 hours older, and 5 reports before it (18 runs per case)"
     assert baseline_sentence(comparison, 1000.0 + 3 * 3600) == text
+    for age, told in ((1, "1 second"), (180, "3 minutes"), (86_400, "24 hours"), (2 * 86_400, "2 days")):
+        assert f", {told} older, " in baseline_sentence(comparison, 1000.0 + age)
+    single = compared(head_of({"a": (3, 3)}), base_of({"a": (1, 1)}))
+    assert baseline_sentence(single, 1180.0) == "compared with main at 0123456, 3 minutes older (1 run per case)"
+    uneven = compared(head_of({"a": (3, 3), "b": (3, 3)}), base_of({"a": (1, 1), "b": (3, 3)}))
+    assert baseline_sentence(uneven, 1180.0).endswith("(up to 3 runs per case)")
 
 
 def test_a_comparison_of_nothing_says_why() -> None:

@@ -12,6 +12,7 @@ from github_markdown import Shown, shown
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_evals.format import visible
 from ci_evals.gate.compare import NoComparison
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Resumption
@@ -61,14 +62,14 @@ def test_github_shows_all_of_it_and_links_to_nothing_else(name: str) -> None:
 
 def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
     page = shown(comments.several_suites())
-    assert (page.tags.count("h3"), page.tags.count("table")) == (3, 4)
+    assert (page.tags.count("h3"), page.tags.count("table")) == (3, 7)
     assert "ci-evals:" not in page.html
-    assert "#" not in re.sub(r"&#\d+;", "", page.html)
+    assert "#" not in re.sub(r"&#\d+;|report\.html#", "", page.html)
 
 
 def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
     lines = [line for line in text_of(comments.passing()).splitlines() if line]
-    assert len(lines) == 10
+    assert len(lines) == 14
 
 
 def test_what_an_earlier_attempt_left_is_told() -> None:
@@ -109,7 +110,8 @@ def test_without_the_baselines_answer_there_is_only_that_of_this_run() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_hostile_text_is_only_text(attack: str) -> None:
     """Whoever writes the cases, the answers and the reasons, GitHub finds the same structure."""
-    harmless, hostile = shown(text_of(_written_by("word"))), shown(text_of(_written_by(attack)))
+    as_long = re.sub(r"\S", "w", visible(attack))
+    harmless, hostile = shown(text_of(_written_by(as_long))), shown(text_of(_written_by(attack)))
     assert set(hostile.links) == URLS
     assert hostile.references == ()
     assert _structure(hostile) == _structure(harmless)
@@ -239,11 +241,33 @@ def test_a_case_is_linked_to_its_line_at_the_commit_unless_its_file_lies_elsewhe
 
 
 def test_the_commit_of_the_base_can_be_copied() -> None:
-    assert "Compared with main at <code>0123456</code>, 3 h older" in text_of(comments.passing())
+    assert "Compared with main at <code>0123456</code>, 3 hours older" in text_of(comments.passing())
 
 
-def test_above_several_suites_stands_a_line_with_the_verdict_of_each() -> None:
+def test_above_several_suites_stands_a_line_for_each_with_what_it_says() -> None:
     page = shown(comments.several_suites())
-    assert (
-        "<p>❌ <code>flight agent</code> · ✅ <code>hotel agent</code> · 🟡 <code>support bot</code></p>" in page.html
-    )
+    assert re.findall("<li>(.*?)</li>", page.html)[:3] == [
+        "❌ <code>flight agent</code>: 1 case regressed: <code>refund</code> (critical)",
+        "✅ <code>hotel agent</code>: 105 of 105 runs passed",
+        "🟡 <code>support bot</code>: 92.9&nbsp;% is below 94&nbsp;%, but could be luck",
+    ]
+    assert "<summary>✅ <code>hotel agent</code></summary>" in page.html
+
+
+def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
+    """What was asked on one line has no block of its own, and a reason that its line tells whole is not repeated."""
+    text, _, _ = text_of(comments.first_run()).partition("<summary>1 case with failed runs")
+    assert "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text
+    assert "\nAsked: <code>Capital of France?</code>\n" in text
+    assert "Why it failed" not in text
+    assert "Why it failed:\n```text\ntool_call: expected refund" in text_of(comments.regression())
+
+
+def test_beside_a_case_stands_its_address_in_the_page() -> None:
+    assert "· <code>report.html#case=refund</code>\n" in text_of(comments.regression())
+    assert "#38;on=gpt-4o-mini%20%C2%B7%20polite</code>\n" in text_of(comments.many_regressions())
+
+
+def test_what_similar_new_cases_would_come_to_is_told_with_the_figures() -> None:
+    _, _, figures = text_of(comments.passing()).partition("<summary>Pass rate, cost and latency")
+    assert "\nExpected on similar new cases: 91–100 % (not part of the verdict)\n" in figures

@@ -229,7 +229,7 @@ def test_errors_name_the_first_cases_and_where_they_are() -> None:
 def test_new_cases_are_spoken_of_where_there_are_five() -> None:
     few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
     assert shown(few).expected is None
-    assert shown(enough).expected == "Expected on similar new cases: 42.3 to 85.8 % (not part of the verdict)"
+    assert shown(enough).expected == "Expected on similar new cases: 42–86 % (not part of the verdict)"
 
 
 def test_answers_that_give_orders_to_their_judge_are_counted() -> None:

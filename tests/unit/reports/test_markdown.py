@@ -151,8 +151,8 @@ def test_code_in_our_own_sentences_is_all_that_is_not_escaped() -> None:
 def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
     text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
     assert "\n| suite, other cases | 50 % " in text
-    assert "every run must pass\n" in text
-    assert "at least 50 % must pass\n" in text
+    assert "every run must pass · " in text
+    assert "at least 50 % must pass · " in text
 
 
 def test_a_fence_is_longer_than_any_run_of_backticks_inside() -> None:
