@@ -1,4 +1,4 @@
-"""Working copies of a task: a temporary folder on this machine, or a Docker container by its command line."""
+"""Working copies of a task: a temporary folder on this machine, or a container of Docker or Podman."""
 
 import asyncio
 import os
@@ -97,12 +97,17 @@ class _Folder:
         await asyncio.to_thread(shutil.copytree, self.logs, target, dirs_exist_ok=True)
 
 
-class Docker:
-    """The engine, by its command line; asked once whether it is there, and for each image once."""
+class Engine:
+    """Docker or Podman, by its command line; asked once whether it is there, and for each image once.
 
-    def __init__(self) -> None:
+    Args:
+        programs: the engines that will do; the first that answers is taken.
+    """
+
+    def __init__(self, *programs: str) -> None:
+        self._programs = programs
         self._turn = asyncio.Lock()
-        self._is_there = False
+        self._found: str | None = None
         self._images: dict[str, str] = {}
 
     @asynccontextmanager
@@ -112,9 +117,11 @@ class Docker:
         Raises:
             ProviderError: there is no engine, or the image cannot be had.
         """
-        image = await self._image(task)
+        async with self._turn:
+            program = self._found = self._found or await self._find(task)
+            image = await self._image(program, task)
         name = f"ci-evals-{uuid4().hex}"
-        remove = ("rm", "--force", "--volumes")
+        remove = (program, "rm", "--force", "--volumes")
         limits: list[str] = []
         if task.cpus is not None:
             limits += ["--cpus", f"{task.cpus:g}"]
@@ -122,75 +129,78 @@ class Docker:
             limits += ["--memory", f"{task.memory_mb}m"]
         # The label is for whoever ended this process with SIGKILL, to find what it left.
         options = ["--detach", "--init", "--name", name, "--label", "ci-evals", *limits, "--entrypoint", "sleep"]
-        with kill_on_exit(name, command=("docker", *remove)):
+        with kill_on_exit(name, command=remove):
             try:
-                await _docker("run", *options, image, "infinity", timeout_s=task.build_timeout_s or _BUILD_S)
-                container = _Container(name)
-                await _docker("exec", name, "mkdir", "-p", f"{container.logs}/verifier")
+                build_s = task.build_timeout_s or _BUILD_S
+                await _succeed(program, "run", *options, image, "infinity", timeout_s=build_s)
+                container = _Container(program, name)
+                await _succeed(program, "exec", name, "mkdir", "-p", f"{container.logs}/verifier")
                 yield container
             finally:
-                await asyncio.shield(_run_docker([*remove, name], timeout_s=_QUICK_S))
+                await asyncio.shield(_run([*remove, name], timeout_s=_QUICK_S))
 
-    async def _image(self, task: Task) -> str:
-        async with self._turn:
-            if not self._is_there:
-                await _check_engine(task)
-                self._is_there = True
-            if task.image:
-                return task.image
-            if not task.has_dockerfile:
-                text = (
-                    f"{task.folder.name} has no image: give its task.toml a docker_image, or an environment/Dockerfile"
-                )
-                raise ProviderError("environment", text)
-            if task.digest not in self._images:
-                tag = f"ci-evals-task:{task.digest}"
-                folder = str(task.folder / "environment")
-                await _docker("build", "--quiet", "--tag", tag, folder, timeout_s=task.build_timeout_s or _BUILD_S)
-                self._images[task.digest] = tag
-            return self._images[task.digest]
+    async def _find(self, task: Task) -> str:
+        """Return the first engine that answers."""
+        complaints = []
+        for program in self._programs:
+            if shutil.which(program) is None:
+                complaints.append(f"there is no `{program}` on the PATH")
+                continue
+            ended = await _run([program, "version", "--format", "{{.Server.Version}}"], timeout_s=_QUICK_S)
+            if ended.why == "exit" and not ended.status:
+                return program
+            complaints.append(f"`{program}` does not answer ({_complaint(ended)})")
+        image = f"the image {task.image}" if task.image else "an image of its own"
+        advice = "start an engine, or give the provider another `sandbox`: folder, or module:function"
+        text = f"the task {task.folder.name} asks for {image}, and {', and '.join(complaints)}: {advice}"
+        raise ProviderError("environment", text)
+
+    async def _image(self, program: str, task: Task) -> str:
+        if task.image:
+            return task.image
+        if not task.has_dockerfile:
+            text = f"{task.folder.name} has no image: give its task.toml a docker_image, or an environment/Dockerfile"
+            raise ProviderError("environment", text)
+        if task.digest not in self._images:
+            tag = f"ci-evals-task:{task.digest}"
+            folder = str(task.folder / "environment")
+            await _succeed(
+                program, "build", "--quiet", "--tag", tag, folder, timeout_s=task.build_timeout_s or _BUILD_S
+            )
+            self._images[task.digest] = tag
+        return self._images[task.digest]
 
 
 class _Container:
-    def __init__(self, name: str) -> None:
+    def __init__(self, program: str, name: str) -> None:
+        self._program = program
         self._name = name
         self.tests = "/tests"
         self.logs = "/logs"
 
     async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
         names = [word for name in env for word in ("--env", name)]  # the values stay out of the list of processes
-        command = ["exec", "--interactive", *names, self._name, *argv]
-        return await _run_docker(command, stdin=stdin, env=env, timeout_s=timeout_s)
+        command = [self._program, "exec", "--interactive", *names, self._name, *argv]
+        return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
 
     async def put_tests(self, source: Path) -> None:
-        await _docker("cp", f"{source}/.", f"{self._name}:{self.tests}")
+        await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{self.tests}")
 
     async def get_logs(self, target: Path) -> None:
-        await _docker("cp", f"{self._name}:{self.logs}/.", str(target))
+        await _succeed(self._program, "cp", f"{self._name}:{self.logs}/.", str(target))
 
 
-async def _check_engine(task: Task) -> None:
-    image = f"the image {task.image}" if task.image else "an image of its own"
-    wanted = f"the task {task.folder.name} asks for {image}"
-    advice = "start a Docker engine, or give the provider another `sandbox`: folder, or module:function"
-    if shutil.which("docker") is None:
-        raise ProviderError("environment", f"{wanted}, and there is no `docker` on the PATH: {advice}")
-    ended = await _run_docker(["version", "--format", "{{.Server.Version}}"], timeout_s=_QUICK_S)
+async def _succeed(program: str, *arguments: str, timeout_s: float = _QUICK_S) -> None:
+    ended = await _run([program, *arguments], timeout_s=timeout_s)
     if ended.why != "exit" or ended.status:
-        raise ProviderError("environment", f"{wanted}, and no Docker engine answers ({_complaint(ended)}): {advice}")
+        raise ProviderError("environment", f"{program} {arguments[0]}: {_complaint(ended)}", status=ended.status)
 
 
-async def _docker(*arguments: str, timeout_s: float = _QUICK_S) -> None:
-    ended = await _run_docker(arguments, timeout_s=timeout_s)
-    if ended.why != "exit" or ended.status:
-        raise ProviderError("environment", f"docker {arguments[0]}: {_complaint(ended)}", status=ended.status)
-
-
-async def _run_docker(
-    arguments: Sequence[str], *, timeout_s: float, stdin: bytes = b"", env: Mapping[str, str] | None = None
+async def _run(
+    argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> ProgramEnd:
     return await run_program(
-        ["docker", *arguments],
+        argv,
         stdin,
         cwd=Path.cwd(),
         env={**os.environ, **env} if env else None,

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +17,16 @@ from ci_evals.files import file_name
 from ci_evals.format import one_line
 from ci_evals.model.case import Request, Task
 from ci_evals.model.fields import NonEmpty, OneOrMore
-from ci_evals.model.response import Response
+from ci_evals.model.response import Detail, Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
-from ci_evals.providers.sandboxes import Docker, MakeSandbox, Sandbox, folder_sandbox
+from ci_evals.providers.sandboxes import Engine, MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.providers.subprocess import ProgramEnd
 from ci_evals.templating import template_sandbox
 from ci_evals.user_code import load_target, missing_target, target_parts
 
-BUILT_IN = ("auto", "folder", "docker")
+BUILT_IN = ("auto", "folder", "docker", "podman")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class TaskAgent(ProgramOptions):
         env: added to the environment of the agent and of the verifier.
         model: the `model` of the templates, unless a case overrides it.
         params: likewise; those that a case overrides win.
-        sandbox: where it runs: `docker`; `folder`, a temporary one on this machine; `auto`, Docker for tasks that ask
-            for an image and a folder for the others; or `module:function`.
+        sandbox: where it runs: `docker`; `podman`; `folder`, a temporary one on this machine; `auto`, Docker or else
+            Podman for tasks that ask for an image and a folder for the others; or `module:function`.
     """
 
     kind: ClassVar[str] = "task"
@@ -52,16 +52,8 @@ class TaskAgent(ProgramOptions):
     sandbox: str = "auto"
 
     @property
-    def tells_usage(self) -> bool:
-        return False
-
-    @property
-    def tells_steps(self) -> bool:
-        return False
-
-    @property
-    def tells_context(self) -> bool:
-        return False
+    def tells(self) -> Sequence[Detail]:
+        return ("first_token",)
 
     @property
     def default_name(self) -> str:
@@ -87,15 +79,16 @@ class TaskAgent(ProgramOptions):
         Raises:
             ConfigError: its sandbox cannot be imported.
         """
-        docker = Docker()
+        engine = Engine("docker", "podman")
 
         def as_the_task_asks(task: Task) -> AbstractAsyncContextManager[Sandbox]:
-            return docker.sandbox(task) if task.image or task.has_dockerfile else folder_sandbox(task)
+            return engine.sandbox(task) if task.image or task.has_dockerfile else folder_sandbox(task)
 
         built_in: dict[str, MakeSandbox] = {
             "auto": as_the_task_asks,
             "folder": folder_sandbox,
-            "docker": docker.sandbox,
+            "docker": Engine("docker").sandbox,
+            "podman": Engine("podman").sandbox,
         }
         return _Agent(self, built_in.get(self.sandbox) or load_target(self.sandbox), resources)
 

@@ -215,13 +215,17 @@ def _age(ref: ReportRef, now: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Variants as points: their pass rate against what they take, in a picture of `width` × `height`."""
+    """Variants as points: their pass rate against what they take, in a picture of `width` × `height`.
+
+    `labels` are the heights of their names, None of one that is not named: of many, those are that no other beats in
+    both.
+    """
 
     title: str
     width: int
     height: int
     points: tuple[tuple[Variant, Point], ...]
-    label_heights: tuple[float, ...]
+    labels: tuple[float | None, ...]
     x_ends: tuple[str, str]
     y_ends: tuple[str, str]
 
@@ -254,11 +258,18 @@ def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
             )
             for each, found in known
         )
-        heights: list[float] = []
+        few = len(points) <= MAX_LINES
+        labels: list[float | None] = []
         for _, point in points:  # no label on another one
+            beaten = any(_beats(other, point) for _, other in points)
             room = point.y
-            while any(abs(room - taken) < _LABEL_HEIGHT for taken in heights):
+            while any(taken is not None and abs(room - taken) < _LABEL_HEIGHT for taken in labels):
                 room += _LABEL_HEIGHT
-            heights.append(room)
+            labels.append(room if few or not beaten else None)
         ends = (percent(round(bottom, 2)), percent(round(top, 2)))
-        yield Scatter(title, width, height, points, tuple(heights), ("0", show(most)), ends)
+        yield Scatter(title, width, height, points, tuple(labels), ("0", show(most)), ends)
+
+
+def _beats(one: Point, other: Point) -> bool:
+    """Return True if one point is better than another in one direction, and no worse in the other one."""
+    return one.x <= other.x and one.y <= other.y and (one.x, one.y) != (other.x, other.y)

@@ -46,6 +46,7 @@ _DETAILS_BYTES = MAX_BYTES - _ROWS_BYTES - _TABLES_BYTES  # what unfolds of the 
 _MAX_ROWS = 100
 _MAX_ENTRIES_OF_SUITE = 10  # of a group, on the page of several suites
 _MAX_SUITES_NAMED = 5
+_MAX_COLUMNS = 40  # of fields in a row
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
 _MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
@@ -72,7 +73,8 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
     page = Page(found)
     groups, without_details, left_out = _rendered(page, summary.base, several_variants=found.several_variants)
     suite = summary.verdict.scopes[0] if summary.verdict.scopes else None
-    style, script = _style(len(found.variants)), _script()
+    columns = min(_MAX_COLUMNS, len(found.variants))
+    style, script = _style(columns), _script()
     parts = (
         _environment()
         .get_template("report.html.j2")
@@ -83,6 +85,7 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
             title="Going on" if summary.is_going_on else VERDICTS[summary.verdict.status],
             mark="…" if summary.is_going_on else _MARKS[summary.verdict.status],
             version=version,
+            columns=columns,
             base=summary.base,
             style=style,
             script=script,
@@ -235,10 +238,10 @@ def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[
 # The template's environment, which escapes all values.
 
 
-def _style(variants: int) -> str:
+def _style(columns: int) -> str:
     """Return the style sheet, which knows the number of columns."""
     text = (templating.folder() / "report.css").read_text(encoding="utf-8")
-    return f"\n{text}:root {{ --columns: {variants}; }}\n"
+    return f"\n{text}:root {{ --columns: {columns}; }}\n"
 
 
 def _script() -> str:

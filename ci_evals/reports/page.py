@@ -504,6 +504,11 @@ class PagePart:
         """Return True if the rows are few enough to be seen at once."""
         return self.heading is None or len(self.rows) <= _FEW_ALIKE
 
+    @property
+    def placed_above(self) -> int:
+        """The number of its cases whose row is elsewhere."""
+        return len({cell.case.id for cell in self.heading.cells}) - len(self.rows) if self.heading else 0
+
 
 @dataclass(frozen=True, slots=True)
 class PageGroup:
@@ -567,10 +572,11 @@ class Page:
                 more_entries=number_of(left_out, f"more {group.noun}") if left_out else "",
                 parts=parts,
             )
+        alone = not placed
         rest = self._rows(self._found.cells.others, placed, unfold=False)
         if rest:
-            alone = not placed and len(rest) <= _MAX_ROWS_UNFOLDED
-            yield PageGroup("Passed", len(rest), "good", "", alone, (), "", (PagePart(None, rest),))
+            unfolded = alone and len(rest) <= _MAX_ROWS_UNFOLDED
+            yield PageGroup("Passed", len(rest), "good", "", unfolded, (), "", (PagePart(None, rest),))
 
     def _parts(self, group: Group, placed: set[str]) -> Iterator[PagePart]:
         """Yield the cases with a reason of their own, then those that share one with others, under it."""

@@ -84,7 +84,7 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(tmp_path
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported: ") == 34
+    assert len(lost) == ended.out.count("# not imported: ") == 33
     assert "not imported: everything.yaml:105: assert: bleu: overlap of words is no measure here" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")

@@ -185,10 +185,27 @@ def many_failures() -> Summary:
     return summarize(report_of(names, edit=edit, suite={"name": "ticket router"}), Gate(min_pass_rate=0.95))
 
 
+def many_variants() -> Summary:
+    """Forty variants: ten providers with long names, each with four prompts."""
+    rng = random.Random(3)
+    variants = [
+        Variant(f"provider-with-a-long-name-{number}", f"prompt {each}") for number in range(10) for each in "abcd"
+    ]
+    outcomes: dict[str, Any] = {
+        f"case {number}": ["".join(rng.choices("PF", (9, 1), k=3)) for _ in variants] for number in range(25)
+    }
+
+    def edit(result: Result) -> Result:
+        return replace(result, cost_usd=0.001 * rng.random(), latency_s=rng.random())
+
+    return summarize(report_of(outcomes, variants=variants, edit=edit), Gate(min_pass_rate=0.8))
+
+
 SITUATIONS: Mapping[str, Callable[[], Summary]] = {
     "support-bot": support_bot,
     "agent": agent,
     "many-failures": many_failures,
+    "many-variants": many_variants,
     "pass": comments.passing,
     "borderline": comments.borderline,
 }

@@ -16,10 +16,10 @@ from ci_evals.suite.importers import (
     promptopus,
     pydantic_evals,
 )
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment
+from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import pull_up
 from ci_evals.suite.importers.source import Source, read_source
-from ci_evals.suite.importers.writing import write_yaml
+from ci_evals.suite.importers.writing import YamlComment, write_yaml
 
 
 class Importer(Protocol):

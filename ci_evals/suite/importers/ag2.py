@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, YamlComment
+from ci_evals.suite.importers.draft import Draft
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS
 from ci_evals.suite.importers.source import Source
+from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 
 _SCORERS = (

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, shorten
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, as_data
 from ci_evals.suite.importers.source import Source
+from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 
 _OWN = frozenset(

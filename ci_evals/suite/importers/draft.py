@@ -4,20 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import yaml
-
 from ci_evals.graders import GRADERS
+from ci_evals.suite.importers.writing import YamlComment, write_value
 from ci_evals.suite.problems import Written
 from ci_evals.suite.yaml import Lines
 
 T = TypeVar("T")
-
-
-class YamlComment:
-    """Stands as an item in a list, or as a key in a mapping, where the file has a comment. May have several lines."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +95,7 @@ class Draft:
 
 def original(value: Any) -> str:
     """Return a value as it may have been written, for a comment; API keys stay out."""
-    text = yaml.safe_dump(_without_keys(value), allow_unicode=True, sort_keys=False, width=110)
-    return text.removesuffix("\n").removesuffix("\n...")
+    return write_value(_without_keys(value))
 
 
 def _without_keys(value: Any) -> Any:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment
+from ci_evals.suite.importers.draft import Draft, UntranslatableError
+from ci_evals.suite.importers.writing import YamlComment
 
 NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}

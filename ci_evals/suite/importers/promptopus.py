@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, seconds, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds, shorten
 from ci_evals.suite.importers.source import Source, last_line
+from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 
 _NUMBERS = {"temperature": "temperature", "maxTokens": "max_tokens"}

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, YamlComment, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, shorten
 from ci_evals.suite.importers.parts import NO_PROVIDERS
 from ci_evals.suite.importers.source import Source, last_line
+from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 
 _CASE = frozenset({"name", "inputs", "metadata", "expected_output", "evaluators"})

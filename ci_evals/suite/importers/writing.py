@@ -7,11 +7,18 @@ from typing import Any
 import yaml
 
 from ci_evals.model.fields import resolve
-from ci_evals.suite.importers.draft import YamlComment
 
 WIDTH = 110
+_OF_FLOW = frozenset(",[]{}")
 _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns", "messages"})
 """The keys whose lists have an item to the line, however short they are."""
+
+
+class YamlComment:
+    """Stands as an item in a list, or as a key in a mapping, where the file has a comment. May have several lines."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 def write_yaml(suite: Mapping[Any, Any]) -> str:
@@ -32,6 +39,11 @@ def write_yaml(suite: Mapping[Any, Any]) -> str:
     return "\n".join([*lines, *comments]) + "\n"
 
 
+def write_value(value: Any) -> str:
+    """Return any value as YAML, without a newline at its end."""
+    return "\n".join(_inside(value, 0)) if isinstance(value, Mapping | list) and value else _scalar(value)
+
+
 def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
     """Yield the lines of one entry of a mapping."""
     space = " " * indent
@@ -40,14 +52,9 @@ def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
         return
     name = _scalar(str(key))
     is_section = key in _BLOCKS and bool(value) and isinstance(value, list)
-    if not is_section and (short := _short(value, WIDTH - indent - len(name) - 2)) is not None:
-        yield f"{space}{name}: {short}"
-    elif isinstance(value, str):
-        yield f"{space}{name}: {_block_mark(value)}"
-        yield from _block(value, indent + 2)
-    elif (empty := _empty(value)) is not None:
-        yield from _inside(value, indent)
-        yield f"{space}{name}: {empty}"
+    short = None if is_section else _short(value, WIDTH - indent - len(name) - 2)
+    if lines := _beside(f"{name}:", value, indent, short):
+        yield from lines
     else:
         yield f"{space}{name}:"
         yield from _inside(value, indent + 2, in_cases=key == "cases" and not indent)
@@ -64,22 +71,36 @@ def _inside(value: Any, indent: int, *, in_cases: bool = False) -> Iterator[str]
         if isinstance(item, YamlComment):
             yield from _comment(item, indent)
             continue
-        short = None if in_cases and isinstance(item, Mapping) and len(item) > 1 else _short(item, WIDTH - indent - 2)
-        if short is not None:
-            is_pair = isinstance(item, Mapping) and len(item) == 1
-            yield f"{space}- {short[1:-1] if is_pair else short}"
-        elif isinstance(item, str):
-            yield f"{space}- {_block_mark(item)}"
-            yield from _block(item, indent + 2)
-        elif (empty := _empty(item)) is not None:
-            yield from _inside(item, indent)
-            yield f"{space}- {empty}"
+        is_open = isinstance(item, Mapping) and (in_cases or len(item) == 1)
+        short = None if is_open else _short(item, WIDTH - indent - 2)
+        if begun := _beside("-", item, indent, short):
+            yield from begun
         else:
             lines = [*_inside(item, indent + 2)]
             first = next(number for number, line in enumerate(lines) if not line.lstrip().startswith("#"))
             yield from (line[2:] for line in lines[:first])  # comments at the start of it stand before it
             yield f"{space}- {lines[first].lstrip()}"
             yield from lines[first + 1 :]
+
+
+def _beside(start: str, value: Any, indent: int, short: str | None) -> list[str]:
+    """Return the lines of a value that begins beside `name:` or `-`; none if each of its parts has lines of its own.
+
+    Args:
+        start: what it begins beside.
+        value: anything.
+        indent: of the line.
+        short: the value on one line, if it is to stand there.
+    """
+    space = " " * indent
+    if short is not None:
+        return [f"{space}{start} {short}"]
+    if isinstance(value, str):
+        mark = "|" if value.endswith("\n") else "|-"
+        lines = value.removesuffix("\n").split("\n")
+        return [f"{space}{start} {mark}", *(f"{space}  {line}".rstrip() for line in lines)]
+    empty = _empty(value)
+    return [] if empty is None else [*_inside(value, indent), f"{space}{start} {empty}"]
 
 
 def _empty(value: Any) -> str | None:
@@ -96,12 +117,10 @@ def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
 
 def _short(value: Any, room: int) -> str | None:
     """Return a value on one line; None if it does not fit, or has comments or texts of several lines."""
+    if not isinstance(value, Mapping | list | tuple):
+        return None if _is_block(value) else _scalar(value)
     written = _flow(value)
-    return written if written is not None and (len(written) <= room or _is_scalar(value)) else None
-
-
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, Mapping | list | tuple)
+    return written if written is not None and len(written) <= room else None
 
 
 def _flow(value: Any) -> str | None:
@@ -110,45 +129,37 @@ def _flow(value: Any) -> str | None:
         for key, item in value.items():
             if isinstance(key, YamlComment) or (text := _flow(item)) is None:
                 return None
-            parts.append(f"{_scalar(str(key))}: {text}")
+            parts.append(f"{_scalar(str(key), in_flow=True)}: {text}")
         return f"{{{', '.join(parts)}}}"
     if isinstance(value, list | tuple):
         items = [None if isinstance(item, YamlComment) else _flow(item) for item in value]
         return None if None in items else f"[{', '.join(map(str, items))}]"
-    if isinstance(value, str) and "\n" in value and _fits_block(value):
-        return None
-    return _scalar(value)
+    return None if _is_block(value) else _scalar(value, in_flow=True)
 
 
-def _scalar(value: Any) -> str:
-    """Return a scalar as it stands in a flow or block: text without quotes where that reads as the same text."""
+def _scalar(value: Any, *, in_flow: bool = False) -> str:
+    """Return a scalar as it stands in a block or flow: text without quotes where that reads as the same text."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    if resolve(value) != value or value != value.strip() or "\n" in value or ": " in value or " #" in value:
-        return json.dumps(value, ensure_ascii=False)
-    written = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=float("inf"))[1:-2]
-    return written if written == value else json.dumps(value, ensure_ascii=False)
+    is_plain = resolve(value) == value and value == value.strip() and not (in_flow and _OF_FLOW & set(value))
+    written = yaml.safe_dump(value, allow_unicode=True, width=float("inf")) if is_plain and "\n" not in value else ""
+    if written in (f"{value}\n", f"{value}\n...\n"):
+        return value
+    is_literal = value.isprintable() and "'" not in value and ('"' in value or "\\" in value)
+    return f"'{value}'" if is_literal else json.dumps(value, ensure_ascii=False)
 
 
-def _fits_block(text: str) -> bool:
-    """Return True if a text of several lines can stand in a block as it is."""
-    lines = text.split("\n")
+def _is_block(text: Any) -> bool:
+    """Return True for a text of several lines that can stand in a block as it is."""
+    lines = text.split("\n") if isinstance(text, str) else []
     return (
-        bool(text.strip())
+        len(lines) > 1
+        and bool(text.strip())
         and not lines[0].startswith((" ", "\t"))
         and bool(lines[0].strip())
         and all(line == line.rstrip() for line in lines)
         and not text.endswith("\n\n")
         and all(character.isprintable() or character == "\n" for character in text)
     )
-
-
-def _block_mark(text: str) -> str:
-    return "|" if text.endswith("\n") else "|-"
-
-
-def _block(text: str, indent: int) -> Iterator[str]:
-    for line in text.removesuffix("\n").split("\n"):
-        yield f"{' ' * indent}{line}".rstrip()

@@ -283,11 +283,11 @@ async def test_an_image_of_the_tasks_own_is_built_once(tmp_path: Path, docker: P
 async def test_without_an_engine_it_is_said_what_to_do(tmp_path: Path, docker: Path) -> None:
     (docker / "no-engine").touch()
     write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
-    status, kind, message = error_of(await one(tmp_path))
+    status, kind, message = error_of(await one(tmp_path, sandbox="docker"))
     assert (status, kind) == ("errored", "environment")
     assert message == (
-        "the task add asks for the image x, and no Docker engine answers (Cannot connect to the Docker daemon. Is it "
-        "running?): start a Docker engine, or give the provider another `sandbox`: folder, or module:function"
+        "the task add asks for the image x, and `docker` does not answer (Cannot connect to the Docker daemon. Is it "
+        "running?): start an engine, or give the provider another `sandbox`: folder, or module:function"
     )
 
 
@@ -298,7 +298,8 @@ async def test_without_docker_it_is_said_too(tmp_path: Path, monkeypatch: pytest
         (nothing / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(nothing))
     write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
-    assert "and there is no `docker` on the PATH: start" in error_of(await one(tmp_path))[2]
+    lacks = "there is no `docker` on the PATH, and there is no `podman` on the PATH: start an engine"
+    assert lacks in error_of(await one(tmp_path))[2]
 
 
 # Configuration.
@@ -350,4 +351,4 @@ def test_what_is_wrong_with_the_command_or_the_sandbox_is_told(tmp_path: Path) -
     write_task(tmp_path)
     text = problems(tmp_path, providers=[provider(command=["x", "{{ input"], sandbox="dokcer")])
     assert "command: '{{ input' is not a valid template" in text
-    assert "sandbox: expected module:function, or one of auto, folder, docker" in text
+    assert "sandbox: expected module:function, or one of auto, folder, docker, podman" in text

@@ -34,7 +34,7 @@ def test_the_history_of_a_cell_has_the_oldest_report_first() -> None:
     comparison = compared("PPFF", "PPPP", "FFFF").compared
     drawn = spark(comparison, ("a", "agent", None), Tally(2, 4))
     assert drawn is not None
-    assert drawn.before == "M2 12V11M6 12V0", "a column that is 0 % high can still be seen"
+    assert drawn.before == "M2 12V10M6 12V0", "a column that is 0 % high can still be seen"
     assert drawn.here == "M10 12V6"
     assert drawn.text == "0/4, 4/4, 2/4"
     assert spark(None, ("a", "agent", None), Tally(2, 4)) is None
@@ -66,5 +66,5 @@ def test_variants_stand_where_their_cost_and_rate_are_and_no_name_on_another() -
     cost, latency = scatters(variant_reports(summary))
     assert (cost.title, latency.title) == ("cost per run", "latency p50")
     assert [point.y for _, point in cost.points] == [0, 0, cost.height]
-    assert len(set(cost.label_heights)) == 3
+    assert len(set(cost.labels)) == 3
     assert list(scatters(variant_reports(summary)[:1])) == []

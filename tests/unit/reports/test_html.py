@@ -417,6 +417,25 @@ def test_pass_rates_are_told_by_prompt_by_provider_and_by_tag() -> None:
     }
 
 
+def test_of_many_variants_the_chart_names_those_that_no_other_beats() -> None:
+    variants = [Variant(f"v{number}") for number in range(8)]
+    costs_usd = dict(zip(variants, (1, 2, 3, 3, 4, 5, 6, 7), strict=True))
+    passed = dict(zip(variants, (2, 4, 3, 8, 1, 8, 9, 0), strict=True))
+    report = report_of(
+        {"a": [(passed[each], 9) for each in variants]},
+        variants=variants,
+        edit=lambda result: replace(result, cost_usd=costs_usd[Variant(result.provider)]),
+    )
+    text = text_of(summarize(report, None))
+    (chart,) = re.findall(r"against cost per run; the best trade-offs are named.*?</figure>", text, re.DOTALL)
+    assert re.findall(r'class="label".*?>(\w+)</text>', chart) == ["v0", "v1", "v3", "v6"]
+    assert "<title>v7: 0 %, $7.00</title>" in chart, "the others have a name, too"
+
+
+def test_a_case_that_is_alone_is_seen_at_once() -> None:
+    assert groups(text_of(summarize(report_of({"only": "P"}), None))) == [("Passed", True)]
+
+
 def test_bars_that_are_missed_come_first() -> None:
     report = report_of({"easy": "P", "hard": "FF"}, cases={"hard": {"tags": ("critical",)}})
     text = text_of(summarize(report, Gate(min_pass_rate=0.1, tags={"critical": 1.0})))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ci_evals.errors import ConfigError
 from ci_evals.suite.importers import suite_text, translate
-from ci_evals.suite.importers.draft import Draft, YamlComment
+from ci_evals.suite.importers.draft import Draft
 from ci_evals.suite.importers.source import Source
-from ci_evals.suite.importers.writing import write_yaml
+from ci_evals.suite.importers.writing import YamlComment, write_yaml
 from ci_evals.suite.problems import Written
 from ci_evals.suite.yaml import Lines, parse
 

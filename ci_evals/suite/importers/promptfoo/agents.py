@@ -1,5 +1,6 @@
 """Agents in Python and programs that promptfoo calls in its own way: a module that calls them so, beside the suite."""
 
+import keyword
 import re
 import shlex
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def _answer(result: Any) -> Any:
 _FUNCTION = """
 
 def {name}(prompt: str, request: Request) -> Any:
-    return _answer({module}.{function}(prompt, {{"config": {config}}}, _context(prompt, request)))
+    return _answer({function}(prompt, {{"config": {config}}}, _context(prompt, request)))
 """
 _PROGRAM = """
 
@@ -47,6 +48,21 @@ def {name}(prompt: str, request: Request) -> str:
     command = [*{words}, prompt, json.dumps({{"config": {config}}}), json.dumps(_context(prompt, request))]
     return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, check=True, text=True).stdout.strip()
 """
+
+
+def import_of(path: str, function: str) -> tuple[str, str]:
+    """Return the statement that imports a Python file beside the suite, or below it, and the expression of a function.
+
+    Raises:
+        UntranslatableError: the file can't be imported from there.
+    """
+    parts = path.removesuffix(".py").split("/")
+    module = ".".join(parts)
+    if any(not part or "." in part for part in parts) or not all(map(str.isidentifier, function.split("."))):
+        raise UntranslatableError("its file is none that can be imported beside the suite")
+    if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
+        return f"import {module}", f"{module}.{function}"
+    return "from importlib import import_module", f"import_module({module!r}).{function}"
 
 
 class Agents:
@@ -58,7 +74,7 @@ class Agents:
 
     @property
     def text(self) -> str:
-        imports = "".join(f"import {module}\n" for module in sorted(set(self._imports)))
+        imports = "".join(f"{statement}\n" for statement in sorted(set(self._imports)))
         start = _START.format(imports=f"\n{imports}" if imports else "")
         return start + "".join(self._parts.values()) if self._parts else ""
 
@@ -68,13 +84,10 @@ class Agents:
         Raises:
             UntranslatableError: the file can't be imported from there.
         """
-        module = path.removesuffix(".py")
-        if not all(part.isidentifier() for part in module.split("/")):
-            raise UntranslatableError("its file is none that can be imported beside the suite")
-        module = module.replace("/", ".")
-        self._imports.append(module)
-        name = self._name(f"{module} {function}")
-        self._parts[name] = _FUNCTION.format(name=name, module=module, function=function, config=repr(dict(config)))
+        statement, called = import_of(path, function)
+        self._imports.append(statement)
+        name = self._name(f"{path.removesuffix('.py')} {function}")
+        self._parts[name] = _FUNCTION.format(name=name, function=called, config=repr(dict(config)))
         return {"type": "python", "target": f"{MODULE}:{name}"}
 
     def run_program(self, command: str, config: Mapping[str, Any]) -> dict[str, Any]:

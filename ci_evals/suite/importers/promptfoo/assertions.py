@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ci_evals.graders import GRADERS
 from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds
+from ci_evals.suite.importers.promptfoo.agents import import_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
 from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator
 from ci_evals.suite.importers.source import Source
@@ -16,6 +17,8 @@ from ci_evals.templating import is_template
 _DEFAULT_JUDGE = {"type": "openai", "model": "gpt-4.1"}
 _DEFAULT_EMBEDDINGS = {"type": "embeddings", "model": "text-embedding-3-large"}
 _KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", "assert", "config", "transform"})
+_NAMES = ("name", "description")
+_LONGEST_NAME = 100
 _CODE = re.compile(r"\.([cm]?js|ts|py|rb)(:\w+)?$")
 
 
@@ -93,8 +96,8 @@ class Assertions:
         self._templates = templates
         self._asking: list[dict[str, Any]] = []
 
-    def convert(self, entry: Written, judge: Written | None, source: Source) -> list[dict[str, Any]]:
-        """Return the graders that an assertion is: one, but for a file of several.
+    def convert(self, entry: Written, judge: Written | None, source: Source) -> list[Any]:
+        """Return the graders that an assertion is: one, but for a file of several. Comments stand before them.
 
         Args:
             entry: the assertion.
@@ -112,19 +115,25 @@ class Assertions:
         kind = given.get("type") if isinstance(given, dict) else None
         if not isinstance(kind, str):
             raise UntranslatableError("an assertion is a mapping with a `type`")
-        if strangers := sorted(given.keys() - _KEYS):
-            raise UntranslatableError(
-                f"`{strangers[0]}` of an assertion: {_OPTIONS.get(strangers[0], 'there is none here')}"
-            )
+        if changing := sorted(given.keys() & _OPTIONS.keys()):
+            raise UntranslatableError(f"`{changing[0]}` of an assertion: {_OPTIONS[changing[0]]}")
         name, options = self._grader(kind.removeprefix("not-"), entry, judge, source)
         if isinstance(weight := given.get("weight"), int | float) and weight != 1:
             options["weight"] = weight
         if given.get("metric"):
             options["metric"] = str(given["metric"])
+        label = next((key for key in _NAMES if isinstance(given.get(key), str) and _is_name(given[key])), "")
+        if label:
+            options["name"] = given[label].strip()
         if given.get("transform"):
             options["transform"] = transform_of(given["transform"])
         entry_name = f"not_{name}" if kind.startswith("not-") else name
-        return [self._draft.at({entry_name: options}, entry.line)]
+        lost = [
+            self._draft.lose(entry[key], f"assert: {kind}: {key}", "promptfoo ignores it", weakens=False)
+            for key in given
+            if key not in _KEYS and key != label
+        ]
+        return [*lost, self._draft.at({entry_name: options}, entry.line)]
 
     def shorten(self) -> None:
         """Leave out the names of judges where there is only one."""
@@ -171,11 +180,10 @@ class Assertions:
             options = {"file": source.relative(path) + colon + name}
         else:
             path, _, name = value.removeprefix("file://").partition(":")
-            module = source.relative(path).removesuffix(".py")
-            if not all(part.isidentifier() for part in module.split("/")):
-                raise UntranslatableError("its file is none that can be imported beside the suite")
-            module, name = module.replace("/", "."), name or "get_assert"
-            options = {"target": f"from {module} import {name}\nreturn {name}(output, context)\n"}
+            statement, function = import_of(source.relative(path), name or "get_assert")
+            config = given.get("config")
+            context = f'{{**context, "config": {config!r}}}' if config else "context"
+            options = {"target": f"{statement}\nreturn {function}(output, {context})\n"}
         if isinstance(threshold := given.get("threshold"), int | float):
             options["threshold"] = threshold
         if given.get("config") and is_script:
@@ -226,6 +234,10 @@ class Assertions:
         if _CODE.search(name):
             raise UntranslatableError(_REASONS.get(kind, "its value is made by code"))
         return self._templates.text(source.read_text(name).strip())
+
+
+def _is_name(text: str) -> bool:
+    return bool(text.strip()) and len(text.strip()) <= _LONGEST_NAME and "\n" not in text.strip()
 
 
 _OPTIONS = {
@@ -354,7 +366,7 @@ _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
     "trajectory:tool-args-match": _tool_arguments,
     "trajectory:step-count": _steps,
 }
-KINDS = frozenset({*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "similar"})
+KINDS = frozenset({*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "similar", "javascript", "python"})
 """The types of assertions that are known here, translated or not."""
 
 

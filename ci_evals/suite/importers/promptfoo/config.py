@@ -2,21 +2,24 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import yaml
 from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Draft, Lost, UntranslatableError, YamlComment, original, seconds, shorten
+from ci_evals.suite.importers.draft import Draft, Lost, UntranslatableError, original, seconds, shorten
 from ci_evals.suite.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.suite.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
 from ci_evals.suite.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator, quote_dumped
 from ci_evals.suite.importers.source import Source, last_line
+from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 from ci_evals.templating import is_template, template_sandbox
 
@@ -48,8 +51,10 @@ _OPTIONS: Mapping[str, str] = {
     "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
     "runSerially": "`max_concurrency: 1` of the suite does that for all cases",
 }
+_ONLY_FILES = "only files of CSV, YAML, JSON and JSONL are read: `cases: {python: …}` takes cases from a function"
 _LONGEST_ID = 150
-_PATH = re.compile(r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:\w+)?")
+_NO_TEXT = re.compile(r"\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$", re.IGNORECASE)
+_PATH = re.compile(r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?")
 
 
 def recognize(source: Source) -> bool:
@@ -82,6 +87,7 @@ class _Converter:
         self.judge: Written | None = None
         self.matrix: dict[str, list[Any]] = {}
         self.vars: dict[Any, Any] = {}
+        self.metadata: dict[str, Any] = {}
         self.ids: set[str] = set()
         self.named: list[frozenset[str]] = []
         """For each case, the vars that it has."""
@@ -157,6 +163,8 @@ class _Converter:
             self.draft.suite |= section
         for expect in (self.draft.suite.get("expect"), *(case.get("expect") for case in self.cases())):
             shorten(expect or ())
+        for key in ("providers", "prompts"):
+            _tell_apart(self.draft.suite.get(key, ()))
         self.draft.suite |= dict.fromkeys(self.comments(1, 10**9))
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
@@ -210,7 +218,7 @@ class _Converter:
             return [each for one in entries for each in self.read_provider(one, other)]
         made = provider_of(entry, source, self.agents)
         lost = [
-            Lost(entry.file, entry.line, f"provider {made.id}: {name}", reason, weakens=False)
+            Lost(entry.file, entry.line, f"provider {made.id}: {name}", reason, weakens=name == "transform")
             for name, reason in made.lost
         ]
         self.draft.lost += lost
@@ -223,6 +231,10 @@ class _Converter:
         value, label = entry.value, None
         if isinstance(value, dict):
             label = value.get("label")
+            if config := value.get("config"):
+                raise UntranslatableError(
+                    f"`config` of a prompt, {', '.join(config)}: give it to a provider as `params`"
+                )
             value = value.get("raw") or value.get("id")
         if not isinstance(value, str):
             raise UntranslatableError("a prompt is a text, a file, or has `raw`")
@@ -237,7 +249,7 @@ class _Converter:
         return [self.prompt(value, label)]
 
     def read_prompt_file(self, name: str, label: str | None) -> list[Any]:
-        if re.search(r"\.([cm]?js|ts|py)(:\w+)?$", name):
+        if re.search(r"\.([cm]?js|ts|py)(:[\w.]+)?$", name):
             raise UntranslatableError("a function makes it: write it as a template, or let a `python` provider call it")
         text = self.source.read_text(name)
         parts = [part.strip() for part in re.split(r"^---\s*$", text, flags=re.MULTILINE) if part.strip()]
@@ -276,12 +288,14 @@ class _Converter:
         self.vars |= vars_
         if expect := self.read_expect(written):
             found["expect"] = {**dict.fromkeys(comments), "expect": expect}
+        if isinstance(metadata := written["metadata"].value, dict):
+            self.metadata = metadata
         if isinstance(threshold := written["threshold"].value, int | float):
             found["threshold"] = {"threshold": threshold}
         lost: list[YamlComment] = [
             self.draft.lose(written[key], f"defaultTest.{key}", "give it to each case", weakens=False)
             for key in written.value
-            if key not in ("vars", "assert", "threshold", "options", "description")
+            if key not in ("vars", "assert", "threshold", "options", "metadata", "description")
         ]
         with suppress(UntranslatableError):
             if code := (written["options"].value or {}).get("transform"):
@@ -315,8 +329,7 @@ class _Converter:
     def read_test_files(self, entry: Written) -> list[Any]:
         pattern = entry.value.removeprefix("file://")
         if not re.search(r"\.(csv|ya?ml|json|jsonl)$", pattern):
-            text = "only files of CSV, YAML, JSON and JSONL are read: `cases: {python: …}` takes cases from a function"
-            raise UntranslatableError(text)
+            raise UntranslatableError(_ONLY_FILES)
         made: list[Any] = [*self.comments(entry.line, entry.line)]
         for name in self.source.find(pattern):
             other, outer = self.source.read(name), self.source
@@ -364,7 +377,10 @@ class _Converter:
         if not isinstance(written.value, dict):
             raise UntranslatableError("a test is a mapping, or the path of a file")
         test, case = written.value, dict[Any, Any]()
-        if description := str(test.get("description") or "").strip():
+        if "path" in test and "vars" not in test:
+            raise UntranslatableError(_ONLY_FILES)
+        titled = next((key for key in ("description", "name") if str(test.get(key) or "").strip()), "description")
+        if description := str(test.get(titled) or "").strip():
             is_id = len(description) <= _LONGEST_ID and "\n" not in description and description not in self.ids
             case["id" if is_id else "description"] = description
             self.ids.add(description)
@@ -378,9 +394,11 @@ class _Converter:
         self.lacking |= self.templates.used - self.named[-1]
         self.templates.used = everywhere
         options = test.get("options") or {}
-        settings = {"threshold": test.get("threshold"), "metadata": test.get("metadata"), "runs": options.get("repeat")}
+        metadata = {**self.metadata, **(test.get("metadata") or {})} or None
+        settings = {"threshold": test.get("threshold"), "metadata": metadata, "runs": options.get("repeat")}
         case |= {key: value for key, value in settings.items() if value is not None}
-        for key in test.keys() - {"description", "vars", "assert", "threshold", "metadata", "options"}:
+        read = {"vars", "assert", "threshold", "metadata", "options", "description", titled}
+        for key in (key for key in test if key not in read):
             reason = _OF_A_TEST.get(key, _NOTHING_LIKE_IT)
             case[self.draft.lose(written[key], f"tests.{key}", reason, weakens=key in _OF_A_TEST)] = None
         case |= dict.fromkeys(self.lost_options(written, "tests"))
@@ -425,13 +443,15 @@ class _Converter:
         """Return the values that one of the vars stands for: several if it is a pattern of files."""
         if not isinstance(value, str) or not value.startswith("file://"):
             return [value]
-        if not re.search(r"\.(txt|md|json|ya?ml|html|xml|csv|log)$", value):
+        if _NO_TEXT.search(value):
             raise UntranslatableError(f"the var {value}: only texts and data are read from files")
         return [{"file": self.source.relative(name)} for name in self.source.find(value.removeprefix("file://"))]
 
     def read_expect(self, written: Written) -> list[Any]:
         given = written["assert"]
         made: list[Any] = []
+        if given.value is not None and not isinstance(given.value, list):
+            made.append(self.draft.lose(given, "assert", "assertions are a list", weakens=True))
         for entry in given.items() if isinstance(given.value, list) else ():
             comments = self.comments(entry.line, last_line(entry.lines))
             try:
@@ -440,6 +460,22 @@ class _Converter:
                 kind = entry.value.get("type") if isinstance(entry.value, dict) else original(entry.value)[:40]
                 made += [*comments, self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True)]
         return made
+
+
+def _tell_apart(entries: Iterable[Any]) -> None:
+    """Give a name to each provider or prompt that would have the same one as another before it."""
+    taken: Counter[str] = Counter()
+    for entry in entries:
+        if not isinstance(entry, dict):
+            continue
+        usual = Path(entry["file"]).stem if "file" in entry else f"{entry.get('type')}:{entry.get('model')}"
+        if not (name := entry.get("name") or usual * ("file" in entry or "model" in entry)):
+            continue
+        taken[name] += 1
+        if taken[name] > 1:
+            rest = dict(entry)
+            entry.clear()
+            entry |= {"name": f"{name} {taken[name]}", **{key: value for key, value in rest.items() if key != "name"}}
 
 
 def _chat(text: str) -> list[tuple[str, str]]:

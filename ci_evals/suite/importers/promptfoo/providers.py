@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
+from ci_evals.errors import ConfigError
 from ci_evals.suite.importers.draft import UntranslatableError
 from ci_evals.suite.importers.promptfoo.agents import Agents
 from ci_evals.suite.importers.promptfoo.templates import quote_dumped
@@ -27,6 +28,12 @@ _COMPATIBLE: Mapping[str, tuple[str, str | None]] = {  # where it is, and the va
     "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
     "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
     "fireworks": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "huggingface": ("https://router.huggingface.co/v1", "HF_TOKEN"),
+    "github": ("https://models.github.ai/inference", "GITHUB_TOKEN"),
+    "hyperbolic": ("https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
+    "nscale": ("https://inference.api.nscale.com/v1", "NSCALE_SERVICE_TOKEN"),
+    "aimlapi": ("https://api.aimlapi.com/v1", "AIML_API_KEY"),
+    "docker": ("http://localhost:12434/engines/v1", None),
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "litellm": ("http://localhost:4000/v1", "LITELLM_API_KEY"),
     "localai": ("http://localhost:8080/v1", None),
@@ -36,6 +43,7 @@ _OF_THE_CLIENT = frozenset(
     [
         "apiKey",
         "apiKeyEnvar",
+        "apiKeyRequired",
         "apiHost",
         "apiBaseUrl",
         "organization",
@@ -53,6 +61,7 @@ _OF_THE_CLIENT = frozenset(
         "region",
         "deployment",
         "apiVersion",
+        "stream",
     ]
 )
 _KINDS_OF_OPENAI = frozenset(
@@ -108,7 +117,8 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
     if not isinstance(id_, str) or not isinstance(config, Mapping):
         raise UntranslatableError("a provider is an id, or a mapping with `id`")
     made = Made(id_, {}, embeds=embeds)
-    target = _code(id_, config, made, source, agents) or _target(id_, config, made)
+    target = _code(id_, config, made, source, agents)
+    target = target or _target(id_, {key: _from_file(value, source) for key, value in config.items()}, made)
     label = given.get("label")
     made.options = {**({"name": str(label).replace(",", ";")} if label else {}), **target}
     for key, setting in given.items():
@@ -118,6 +128,17 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
             reasons = {"prompts": "every prompt runs on every provider", "transform": "a stage can change its answers"}
             made.lost.append((key, reasons.get(key, "there is nothing like it")))
     return made
+
+
+def _from_file(value: Any, source: Source) -> Any:
+    """Return what a setting says, or what its file holds: tools, a schema, a text."""
+    found = re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    try:
+        return source.read_text(found[1]) if found[2] in ("txt", "md") else source.read(found[1]).written.value
+    except ConfigError:
+        return value  # which is listed then
 
 
 def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
@@ -282,8 +303,10 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
     if isinstance(through := config.get("passthrough"), Mapping):
         params |= through
     for key in [key for key, item in params.items() if isinstance(item, str) and item.startswith("file://")]:
-        made.lost.append((f"config.{key}", "write what the file holds under `params`"))
+        made.lost.append((f"config.{key}", "write under `params` what it gives"))
         del params[key]
+    if config.get("stream") is True:
+        options["stream"] = True
     if params:
         options["params"] = params
     return options

@@ -26,17 +26,24 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
         if not column.startswith("__"):
             test["vars"][column] = cell
         elif re.fullmatch(r"expected\d*", name) and cell.strip():
-            test["assert"].append(_assertion(cell.strip()))
+            threshold = row.get(f"__config:{column}:threshold", "").strip()
+            test["assert"].append(
+                _assertion(cell.strip())
+                | ({"threshold": float(threshold)} if threshold else {})
+                | ({"metric": row["__metric"]} if row.get("__metric") else {})
+            )
         elif name == "metadata":
-            test["metadata"][rest.removesuffix("[]")] = cell
+            is_list = rest.endswith("[]")
+            values = [part.strip() for part in cell.split(",") if part.strip()]
+            test["metadata"][rest.removesuffix("[]")] = values if is_list else cell
         elif name in ("prefix", "suffix") and cell:
             test["options"][name] = cell
         elif name == "threshold" and cell.strip():
             test["threshold"] = float(cell)
         elif name == "description":
             test["description"] = cell
-    if metric := row.get("__metric"):
-        test["assert"] = [{**each, "metric": metric} for each in test["assert"]]
+        elif cell.strip() and name not in ("expected", "metric", "config"):
+            test[column] = cell  # listed as what is not translated
     return {key: value for key, value in test.items() if value}
 
 
