@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ci_evals.cli.console import environment
+from ci_evals.cli.console import Console, environment
 from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
@@ -258,6 +258,9 @@ def _collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator])
 
     return add
 
+
+console = _collect(Console.of_process, "console", {"output": output, "quiet": quiet})
+"""Adds the options about what is printed; the command gets its `console`."""
 
 overriding = _collect(
     Overrides,

@@ -326,8 +326,7 @@ def _journal(path: Path) -> Path:
 @options.run_id
 @options.baseline
 @options.posting
-@options.output
-@options.quiet
+@options.console
 def run_command(
     named: tuple[Path, ...],
     resume_from: tuple[Path, ...],
@@ -340,11 +339,10 @@ def run_command(
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
-    output: str,
+    console: Console,
     *,
     resume: bool,
     replay_only: bool,
-    quiet: bool,
 ) -> int:
     """Run suites, judge them, and exit with the worst verdict.
 
@@ -376,7 +374,7 @@ def run_command(
         if are_several and (given := [name for name, value in of_one.items() if value]):
             raise UsageError(f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one")
         selection = select(suites, overrides, failed)
-        Console.of_process(output, quiet=quiet).say(selection.remarks)
+        console.say(selection.remarks)
     out = overrides.out or Path(RESULTS)
     if are_several:
         posting = replace(posting, results=out.absolute())
@@ -385,7 +383,6 @@ def run_command(
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
 
     def run(suite: CheckedSuite) -> Ended:
-        console = Console.of_process(output, quiet=quiet)
         if unchanged := _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
             return Ended(0, not_run=unchanged)
         lacks_secrets = suite.name in without_secrets
@@ -408,7 +405,6 @@ def run_command(
 
     if not are_several and selection.suites:
         return run(selection.suites[0]).exit_code
-    console = Console.of_process(output, quiet=quiet)
     if not selection.suites:
         console.say(
             f"{f'{name_of(name)}: ' if are_several else ''}nothing to run: {why}"
@@ -430,8 +426,7 @@ def run_command(
 @options.run_id
 @options.baseline
 @options.posting
-@options.output
-@options.quiet
+@options.console
 def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
@@ -439,10 +434,9 @@ def merge_command(
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
-    output: str,
+    console: Console,
     *,
     run_missing: bool,
-    quiet: bool,
 ) -> int:
     """Put the results of shards together, and judge them.
 
@@ -455,12 +449,11 @@ def merge_command(
     """
     with _reporting_errors(posting):
         suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
-        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet), posting):
+        if _skip_unchanged(suite, console, posting):
             return 0
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
-    console = Console.of_process(output, quiet=quiet)
     sources = tuple(map(_journal, folders))
     starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(
