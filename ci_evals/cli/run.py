@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, UsageError
+from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
@@ -31,6 +32,7 @@ from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
+from ci_evals.reports import html
 from ci_evals.reports.files import FORMATS, remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
@@ -157,19 +159,43 @@ def run_each(selection: Selection, run: Callable[[CheckedSuite], Ended], console
             not_run[suite.name] = ended.not_run
         if ended.exit_code in EXIT_CODES.values():
             break
+    os.chdir(here)
+    _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
+    if errors:
+        raise errors[0]
+    if summaries and in_actions(console.environ):
+        github.job.report_all(summaries, out, read_context(console.environ), console.log)
+    return max(codes)
+
+
+def _show_all(
+    suites: Sequence[CheckedSuite],
+    summaries: Sequence[Summary],
+    not_run: Mapping[str, str],
+    console: Console,
+    out: Path,
+    *,
+    broken: bool,
+) -> None:
+    """Print a line for each of several suites, and write the page that leads to those of all."""
+    redactor = error_redactor(console.environ)
+    not_run = {name: one_line(console.clean(redactor.clean_text(why)), 1000) for name, why in not_run.items()}
     if console.output != "json":
-        lines = [f"{name_of(name)}: not run: {one_line(why, 1000)}" for name, why in not_run.items()]
+        lines = [f"{name_of(name)}: not run: {why}" for name, why in not_run.items()]
         lines += [
             f"{name_of(each.report.suite.name)}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}"
             for each in summaries
         ]
         named = number_of(len(summaries) + len(not_run), "suite")
         console.print("\n".join((f"\n{len(summaries)} of {named} run", *lines)))
-    if errors:
-        raise errors[0]
-    if summaries and in_actions(console.environ):
-        github.job.report_all(summaries, out, read_context(console.environ), console.log)
-    return max(codes)
+    if with_page := {suite.name for suite in suites if "html" in suite.formats}:
+        page = out / FORMATS["html"].file
+        names = [each.report.suite.name for each in summaries]
+        pages = [f"{file_name(name)}/{page.name}" if name in with_page else None for name in names]
+        write_atomically(page, html.render_several(list(zip(summaries, pages, strict=True)), not_run, broken=broken))
+        console.remark(
+            f"open: {(page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page).as_posix()}"
+        )
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
