@@ -237,6 +237,22 @@ def node_process(folder: Path) -> Iterator[None]:
         node.close()
 
 
+def syntax_problem(code: str) -> str | None:
+    """Say why code in a suite can't be parsed; None if it can, and where no Node.js is at hand to tell."""
+    node = _current.get()
+    if node is None:
+        return None
+    try:
+        node_command()
+    except ConfigError:
+        return None  # that is a problem of those who run it
+    try:
+        node.check(do="check", code=code)
+    except ConfigError as error:
+        return error.problems[0].message
+    return None
+
+
 def current_node() -> NodeProcess:
     """Return the process in which JavaScript runs here."""
     node = _current.get()

@@ -93,6 +93,7 @@ function compileAnew(code) {
   }
   if (expression === null) {
     const body = new AsyncFunction(...parameters, code);
+    if (!/\b(return|throw)\b/.test(code)) throw new SyntaxError("nothing is returned");
     return (output, context) => body(requireFromSuite, output, context);
   }
   return async (output, context) => {

@@ -31,6 +31,10 @@ Judge = Callable[..., Any]
 
 _NAME_CHARACTERS = 80
 _ALIASES = {"pass": "passed", "pass_": "passed"}  # which other tools ask for
+_UNREAD = frozenset(
+    {"componentResults", "component_results", "namedScores", "named_scores", "tokensUsed", "tokens_used"}
+)
+"""Keys of other tools' judgements that say nothing more of the answer."""
 _BACKOFF = wait_exponential(multiplier=0.1, max=10)  # seconds: 0.1, 0.2, 0.4, …
 
 
@@ -52,6 +56,7 @@ class PythonGrader(GraderOptions):
 
     short: ClassVar[str] = "target"
     has_dependency: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
 
     target: str
     threshold: Share | None = None
@@ -109,6 +114,8 @@ class FunctionGrader:
         timeout_s: seconds that one call may take; those of the run when None.
         metric: the metric that its scores count for.
     """
+
+    portable: ClassVar[bool] = True
 
     def __init__(  # noqa: PLR0913  what can be set is set by name
         self,
@@ -192,7 +199,7 @@ class FunctionGrader:
 
     def _from_mapping(self, returned: Mapping[Any, Any]) -> Finding:
         known = {"passed": bool, "score": int | float, "reason": str}
-        returned = {_ALIASES.get(key, key): value for key, value in returned.items()}
+        returned = {_ALIASES.get(key, key): value for key, value in returned.items() if key not in _UNREAD}
         for key, value in returned.items():
             if key not in known:
                 raise TypeError(f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason")

@@ -7,22 +7,26 @@ import math
 import re
 import symtable
 import textwrap
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ci_evals.format import quote
+from ci_evals.format import one_line, quote
 from ci_evals.model.case import Answer
 
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
+_FILE = "<python>"
 _MODULES = {"json": json, "math": math, "re": re}
 
 
 @lru_cache(maxsize=256)
 def compile_code(source: str) -> Callable[..., Any]:
-    """Make a function of the output and the answer of code: an expression, or lines that return something.
+    """Make a function of the output and the answer of code: an expression, or lines that return or assert something.
+
+    Lines may end with the expression, or with a function `get_assert(output, context)`, instead of a `return`.
 
     Raises:
         SyntaxError: it is no such code, or uses a name that nothing has.
@@ -31,15 +35,17 @@ def compile_code(source: str) -> Callable[..., Any]:
         body: list[ast.stmt] = [ast.Return(ast.parse(f"({source}\n)", mode="eval").body)]
     except SyntaxError:
         body = ast.parse(textwrap.dedent(source)).body
-        if not any(isinstance(node, ast.Return) for statement in body for node in ast.walk(statement)):
-            raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None)) from None
-    is_async = any(isinstance(node, ast.Await) for statement in body for node in ast.walk(statement))
+        if not any(isinstance(node, ast.Return) for node in _own_nodes(body)):
+            body += _return_of(body)
+            if not isinstance(body[-1], ast.Return):
+                raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None)) from None
+    is_async = any(isinstance(node, ast.Await) for node in _own_nodes(body))
     function = f"{'async ' * is_async}def judge({', '.join(_PARAMETERS)}): pass"
     module = ast.parse(function)
     module.body[0].body = body  # type: ignore[attr-defined]  # it is a function
     names: dict[str, Any] = dict(_MODULES)
-    code = compile(ast.fix_missing_locations(module), "<python>", "exec")
-    for name in _names_of(symtable.symtable(ast.unparse(module), "<python>", "exec").get_children()[0]):
+    code = compile(ast.fix_missing_locations(module), _FILE, "exec")
+    for name in _names_of(symtable.symtable(ast.unparse(module), _FILE, "exec").get_children()[0]):
         if name not in names and not hasattr(builtins, name):
             known = ", ".join((*_PARAMETERS, *_MODULES))
             raise SyntaxError(f"{name!r} is not defined: there are {known}")
@@ -48,17 +54,47 @@ def compile_code(source: str) -> Callable[..., Any]:
 
     def judged(output: Any, answer: Answer) -> Any:
         try:
-            return _call(judge, output, answer)
-        except json.JSONDecodeError as error:
-            return _fail_or_raise(error, output)
+            return _as_judgement(_call(judge, output, answer))
+        except (json.JSONDecodeError, AssertionError) as error:
+            return _fail_or_raise(error, output, source)
 
     async def judged_soon(output: Any, answer: Answer) -> Any:
         try:
-            return await _call(judge, output, answer)
-        except json.JSONDecodeError as error:
-            return _fail_or_raise(error, output)
+            return _as_judgement(await _call(judge, output, answer))
+        except (json.JSONDecodeError, AssertionError) as error:
+            return _fail_or_raise(error, output, source)
 
     return judged_soon if is_async else judged
+
+
+def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the nodes of code, but for those inside functions and classes of its own."""
+    inside: list[ast.AST] = list(body)
+    while inside:
+        node = inside.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            inside += ast.iter_child_nodes(node)
+
+
+def _return_of(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return what lines without a `return` mean to end with; of an expression at their end, in its place."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
+        body.pop()
+        return [ast.Return(last.value)]
+    if isinstance(last, ast.FunctionDef) and last.name == "get_assert":
+        return ast.parse("return get_assert(output, context)").body
+    if any(isinstance(node, ast.Assert) for node in _own_nodes(body)):
+        return ast.parse("return True").body
+    return []
+
+
+def _as_judgement(value: Any) -> Any:
+    """Return what code gave, with what `re` and empty values mean in an `if`."""
+    if isinstance(value, re.Match):
+        return True
+    return value if value or isinstance(value, int | float | dict) else False
 
 
 def _call(judge: Callable[..., Any], output: Any, answer: Answer) -> Any:
@@ -66,8 +102,14 @@ def _call(judge: Callable[..., Any], output: Any, answer: Answer) -> Any:
     return judge(output, answer, request.case.vars, request.input, context_of(answer))
 
 
-def _fail_or_raise(error: json.JSONDecodeError, output: Any) -> dict[str, Any]:
-    """Return the judgement on an answer that code took for JSON; raise the error again if it took something else."""
+def _fail_or_raise(error: json.JSONDecodeError | AssertionError, output: Any, source: str) -> dict[str, Any]:
+    """Return the judgement on an answer that is no JSON or not as asserted; raise any other error again."""
+    if isinstance(error, AssertionError):
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if last.filename != _FILE or last.lineno is None:
+            raise error
+        asserted = str(error) or textwrap.dedent(source).splitlines()[last.lineno - 1].strip()
+        return {"passed": False, "score": 0.0, "reason": f"{one_line(asserted)}: got {quote(output)}"}
     if not isinstance(output, str) or error.doc.strip() != output.strip():
         raise error
     return {"passed": False, "score": 0.0, "reason": f"is not JSON: {error}: got {quote(output)}"}

@@ -10,7 +10,14 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed
 from ci_evals.graders.code import FunctionGrader
 from ci_evals.graders.inline import context_of
-from ci_evals.javascript import JavaScriptError, NodeEndedError, current_node, file_problem, split_file
+from ci_evals.javascript import (
+    JavaScriptError,
+    NodeEndedError,
+    current_node,
+    file_problem,
+    split_file,
+    syntax_problem,
+)
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import NonEmpty, Seconds, Share
 
@@ -51,7 +58,11 @@ class JavaScriptGrader(GraderOptions):
         return []
 
     def missing(self, folder: Path) -> str | None:
-        return None if self.file is None else file_problem(self.file, folder)
+        if self.file is not None:
+            return file_problem(self.file, folder)
+        code = self.code or ""
+        problem = syntax_problem(code)
+        return f"expected JavaScript, got {quote(code)}: {problem}" if problem else None
 
     def prepare(self) -> None:
         current_node().check(do="check", **self._source)

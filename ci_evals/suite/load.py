@@ -10,6 +10,7 @@ from typing import Any
 
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.graders.transform import transform_problem
+from ci_evals.javascript import node_process
 from ci_evals.model.case import Case
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
@@ -19,6 +20,7 @@ from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.dependencies import dependencies
 from ci_evals.suite.environment import Interpolation, read_dotenv
+from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.importers import translate
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.keys import keys_of
@@ -283,9 +285,10 @@ class _Loader:
         judges = self.judges.read(written["judges"]) if written["judges"].value else ()
         prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
         prompted, shared = bool(written["prompts"].value), filled["vars"]
-        reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
         threshold = settings.threshold if settings else None
-        cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
+        with node_process(self.folder):  # which parses JavaScript of graders
+            reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
+            cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
         problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
@@ -303,6 +306,9 @@ class _Loader:
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
+        if settings and isinstance(executor := settings.executor, ExecutorOptions):  # once checked, it is one
+            is_called = not self.interpolation.offline and overrides.executor is None
+            problems += checks.executor_problems(executor, written["executor"], cases, self.folder, is_called=is_called)
         problems += checks.paths_problems(settings, written, (*providers, *stages.values()), self.folder)
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
         if problems or settings is None:

@@ -1,6 +1,5 @@
 """`javascript`: what suites of other tools have in it works, and what goes wrong in it is told."""
 
-import json
 import shutil
 import signal
 import sys
@@ -13,24 +12,10 @@ import yaml
 from leftovers import report_in
 from processes import ci_evals, finished, start, until
 from suites import write_suite
+from written_answers import ANSWERS, JSON, TEXT
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 
-TEXT = "The capital of France is Paris.\nIt lies on the Seine, and has 2,102,650 inhabitants."
-JSON = json.dumps(
-    {
-        "intent": "book_flight",
-        "confidence": 0.92,
-        "ok": True,
-        "error": None,
-        "tags": ["travel", "urgent"],
-        "flight": {"from": "Berlin", "to": "Paris", "price": 99.5, "stops": []},
-        "items": [{"name": "seat", "qty": 1}, {"name": "bag", "qty": 2}],
-    }
-)
-FENCED = f"Here you are:\n```json\n{JSON}\n```\nAnything else?"
-
-ANSWERS = {"text": TEXT, "json": JSON, "fenced": FENCED, "empty": ""}
 CORPUS = yaml.safe_load((Path(__file__).parents[1] / "data" / "javascript.yaml").read_text("utf-8"))
 
 
@@ -104,7 +89,7 @@ async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> N
         tmp_path,
         judge({"file": "crash.mjs"}),
         judge("context.nothing.here"),
-        judge("const x = 1;"),
+        judge("if (output === 1) { return true; }"),
         judge("process.exit(3)"),
     )
     assert {each["status"] for each in (by_file, by_code, returned, exited)} == {"errored"}
@@ -113,12 +98,12 @@ async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> N
     )
     assert "crash.mjs:2" in by_file["error"]["detail"]
     assert "at inner" in by_file["error"]["detail"]
-    assert "const x = 1; gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
+    assert "gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
     assert "process.exit(3) would end" in exited["error"]["message"]
 
 
 async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(tmp_path: Path) -> None:
-    slow = judge({"code": "while (true) {}", "timeout_s": 0.3})
+    slow = judge({"code": "while (true) {} return 1", "timeout_s": 0.3})
     found = await run(tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8)
     assert [result["status"] for result in found] == ["passed", "errored", *["passed"] * 8]
     assert "no judgement within 0.3 s" in found[1]["error"]["message"]
@@ -128,12 +113,11 @@ async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(tmp
 async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
     (tmp_path / "broken.mjs").write_text("export default (output => ;\n", "utf-8")
     (tmp_path / "empty.mjs").write_text("export const other = 1;\n", "utf-8")
-    expect = [{"javascript": "output.length <"}, {"any_of": [{"javascript": {"file": "broken.mjs"}}]}]
-    write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [*expect, {"javascript": {"file": "empty.mjs"}}]}])
+    expect = [{"any_of": [{"javascript": {"file": "broken.mjs"}}]}, {"javascript": {"file": "empty.mjs"}}]
+    write_suite(tmp_path, [{"id": "a", "input": "x", "expect": expect}])
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 2
-    assert "expect[0].javascript: SyntaxError: " in ended.err
-    assert "expect[1].any_of[0].javascript: SyntaxError: " in ended.err
+    assert "expect[0].any_of[0].javascript: SyntaxError: " in ended.err
     assert "empty.mjs does not export a function, by `module.exports` or `export default`" in ended.err
     assert not (tmp_path / "out/results.jsonl").exists()
 
@@ -149,6 +133,9 @@ async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
             "give either code, as in `javascript: output.length < 200`, or a `file`",
         ),
         ({"fiel": "check.js"}, "unknown key 'fiel', did you mean 'file'?"),
+        ("output.length <", "expected JavaScript, got 'output.length <': SyntaxError: "),
+        ("const n = 1;\nreturn n +* 2;", "expected JavaScript, got 'const n = 1;\\nreturn n +* 2;': SyntaxError: "),
+        ("const n = 1;", "expected JavaScript, got 'const n = 1;': SyntaxError: nothing is returned"),
     ],
 )
 async def test_what_validate_says(tmp_path: Path, grader: Any, problem: str) -> None:
@@ -171,7 +158,7 @@ async def test_a_machine_without_node_is_told_once_and_before_any_call(tmp_path:
 async def test_node_ends_with_whoever_started_it_even_in_a_loop(
     tmp_path: Path, which: signal.Signals, code: int
 ) -> None:
-    write_suite(tmp_path, [judge("require('fs').writeFileSync('looping', '');\nwhile (true) {}")])
+    write_suite(tmp_path, [judge("require('fs').writeFileSync('looping', '');\nwhile (true) {} return 1")])
     process = await start(tmp_path, "run", "--out", "out")
     await until((tmp_path / "looping").exists)
     (node,) = processes_in(tmp_path, "javascript_worker")
