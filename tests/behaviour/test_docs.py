@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 from processes import python
 
@@ -55,6 +56,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Executor": "ExecutorOptions",
     "Reuse": "Reuse",
     "Quarantine": "Quarantine",
 }
@@ -335,6 +337,7 @@ def project(tmp_path: Path) -> Path:
         "agent.mjs": "export default () => 'Paris';\n",
         "prompts/long.txt": "Think hard: {{ question }}",
         "contracts/acme.pdf": "%PDF-1.7",
+        "questions.csv": "ID,Question,Answer,Topic\nfrance,Capital of France?,Paris,capitals\n",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',
     }.items():
         path = tmp_path / "evals" / name
@@ -358,7 +361,44 @@ def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
     assert len(suite.providers) + len(suite.judges) == len(re.findall(r"\btype:", block.text))
 
 
-@pytest.mark.parametrize("block", [block for block in blocks("yaml") if "providers:" not in block.text], ids=str)
+def parts(*, of_a_suite: bool) -> list[Block]:
+    """Blocks of YAML without `providers`: parts of a suite, or of something else, such as a workflow."""
+    known = suite_schema()["properties"]
+    return [
+        block
+        for block in blocks("yaml")
+        if "providers:" not in block.text
+        if of_a_suite == (isinstance(data := yaml.safe_load(block.text), dict) and data.keys() <= known.keys())
+    ]
+
+
+def calls_a_function(block: Block) -> bool:
+    """Whether its cases are returned by a function, such as those of docs/data.md, which test_data.py runs."""
+    cases = yaml.safe_load(block.text).get("cases")
+    return isinstance(cases, dict) and "python" in cases
+
+
+@pytest.mark.parametrize("block", [each for each in parts(of_a_suite=True) if not calls_a_function(each)], ids=str)
+def test_every_part_of_a_suite_in_the_docs_loads_in_a_suite(block: Block, project: Path) -> None:
+    data = yaml.safe_load(block.text)
+    gate = data.get("gate", {})
+    named = [*gate.get("providers", ()), *(each["provider"] for each in data.get("variants", ()))] or ["some"]
+    model = {"type": "mock", "price": {"input_per_mtok": 1, "output_per_mtok": 1}}
+    if "variants" in data:
+        model = {"type": "openai", "model": "gpt-4o-mini", "api_key": "${OPENAI_API_KEY}"}
+    case = {"id": "some", "input": "hi", "vars": {"expected": "hi"}, "expect": [{"not_empty": True}]}
+    rest = {
+        "providers": [{"name": name, **model} for name in dict.fromkeys(named)],
+        "judges": [{"name": "some judge", **model}],
+        "cases": [case | {"tags": [*gate.get("tags", ())]}],
+    }
+    config = project / "evals.yaml"
+    missing = {key: value for key, value in rest.items() if key not in data}
+    config.write_text(f"{block.text}\n{yaml.safe_dump(missing)}", encoding="utf-8")
+    load_suite(config, dict.fromkeys(re.findall(r"\$\{(\w+)\}", config.read_text("utf-8")), "sk-not-a-real-one"))
+
+
+@pytest.mark.parametrize("block", parts(of_a_suite=False), ids=str)
 def test_every_other_yaml_in_the_docs_is_valid(block: Block) -> None:
     problems: list[Problem] = []
     data, _ = parse(block.text, block.page, problems)

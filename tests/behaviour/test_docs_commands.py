@@ -1,0 +1,91 @@
+"""The blocks of commands in the docs are run, one after the other, in a project that has what the docs talk of."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import ci_evals, python
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ELSEWHERE = {"start.md", "comment.md"}
+"""Pages whose commands need a job of a pull request: tests/behaviour/actions has them."""
+ENDLESS = "view --serve"
+"""Goes on until it is interrupted: test_view.py does."""
+
+BLOCKS = [
+    (page.name, block)
+    for page in sorted((ROOT / "docs").glob("**/*.md"))
+    if page.name not in ELSEWHERE
+    for block in FENCE.findall(page.read_text(encoding="utf-8"))
+    if "ci-evals " in block and ENDLESS not in block
+]
+SUITE: dict[str, Any] = {
+    "providers": [{"name": "gpt", "type": "mock", "answers": {"refund": "store credit"}}],
+    "cases": [
+        {"id": name, "input": name, "tags": ["smoke"], "expect": [{"contains": name}]}
+        for name in ("refund", "refund-late", "lost-package", "cancel-order")
+    ],
+}
+PROMPTFOO = {
+    "prompts": ["{{question}}"],
+    "providers": ["echo"],
+    "tests": [{"vars": {"question": "Hello?"}, "assert": [{"type": "contains", "value": "Hello"}]}],
+}
+SUITES = (
+    "evals.yaml",
+    "evals/support.yaml",
+    "evals/refunds.yaml",
+    "services/support/evals.yaml",
+    "services/search/evals.yaml",
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with suites, results of earlier runs, another tool's config, and traces."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in SUITES:
+        write(folder / name, SUITE | {"name": Path(name).with_suffix("").as_posix().replace("/", " ")})
+    write(folder / "promptfooconfig.yaml", PROMPTFOO)
+    trace = (ROOT / "examples/exported_traces/traces.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    traces = [
+        trace.replace('"book"', json.dumps(case["id"])).replace("d269b633813fc60c", f"{number:016x}")
+        for number, case in enumerate(SUITE["cases"], 1)
+    ]
+    (folder / "traces.jsonl").write_text("\n".join(traces), encoding="utf-8")
+    for name in ("main", "ci-evals-results"):
+        made = python(folder, "-m", "ci_evals", "run", "--out", name)
+        assert made.code == 1, made.err
+    for name in ("reports-of-main/1", "earlier-results", "downloads"):
+        shutil.copytree(folder / "main", folder / name)
+    return folder
+
+
+def write(path: Path, data: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page}: {block.splitlines()[0]}" for page, block in BLOCKS])
+async def test_the_commands_of_the_docs_run(page: str, block: str, project: Path, tmp_path: Path) -> None:
+    shutil.copytree(project, tmp_path, dirs_exist_ok=True)
+    for line in block.splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[0] == "ci-evals", line
+        if words[1] == "import":
+            (tmp_path / words[-1]).unlink()  # which an import does not overwrite
+        arguments = [name for word in words[1:] for name in expanded(word, tmp_path)]
+        done = await ci_evals(tmp_path, *arguments, environ={"BROWSER": "true"})
+        assert done.code in (0, 1), f"{line}\n{done.out}{done.err}"
+        assert not re.search(r"^(warning|error)\b", done.err, re.MULTILINE), done.err
+
+
+def expanded(word: str, folder: Path) -> list[str]:
+    """What a shell makes of a word with an asterisk, where files have such names."""
+    found = [path.relative_to(folder).as_posix() for path in folder.glob(word)] if "*" in word else []
+    return sorted(found) or [word]
