@@ -474,8 +474,10 @@ async def test_a_change_of_the_gate_is_told_by_the_run_that_it_comes_with(tmp_pa
     waits = {"reason": "waits", "until": "2099-12-31"}
     write_suite(tmp_path, [cases[0], {**cases[1], "quarantine": waits}], gate={"min_pass_rate": 0.5, "ratchet": True})
     changed = await ci_evals(tmp_path, "run", "--out", "changed", "--baseline", "base")
-    rules = "min_pass_rate is 0.5 here and 0.9 on the baseline; providers.echo is not set here and 0.8 on the baseline; "
-    rules += "ratchet is true here and false on the baseline; in quarantine only here: cancel"
+    rules = (
+        "min_pass_rate is 0.5 here and 0.9 on the baseline; providers.echo is not set here and 0.8 on the baseline;"
+        " ratchet is true here and false on the baseline; in quarantine only here: cancel"
+    )
     assert f"Gate changed: {rules}" in " ".join(changed.out.split())
     told = [note.text for note in comparison_notes(read_summary(tmp_path / "changed")) if note.label == "Gate changed"]
     assert told == [rules], "whoever reads the report later is told as much"
