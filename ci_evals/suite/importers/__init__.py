@@ -67,6 +67,7 @@ def translate(source: Source) -> Draft | None:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # any of a value of another shape
         text = f"it looks like {name}, and is not in the shape of its files: {type(error).__name__}: {error}"
         raise ConfigError([source.written.problem(text)]) from error
+    draft.lost.sort(key=lambda lost: (lost.file != source.shown, lost.file, lost.line or 0))
     return draft
 
 
