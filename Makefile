@@ -8,23 +8,26 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 AGENTS := $(VENV)/.agents
+RAY := $(VENV)/.ray
 DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOWEST := .venv-lowest
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-slow test-lowest check bench bench-profile simulate images docs constraints clean
+.PHONY: help demo test test-slow test-ray test-lowest check bench bench-profile bench-scale simulate images docs constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo           run the example suite and see a verdict'
 	@echo 'make test           the tests'
 	@echo 'make test-slow      the tests that take minutes, and more examples of the generated ones'
+	@echo 'make test-ray       the tests of Ray clusters alone, which make test-slow has, too'
 	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
 	@echo 'make bench-profile  show where the time of a run goes'
+	@echo 'make bench-scale    measure Ray and shards: the tables of docs/scale.md'
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
 	@echo 'make docs           build the docs site into site/'
 	@echo 'make images         take the pictures of the docs anew (needs Chromium)'
@@ -44,9 +47,12 @@ demo: $(RUNTIME)
 test: $(DEV)
 	$(BIN)/pytest -m 'not slow' -n 2 --dist worksteal
 
-test-slow: $(DEV) $(AGENTS)
+test-slow: $(DEV) $(AGENTS) $(RAY)
 	$(BIN)/pytest -m slow
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -m 'hypothesis and not slow' -n 2 --dist worksteal
+
+test-ray: $(DEV) $(RAY)
+	$(BIN)/pytest tests/behaviour/test_ray.py
 
 test-lowest:
 	@$(PYTHON) -m venv $(LOWEST)
@@ -74,6 +80,9 @@ bench: $(DEV)
 
 bench-profile: $(DEV)
 	$(BIN)/python -m benchmarks.hotspots
+
+bench-scale: $(DEV) $(RAY)
+	$(BIN)/python -m benchmarks.scale
 
 simulate: $(DEV)
 	$(BIN)/python -m benchmarks.simulate
@@ -118,4 +127,9 @@ $(DOCS): $(RUNTIME)
 $(AGENTS): $(DEV)
 	@echo 'Installing the agent frameworks of the examples ...'
 	@$(PIP) install --group agents
+	@touch $@
+
+$(RAY): $(DEV)
+	@echo 'Installing Ray ...'
+	@$(PIP) install --editable '.[ray]'
 	@touch $@

@@ -23,6 +23,7 @@ from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, execute
 from ci_evals.suite import load
+from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.types import CheckedSuite, Suite
@@ -90,6 +91,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
     max_concurrency: float | None = None,
     providers: Iterable[str] | str | None = None,
     cases: Iterable[str] | str | None = None,
+    executor: ExecutorOptions | str | None = None,
     out: Path | str | None = None,
     baseline: Report | Path | str | None = None,
     on_result: OnResult | None = None,
@@ -104,6 +106,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         max_concurrency: calls under way at once, graders that wait included, likewise; `math.inf` for no limit.
         providers: the names of those to run, or one name; all of them unless given.
         cases: the ids of those to run, or one id, likewise; `refund*` is a pattern of ids.
+        executor: where the team's own code runs, in place of the suite's: `local`, `ray` or `ray://host:port`.
         out: a folder for the journal and the reports; without it nothing is left on disk.
         baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
             the verdict takes regressions into account.
@@ -116,7 +119,7 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         UsageError: an argument makes no sense; nothing was called.
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
-    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
+    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ)
     return await _evaluate(suite, out, baseline, on_result, run_id)
 
 
@@ -127,6 +130,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
     max_concurrency: float | None = None,
     providers: Iterable[str] | str | None = None,
     cases: Iterable[str] | str | None = None,
+    executor: ExecutorOptions | str | None = None,
     out: Path | str | None = None,
     baseline: Report | Path | str | None = None,
     on_result: OnResult | None = None,
@@ -151,6 +155,7 @@ def evaluate_sync(  # noqa: PLR0913  as above
             max_concurrency=max_concurrency,
             providers=providers,
             cases=cases,
+            executor=executor,
             out=out,
             baseline=baseline,
             on_result=on_result,
@@ -167,6 +172,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     max_concurrency: float | None = None,
     providers: Iterable[str] | str | None = None,
     cases: Iterable[str] | str | None = None,
+    executor: ExecutorOptions | str | None = None,
     out: Path | str | None = None,
     baseline: Report | Path | str | None = None,
     run_id: str | None = None,
@@ -179,7 +185,7 @@ async def evaluate_events(  # noqa: PLR0913  as above
     Raises:
         ConfigError, UsageError, StorageError: as `evaluate`.
     """
-    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases), environ)
+    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ)
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
     task = asyncio.create_task(_evaluate(suite, out, baseline, finished.put_nowait, run_id))
@@ -267,6 +273,7 @@ def _overrides(
     max_concurrency: float | None,
     providers: Iterable[str] | str | None,
     cases: Iterable[str] | str | None,
+    executor: ExecutorOptions | str | None,
 ) -> Overrides:
     most = UNLIMITED if max_concurrency == math.inf else max_concurrency
     return Overrides(
@@ -274,7 +281,15 @@ def _overrides(
         max_concurrency=_at_least_one("max_concurrency", most),
         providers=_names("providers", providers),
         cases=_names("cases", cases),
+        executor=_executor(executor) if isinstance(executor, str) else executor,
     )
+
+
+def _executor(text: str) -> ExecutorOptions:
+    try:
+        return parse_executor(text)
+    except ValueError as error:
+        raise UsageError(f"executor: {error}") from None
 
 
 def _at_least_one(name: str, value: float | None) -> int | None:

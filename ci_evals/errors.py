@@ -179,10 +179,19 @@ class GradingError(Exception):
         message: one line for people: what is missing, and what to try.
         kind: `judge` if the cause is a model that judges.
         detail: the stack of what was thrown.
+        crashed: the message tells what the grader raised on another machine.
     """
 
-    def __init__(self, message: str, kind: Literal["grader", "judge"] = "grader", *, detail: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        kind: Literal["grader", "judge"] = "grader",
+        *,
+        detail: str | None = None,
+        crashed: bool = False,
+    ) -> None:
         super().__init__(message)
+        self.crashed = crashed
         self.message = message
         self.detail = detail
         self.kind: Literal["grader", "judge"] = kind

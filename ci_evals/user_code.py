@@ -168,6 +168,15 @@ def describe_crash(error: BaseException, place: str = "") -> str:
     return f"{describe_exception(error)}{place}"
 
 
+def describe_stack(error: BaseException) -> str:
+    """Return the traceback of what was raised, from the team's code on; all of it if there is none of theirs."""
+    stack = error.__traceback__
+    while stack is not None and not is_their_own(stack.tb_frame.f_code.co_filename):
+        stack = stack.tb_next
+    shown = traceback.TracebackException(type(error), error, stack or error.__traceback__)
+    return "".join(shown.format())
+
+
 def _import_problem(error: BaseException, target: str) -> Problem:
     file, line = target.partition(":")[0], None
     if isinstance(error, SyntaxError) and error.filename:

@@ -8,13 +8,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ci_evals.cli.console import environment
+from ci_evals.cli.console import Console, environment
 from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
 from ci_evals.redaction import learn
 from ci_evals.reports.report_json import REPORT
+from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED, find_config, load_suite, names_suites
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
@@ -201,6 +202,13 @@ def to_run_id(_context: click.Context, _option: click.Parameter, value: str | No
     return value
 
 
+def to_executor(_context: click.Context, _option: click.Parameter, value: str | None) -> ExecutorOptions | None:
+    try:
+        return None if value is None else parse_executor(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 run_id = setting(
     "--run-id",
     callback=to_run_id,
@@ -250,6 +258,9 @@ def _collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator])
 
     return add
 
+
+console = _collect(Console.of_process, "console", {"output": output, "quiet": quiet})
+"""Adds the options about what is printed; the command gets its `console`."""
 
 overriding = _collect(
     Overrides,
@@ -303,6 +314,12 @@ overriding = _collect(
             type=click.IntRange(min=0, max=20),
             metavar="N",
             help="Further attempts after a refused or lost call.",
+        ),
+        "executor": setting(
+            "--executor",
+            callback=to_executor,
+            metavar="local|ray[://HOST:PORT]",
+            help="Where your own code runs: on this machine, or on a Ray cluster. Default: the suite's, else local.",
         ),
         "reuse": setting(
             "--reuse/--no-reuse",

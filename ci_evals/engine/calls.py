@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from ci_evals.engine.executors import stopwatch
 from ci_evals.engine.rate_limit import Permit, RateLimiter
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import Request
@@ -144,9 +145,9 @@ class Calls:
                 while True:
                     permit = await self._permit(request, can_stop=not continued or attempts > 0)
                     attempts += 1
-                    started_at, start = time.time(), time.perf_counter()
-                    answer = await self._attempt(request, permit)
-                    latency_s = time.perf_counter() - start
+                    with stopwatch() as watch:
+                        answer = await self._attempt(request, permit)
+                        started_at, latency_s = watch.started_at, watch.elapsed_s
                     if isinstance(answer, Response):
                         return CallResult(answer, started_at, latency_s, attempts)
                     counted += self._record_failure(permit, answer)

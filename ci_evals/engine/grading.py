@@ -1,11 +1,11 @@
 """Decides the outcome of a run by its answer or error: passed, failed or errored."""
 
 import asyncio
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ci_evals.engine.calls import has_no_credit
+from ci_evals.engine.executors import LOCAL, Executor
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.queues import PreparedCell
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
@@ -15,7 +15,7 @@ from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.user_code import describe_crash, is_cancelling
+from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
 # Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing about it.
 _OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
@@ -35,7 +35,10 @@ class RunOutcome:
 
 
 async def grade_answer(
-    answer: Answer, judges: Judges | None = None, known: Sequence[Grade] | None = None
+    answer: Answer,
+    judges: Judges | None = None,
+    known: Sequence[Grade] | None = None,
+    executor: Executor = LOCAL,
 ) -> RunOutcome:
     """Grade an answer. A grader that crashes makes the run errored.
 
@@ -43,6 +46,7 @@ async def grade_answer(
         answer: the answer to judge.
         judges: the models that graders may ask.
         known: earlier grades of the same answer by the same expectations: those of models are taken over.
+        executor: where graders of the team's own run.
     """
     case = answer.request.case
     meter = judges.meter() if judges is not None else None
@@ -50,7 +54,8 @@ async def grade_answer(
     ungraded: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
-            grades.append(await grade(expectation, answer, meter, known[number] if known else None))
+            earlier = known[number] if known else None
+            grades.append(await grade(expectation, answer, meter, earlier, executor.grade))
     except (KeyboardInterrupt, GeneratorExit, StorageError):
         raise
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
@@ -58,11 +63,11 @@ async def grade_answer(
             raise
         grader = grader_name(case.expect[len(grades)])
         if isinstance(raised, GradingError):
-            text = f"grader {grader} could not judge: {raised.message}"
+            text = f"grader {grader} {'crashed' if raised.crashed else 'could not judge'}: {raised.message}"
             ungraded = RunError(raised.kind, text, detail=raised.detail)
         else:
             text = f"grader {grader} crashed: {describe_crash(raised)}"
-            ungraded = RunError("grader", text, detail=traceback.format_exc())
+            ungraded = RunError("grader", text, detail=describe_stack(raised))
     judging = meter.judging if meter is not None and meter.judging.calls else None
     if ungraded is not None:
         return RunOutcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
@@ -70,7 +75,7 @@ async def grade_answer(
     return RunOutcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
 
 
-async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None) -> RunOutcome:
+async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None, executor: Executor) -> RunOutcome:
     """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
 
     Grades of a model are kept if both the answer and the grader are the same.
@@ -79,7 +84,7 @@ async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | Non
         return RunOutcome(recorded.status, recorded.score, error=recorded.error)
     same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
     answer = Answer(cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd)
-    return await grade_answer(answer, judges, recorded.grades if same else None)
+    return await grade_answer(answer, judges, recorded.grades if same else None, executor)
 
 
 def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> RunOutcome:

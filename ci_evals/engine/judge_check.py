@@ -17,6 +17,7 @@ from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
 from ci_evals.stats.classification import Confusion, cohen_kappa, confusion
 from ci_evals.stats.rates import Estimate
+from ci_evals.suite.executor import LOCAL
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
 
@@ -131,6 +132,7 @@ async def check_judge(suite: CheckedSuite, judge: LlmJudge, answers: Sequence[La
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
+    suite = replace(suite, executor=LOCAL)  # nothing of the team's own runs
     async with open_suite(suite, calls=False) as opened:
         assert opened.judges is not None  # the suite has a judge, and its model was found when it was loaded
         meter = opened.judges.meter()

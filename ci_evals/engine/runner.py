@@ -141,6 +141,7 @@ class Run:
         self._on_result = on_result
         self._known = known
         self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
+        self._executor = opened.executor
         self._files = files
         self._aborted = False
         self._clock = time.monotonic
@@ -247,7 +248,7 @@ class Run:
                 continue
             if known is not None:
                 with self._judging(index):
-                    outcome = await self._shorten(await grade_again(known, cell, self._judges))
+                    outcome = await self._shorten(await grade_again(known, cell, self._judges, self._executor))
                 ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
                 self._record(index, replace(self._result(cell, run, ending), recorded=True, reused=known.reused))
             elif not self._queues:
@@ -289,7 +290,8 @@ class Run:
         if response.files:
             response = await asyncio.to_thread(keep_files, response, self._files)
         with self._judging(index):
-            outcome = await grade_answer(Answer(request, response, latency_s, cost_usd), self._judges)
+            answer = Answer(request, response, latency_s, cost_usd)
+            outcome = await grade_answer(answer, self._judges, executor=self._executor)
         if response.files:
             outcome = replace(outcome, response=without_data(response))
         return _Ending(await self._shorten(outcome), started_at, latency_s, attempts)

@@ -12,6 +12,7 @@ import aiohttp
 
 from ci_evals.engine.calls import Calls
 from ci_evals.engine.conversation import SimulatedUsers, user_key
+from ci_evals.engine.executors import LOCAL, Executor, open_executor
 from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.queues import Queue, Slots
 from ci_evals.engine.rate_limit import RateLimiter
@@ -52,6 +53,7 @@ class EngineResources:
     tokens: Tokens
     services: Services
     files: Path | None = None
+    executor: Executor = LOCAL
 
     def reporting_to(self, limiter: RateLimiter) -> "EngineResources":
         """Return the same resources with the headers of answers reported to `limiter`."""
@@ -77,6 +79,7 @@ class OpenSuite:
     queues: Sequence[Queue] = ()
     users: SimulatedUsers | None = None
     judges: Judges | None = None
+    executor: Executor = LOCAL
 
 
 @asynccontextmanager
@@ -98,11 +101,17 @@ async def open_suite(
     Raises:
         ConfigError: something cannot be opened; it tells of all that cannot.
     """
-    async with open_resources(suite.folder, suite.max_concurrency, files) as resources:
+    called = list(_called(suite, calls=calls, judges=judges))
+    graders = list({id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values())
+    async with (
+        open_resources(suite.folder, suite.max_concurrency, files) as shared,
+        open_executor(suite, called, graders if calls or judges else (), files) as executor,
+    ):
+        resources = replace(shared, executor=executor)
         problems: list[Problem] = []
-        for each in {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values():
+        for each in graders:
             with collect_problems(problems, each.place):
-                each.grader.prepare()
+                resources.executor.prepare(each.grader)
         problems = list({problem.message: problem for problem in reversed(problems)}.values())[::-1]  # each told once
         for transform in dict.fromkeys(each.transform for case in suite.cases for each in nested(case.expect)):
             with collect_problems(problems):
@@ -122,10 +131,10 @@ async def open_suite(
                 models = _open_judges(suite, resources, limiters)
         if not problems:
             with collect_problems(problems):
-                await prepare(_called(suite, calls=calls, judges=judges), suite.places, resources)
+                await prepare(called, suite.places, resources)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
-        yield OpenSuite(queues, users, models)
+        yield OpenSuite(queues, users, models, resources.executor)
 
 
 def _called(suite: CheckedSuite, *, calls: bool, judges: bool) -> Iterator[ProviderOptions]:
@@ -230,8 +239,9 @@ def open_provider(
 
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
-    provider = options.open(resources)
-    return _ServedProvider(provider, resources.services.of(options.serve)) if options.serve else provider
+    if options.serve is not None:  # its service runs here, so that it does, too
+        return _ServedProvider(options.open(resources), resources.services.of(options.serve))
+    return resources.executor.open(options, resources)
 
 
 class _ServedProvider:

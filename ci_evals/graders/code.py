@@ -56,6 +56,7 @@ class PythonGrader(GraderOptions):
 
     short: ClassVar[str] = "target"
     has_dependency: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
 
     target: str
     threshold: Share | None = None
@@ -113,6 +114,8 @@ class FunctionGrader:
         timeout_s: seconds that one call may take; those of the run when None.
         metric: the metric that its scores count for.
     """
+
+    portable: ClassVar[bool] = True
 
     def __init__(  # noqa: PLR0913  what can be set is set by name
         self,

@@ -1,6 +1,6 @@
 """From expectations and an answer to grades."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
@@ -16,9 +16,27 @@ from ci_evals.user_code import call_in_thread
 LONG_ANSWER: Final = 100_000
 """Characters of an answer from which on any grader judges it in a thread, so that calls go on meanwhile."""
 
+JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
+
+
+async def judge(grader: Grader, answer: Answer) -> Finding:
+    """Judge an answer by a grader that asks no model, here and now.
+
+    Raises:
+        BaseException: whatever the grader raises; it may be the team's own code.
+    """
+    if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
+        return cast("Finding", await call_in_thread(partial(grader.grade, answer)))
+    found = grader.grade(answer)
+    return found if isinstance(found, Finding) else await found
+
 
 async def grade(
-    expectation: Expectation, answer: Answer, models: Models | None = None, known: Grade | None = None
+    expectation: Expectation,
+    answer: Answer,
+    models: Models | None = None,
+    known: Grade | None = None,
+    judge_by: JudgeBy = judge,
 ) -> Grade:
     """Judge an answer by one expectation, and by those that it is made of.
 
@@ -30,6 +48,7 @@ async def grade(
         answer: the answer.
         models: the models that graders may ask.
         known: an earlier grade of the same answer by the same expectation: what it has of models is taken over.
+        judge_by: applies a grader that asks no model.
 
     Raises:
         BaseException: whatever the grader raises; it may be the team's own code.
@@ -43,10 +62,12 @@ async def grade(
     elif isinstance(expectation.grader, Composite):
         of = expectation.grader.of
         earlier = known.parts if known is not None and len(known.parts) == len(of) else [None] * len(of)
-        parts = tuple([await grade(each, seen, models, part) for each, part in zip(of, earlier, strict=True)])
+        parts = tuple([await grade(each, seen, models, part, judge_by) for each, part in zip(of, earlier, strict=True)])
         finding = expectation.grader.combine(parts)
+    elif models is not None and isinstance(expectation.grader, ModelGrader):
+        finding = await expectation.grader.grade_with(seen, models)
     else:
-        finding = await _find(expectation.grader, seen, models)
+        finding = await judge_by(expectation.grader, seen)
     passed, score = finding.passed, finding.score
     if expectation.negated and not isinstance(seen, str):
         passed, score = not passed, 1 - score
@@ -63,15 +84,6 @@ async def grade(
         finding.statements,
         expectation.transform,
     )
-
-
-async def _find(grader: Grader, answer: Answer, models: Models | None) -> Finding:
-    if models is not None and isinstance(grader, ModelGrader):
-        return await grader.grade_with(answer, models)
-    if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
-        return cast("Finding", await call_in_thread(partial(grader.grade, answer)))
-    found = grader.grade(answer)
-    return found if isinstance(found, Finding) else await found
 
 
 async def _look(expectation: Expectation, answer: Answer) -> Answer | str:

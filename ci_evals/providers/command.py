@@ -35,6 +35,7 @@ class ProgramOptions(ProviderOptions):
     """
 
     own_code: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     command: str | Many[str]

@@ -59,6 +59,7 @@ class Python(ProviderOptions):
 
     kind: ClassVar[str] = "python"
     own_code: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     target: str
@@ -111,6 +112,7 @@ class Function(ProviderOptions):
 
     kind: ClassVar[str] = "function"
     own_code: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
     retried: ClassVar[bool] = False  # the team's own code: what broke once is broken
 
     target: Any

@@ -51,6 +51,7 @@ from ci_evals.reports.variants import (
     MetricReport,
     Standing,
     TaskReport,
+    Trend,
     VariantChange,
     VariantReport,
     leaderboard,
@@ -218,7 +219,7 @@ class Findings:
         expected: what similar new cases would come to, where there are cases enough to tell.
         notes: what else is to be known of the run.
         variants, leaderboard: the figures.
-        trends: each variant with its pass rates in earlier reports, oldest first.
+        trend: the pass rates of the variants in earlier reports, where there are two.
         variant_changes: each variant beside the baseline; empty without a comparison.
         bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
         cells: every cell, sorted by what is to be said of it.
@@ -237,7 +238,7 @@ class Findings:
     variants: tuple[VariantReport, ...]
     variant_changes: Mapping[Variant, VariantChange]
     leaderboard: tuple[Standing, ...]
-    trends: tuple[tuple[VariantReport, tuple[float, ...]], ...]
+    trend: Trend | None
     bars: tuple[ScopeVerdict, ...]
     cells: Changes
     rows: tuple[CellRow, ...]
@@ -273,13 +274,8 @@ class Findings:
 
 def findings(summary: Summary) -> Findings:
     """Decide what a person is shown of a summary."""
-    report, comparison, scopes = summary.report, summary.compared, summary.verdict.scopes
+    report, scopes = summary.report, summary.verdict.scopes
     bounds, variants, cells = population_bounds(report, summary.gate), variant_reports(summary), changes(summary)
-    trends = [
-        (each, trend)
-        for each in variants
-        if comparison and (trend := trend_of(comparison.baseline.trend, comparison.base_variant(each.variant)))
-    ]
     headline, rows, reason = _headline(summary, cells), tuple(_rows(cells)), summary.verdict.reason
     text = "".join(headline)
     of_each_case = summary.gate is not None and summary.gate.min_case_pass_rate is not None
@@ -299,7 +295,7 @@ def findings(summary: Summary) -> Findings:
         variants=variants,
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
-        trends=tuple(trends),
+        trend=trend_of(summary, variants),
         bars=tuple(worst_first(bars)) if len(bars) > 1 else (),
         cells=cells,
         rows=rows,

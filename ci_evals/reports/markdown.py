@@ -18,6 +18,7 @@ from ci_evals.errors import Problem
 from ci_evals.format import (
     abridge,
     code_spans,
+    duration,
     interval,
     keep_units,
     name_of,
@@ -493,6 +494,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "cell_mark": lambda row: _MARKS[row.kind],
         "code": code,
+        "duration": duration,
         "fence": fence,
         "fits_inline": lambda text: "\n" not in text and len(text) <= _INLINE_CHARACTERS,
         "brief_cells": _rows,

@@ -7,7 +7,7 @@ from typing import Final
 
 from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import figures_of, metrics_of, table_of, tasks_of
-from ci_evals.gate.baseline import TrendPoint
+from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.wording import few_compared, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
@@ -206,20 +206,26 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
     return {variant: changes.get(variant, VariantChange()) for variant in summary.report.plan.variants}
 
 
-def trend_of(points: Sequence[TrendPoint], variant: Variant) -> tuple[float, ...]:
-    """Return the pass rates of one variant in earlier reports, oldest first; none where there are fewer than two.
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The last reports of the base branch, oldest first, and the pass rate of each variant in every one of them."""
 
-    Args:
-        points: earlier reports, newest first.
-        variant: its name in them.
-    """
-    rates = [
-        each.pass_rate
-        for point in reversed(points[:_TREND_REPORTS])
-        for each in point.variants
-        if each.variant == variant and each.pass_rate is not None
-    ]
-    return tuple(rates) if len(rates) > 1 else ()
+    reports: tuple[ReportRef, ...]
+    rows: tuple[tuple[VariantReport, tuple[float | None, ...]], ...]
+
+
+def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | None:
+    """Return the trend of the variants that have a rate in two of these reports or more; None if there is none."""
+    if (comparison := summary.compared) is None:
+        return None
+    points = tuple(reversed(comparison.baseline.trend[:_TREND_REPORTS]))
+    rows = []
+    for each in variants:
+        name = comparison.base_variant(each.variant)
+        found = [next((one.pass_rate for one in point.variants if one.variant == name), None) for point in points]
+        if sum(rate is not None for rate in found) > 1:
+            rows.append((each, tuple(found)))
+    return Trend(tuple(point.report for point in points), tuple(rows)) if rows else None
 
 
 # Beside each other.

@@ -1,6 +1,7 @@
 """Checks settings against each other: each may be right by itself and wrong beside another."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from ci_evals.errors import Place, Problem
@@ -10,11 +11,13 @@ from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import leaves, nested
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
+from ci_evals.model.response import Detail
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.dependencies import fits_any_file
+from ci_evals.suite.executor import NO_RAY, ExecutorOptions, shipped_folder
 from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, and_more, problems_of_cases, try_check, unknown
@@ -117,37 +120,32 @@ def needs_problems(
         needing = {need: each.name for each in leaves(case.expect) if (need := getattr(each.grader, "needs", None))}
         for options in providers if needing and not case.cassette else ():
             asked = apply_case_overrides(options, case.overrides)
-            lacks = {
-                "cost": _lack_of_cost(asked, priced=priced),
-                "steps": None
-                if asked.tells_steps
-                else f"needs the steps towards an answer, which {options.name} does not tell",
-                "context": None if asked.tells_context else _lack_of_context(asked),
-                "first_token": None
-                if asked.tells_first_token
-                else f"needs the time to the first token, and {options.name} does not stream: give it `stream`",
-            }
             for need, name in needing.items():
-                if lack := lacks[need]:
+                if lack := _lack_of(need, asked, priced=priced):
                     found.setdefault((str(options.name), f"`{name}` {lack}"), []).append(case)
     for (provider, text), (first, *others) in found.items():
         yield Problem(*places[provider], f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
-def _lack_of_context(options: ProviderOptions) -> str:
-    where = "say with `context` where its answers have it, or " if "context" in keys_of(type(options)) else ""
-    text = f"needs what was retrieved for an answer, which {options.name} does not tell"
-    return f"{text}: {where}give the grader a `context`"
-
-
-def _lack_of_cost(options: ProviderOptions, *, priced: bool) -> str | None:
-    """Say why the cost of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
-    if not options.tells_usage:
-        where = ": say with `cost_usd` or `usage` where they are" if "cost_usd" in keys_of(type(options)) else ""
-        return f"needs the cost of an answer, and {options.name} tells neither that nor tokens{where}"
-    if priced or options.own_code or has_price(options):
-        return None
-    return f"needs the cost of an answer, and the price of {options.name} is not known: give the provider a `price`"
+def _lack_of(detail: Detail, options: ProviderOptions, *, priced: bool) -> str | None:
+    """Say why a detail of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
+    name, keys = options.name, keys_of(type(options))
+    if detail in options.tells:
+        if detail != "cost" or priced or options.own_code or has_price(options):
+            return None
+        return f"needs the cost of an answer, and the price of {name} is not known: give the provider a `price`"
+    match detail:
+        case "cost":
+            where = ": say with `cost_usd` or `usage` where they are" if "cost_usd" in keys else ""
+            return f"needs the cost of an answer, and {name} tells neither that nor tokens{where}"
+        case "context":
+            where = "say with `context` where its answers have it, or " if "context" in keys else ""
+            text = f"needs what was retrieved for an answer, which {name} does not tell"
+            return f"{text}: {where}give the grader a `context`"
+        case "steps":
+            return f"needs the steps towards an answer, which {name} does not tell"
+        case "first_token":
+            return f"needs the time to the first token, and {name} does not stream: give it `stream`"
 
 
 def _asked_by(
@@ -183,6 +181,39 @@ def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem
     if settings is not None and settings.max_runs is not None and settings.max_runs < settings.runs:
         text = f"{settings.max_runs} is less than `runs: {settings.runs}`: it says how far to go on after these"
         yield max_runs.problem(text)
+
+
+def executor_problems(
+    options: ExecutorOptions, written: Written, cases: Sequence[Case], folder: Path, *, is_called: bool
+) -> Iterator[Problem]:
+    """Find an executor that cannot be used: Ray is not installed, or the suite would not be shipped.
+
+    Args:
+        options: the executor.
+        written: its place.
+        cases: the suite's cases.
+        folder: the suite's folder.
+        is_called: False where nothing will run there, so that Ray may be missing.
+    """
+    if options.type == "local":
+        only_ray = [key for key in keys_of(ExecutorOptions) if key != "type" and key in written]
+        yield from (written[key].problem("this is for `type: ray`, and the executor is local") for key in only_ray[:1])
+        return
+    if is_called and find_spec("ray") is None:
+        yield written.problem(NO_RAY)
+    if (shipped := shipped_folder(options, folder)) is None:
+        return
+    place = written["runtime_env"]["working_dir"] if options.runtime_env.get("working_dir") else written
+    if not shipped.is_dir():
+        yield place.problem(f"there is no folder {shipped}")
+    elif not folder.resolve().is_relative_to(shipped):
+        yield place.problem(f"the suite is not in {shipped}, and nothing else is shipped to the cluster")
+    else:
+        for case in cases:
+            if case.task and not case.task.folder.resolve().is_relative_to(shipped):
+                remedy = "name a folder with both, as in `runtime_env: {working_dir: ..}`"
+                yield place.problem(f"the task {case.id} is not in {shipped}, which is shipped: {remedy}")
+                return
 
 
 def paths_problems(

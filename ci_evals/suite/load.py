@@ -20,6 +20,7 @@ from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.dependencies import dependencies
 from ci_evals.suite.environment import Interpolation, read_dotenv
+from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.importers import translate
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.keys import keys_of
@@ -305,6 +306,9 @@ class _Loader:
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
         problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
         problems += checks.runs_problems(settings, written["max_runs"])
+        if settings and isinstance(executor := settings.executor, ExecutorOptions):  # once checked, it is one
+            is_called = not self.interpolation.offline and overrides.executor is None
+            problems += checks.executor_problems(executor, written["executor"], cases, self.folder, is_called=is_called)
         problems += checks.paths_problems(settings, written, (*providers, *stages.values()), self.folder)
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
         if problems or settings is None:

@@ -10,6 +10,7 @@ from ci_evals.errors import UsageError
 from ci_evals.format import number_of
 from ci_evals.model.case import Case
 from ci_evals.model.rules import ConfirmRuns
+from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite, Reuse
 
@@ -30,6 +31,7 @@ class Overrides:
     retries: int | None = None
     seed: int | None = None
     out: Path | None = None
+    executor: ExecutorOptions | None = None
     reuse: bool | None = None
     label: str | None = None
     providers: tuple[str, ...] | None = None
@@ -41,7 +43,7 @@ class Overrides:
 
 ALL_CASES: dict[str, None] = {"tags": None, "cases": None, "first": None, "sample": None}
 """The overrides that select no cases."""
-_NO_SETTINGS = {"out", "reuse", "providers", *ALL_CASES}
+_NO_SETTINGS = {"out", "executor", "reuse", "providers", *ALL_CASES}
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
@@ -54,6 +56,9 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     changes = {name: value for name, value in settings.items() if value is not None}
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
+    if (named := overrides.executor) is not None:  # the file still says what a run takes
+        of_file = suite.executor if suite.executor.type == named.type else named
+        changes["executor"] = replace(of_file, address=named.address or of_file.address)
     if overrides.reuse is not None:
         changes["reuse"] = (suite.reuse or Reuse()) if overrides.reuse else None
     suite = replace(suite, **changes)

@@ -27,6 +27,9 @@ _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.prompts": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Prompt"}}, {"type": "null"}]},
     "Suite.cases": {"anyOf": [*_NAMED, {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, *_NAMED]}}]},
     "Suite.expect": _EXPECT,
+    "Suite.executor": {
+        "anyOf": [{"type": "string", "pattern": "^(local|ray(://.+)?)$"}, {"$ref": "#/$defs/ExecutorOptions"}]
+    },
     "CaseFiles.map": _COLUMNS,
     "CaseFunction.map": _COLUMNS,
     "Case.expect": _EXPECT,

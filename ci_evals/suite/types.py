@@ -32,6 +32,7 @@ from ci_evals.model.fields import (
 from ci_evals.model.response import Message
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify
 
 _NO_BUDGET = Budget()
@@ -144,6 +145,9 @@ class Suite(Options):
     ] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
     retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
+    executor: Annotated[
+        OrShortExecutor, Field(description="Where your own code runs: `local`, `ray`, or a mapping; --executor wins.")
+    ] = LOCAL
     max_answer_bytes: Annotated[
         Positive, Field(description="Longer answers are judged whole, and kept in a file beside the journal.")
     ] = 1_000_000
@@ -215,6 +219,7 @@ class CheckedSuite(Suite):
     cases: Sequence[Case]
     gate: Gate | None = None
     budget: Budget = _NO_BUDGET
+    executor: ExecutorOptions = LOCAL
     reuse: Reuse | None = None
     report: ReportOptions
     secrets: tuple[str, ...] = ()

@@ -56,6 +56,7 @@ SECTIONS = {
     "Budget": "Budget",
     "Per run": "RunBudget",
     "Report": "ReportOptions",
+    "Executor": "ExecutorOptions",
     "Reuse": "Reuse",
     "Quarantine": "Quarantine",
 }

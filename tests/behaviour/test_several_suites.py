@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,27 @@ async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path
     await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
     shown = await ci_evals(tmp_path, "comment", "--dry-run")
     assert (shown.code, shown.out.count("<!-- ci-evals:section suite=")) == (0, 2)
+
+
+async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("raise RuntimeError('<b>no')\ndef answer(question): return question\n")
+    write(tmp_path / "a.yaml", "a <b>")
+    write(tmp_path / "b.yaml", "b", {**WRONG, "id": "x&y"})
+    write(tmp_path / "c.yaml", "c", report={"formats": ["json"]})
+    write(tmp_path / "d.yaml", "d", providers=[{"type": "python", "target": "loud:answer"}])
+    ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "c.yaml", "d.yaml")
+    assert (ended.code, "open: ci-evals-results/report.html" in ended.err) == (2, True)
+    results = tmp_path / "ci-evals-results"
+    page = (results / "report.html").read_text("utf-8")
+    assert "1 of 3 suites failed: <bdi>b</bdi>; 1 suite not run: <bdi>d</bdi></h1>" in page
+    assert re.findall("<h2 .*<bdi>(.*)</bdi></h2>", page) == ["b", "a &lt;b&gt;", "c", "d"], "the worst first"
+    assert "RuntimeError: &lt;b&gt;no" in page
+    links = re.findall('href="([^"]*)"', page)
+    assert links[:2] == ["b/report.html#case=x%26y", "b/report.html"]
+    assert len(links) == 3, "c has no page"
+    assert all((results / link.partition("#")[0]).is_file() for link in links)
+    assert (await ci_evals(tmp_path, "run", "c.yaml")).code == 0
+    assert not (results / "report.html").exists(), "it was of another run"
 
 
 async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) -> None:

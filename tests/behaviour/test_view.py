@@ -67,7 +67,9 @@ async def test_of_several_suites_each_has_its_page(tmp_path: Path) -> None:
         suite(tmp_path / name, "hello")
         await ci_evals(tmp_path / name, "run", "--out", f"../results/{name}")
     ended = await ci_evals(tmp_path, "view", "results", "--no-browser")
-    assert ended.out.splitlines() == ["results/one/report.html", "results/two/report.html"]
+    pages = ["results/report.html", "results/one/report.html", "results/two/report.html"]
+    assert ended.out.splitlines() == pages
+    assert 'href="two/report.html"' in (tmp_path / pages[0]).read_text("utf-8")
 
 
 async def test_without_a_report_it_says_what_to_name(tmp_path: Path) -> None:

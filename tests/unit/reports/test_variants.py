@@ -1,12 +1,10 @@
 """The figures of variants: repeats, leaderboard, labels and trends."""
 
 import re
-from collections.abc import Sequence
 
 import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
-from ci_evals.gate.baseline import ReportRef, TrendPoint, TrendVariant
 from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Variant
 from ci_evals.reports import terminal
@@ -97,23 +95,27 @@ def test_the_most_frequent_labels_are_told_and_that_there_are_more() -> None:
     ]
 
 
-def points(rates: Sequence[float | None]) -> list[TrendPoint]:
-    """Reports of the variant `agent`, newest first."""
-    return [
-        TrendPoint(ReportRef(str(n), float(-n)), "cases", (TrendVariant("agent", None, rate, 1.0, None, None, None),))
-        for n, rate in enumerate(rates)
-    ]
+def trend(*outcomes: str) -> tuple[float | None, ...] | None:
+    """The trend of `agent` beside reports that ended so, the newest first."""
+    older = [report_of({"a": each}, started_at=STARTED_AT - 60 * number) for number, each in enumerate(outcomes, 1)]
+    summary = summarize(report_of({"a": "PP"}), None, baseline_of(*older))
+    found = trend_of(summary, variant_reports(summary))
+    if found is None:
+        return None
+    assert [ref.started_at for ref in found.reports] == sorted(ref.started_at for ref in found.reports)
+    ((_, rates),) = found.rows
+    return rates
 
 
 def test_a_trend_goes_from_the_oldest_report_to_the_newest() -> None:
-    assert trend_of(points([1.0, 0.5, 0.0]), Variant("agent")) == (0.0, 0.5, 1.0)
+    assert trend("PP", "PF", "FF") == (0.0, 0.5, 1.0)
+    assert trend("PP", "EE", "FF") == (0.0, None, 1.0)
 
 
 def test_only_the_last_reports_are_shown_and_one_is_no_trend() -> None:
-    assert trend_of(points([0.5] * 50), Variant("agent")) == (0.5,) * 10
-    assert trend_of(points([0.5]), Variant("agent")) == ()
-    assert trend_of(points([0.5, None]), Variant("agent")) == ()
-    assert trend_of(points([0.5] * 5), Variant("other")) == ()
+    assert trend(*["PF"] * 50) == (0.5,) * 10
+    assert trend("PF") is None
+    assert trend("PF", "EE") is None
 
 
 def test_of_a_few_compared_cases_no_change_of_cost_or_latency_is_told() -> None:

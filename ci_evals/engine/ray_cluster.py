@@ -1,0 +1,376 @@
+"""An executor on a Ray cluster: each call of the team's own code is a task there."""
+
+import asyncio
+import os
+import pickle
+import shutil
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    OutOfMemoryError,
+    RayError,
+    RuntimeEnvSetupError,
+    WorkerCrashedError,
+)
+
+from ci_evals.engine import worker
+from ci_evals.engine.executors import LOCAL, discount
+from ci_evals.engine.worker import MAX_BYTES, Outcome, Site
+from ci_evals.errors import ConfigError, ErrorKind, GradingError, Place, Problem, ProviderError, StorageError
+from ci_evals.format import one_line
+from ci_evals.model.case import Answer, Finding, Grader, Request
+from ci_evals.model.response import Response
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.suite.executor import ExecutorOptions, check_address, shipped_folder
+from ci_evals.suite.types import CheckedSuite
+from ci_evals.user_code import call_in_thread
+
+_REACH_S = 5.0
+_CONNECT_S = 60.0
+_NODE_S = 300.0  # within which an autoscaler may bring a node that has room
+_POLL_S = 2.0
+_GRACE_S = 5.0
+_MOST_LOST = 5  # nodes, in one call
+_PACKAGES = ("pip", "uv", "conda", "container", "image_uri")
+_NEVER_SHIPPED = (".env", ".git", "__pycache__")
+
+Checked = Sequence[tuple[ProviderOptions | Grader, Place]]
+"""What will run on the cluster, with the place where the suite names it."""
+
+
+@asynccontextmanager
+async def connect(suite: CheckedSuite, portable: Checked, files: Path | None) -> AsyncIterator["RayExecutor"]:
+    """Connect to the cluster that a suite names, ship the suite's folder, and see that its code works there.
+
+    Args:
+        suite: the suite.
+        portable: its providers and graders that will run there.
+        files: the results folder, for files that runs leave behind; None keeps none.
+
+    Raises:
+        ConfigError: there is no such cluster, it has no room, or the code cannot be loaded there.
+    """
+    place = Place(suite.file, None, "executor")
+    address = suite.executor.address or os.environ.get("RAY_ADDRESS") or "local"
+    async with _connection(suite, address, place):
+        executor = RayExecutor(suite, files)
+        await executor.check(portable, place, is_own=address == "local")
+        yield executor
+
+
+@asynccontextmanager
+async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncIterator[None]:
+    if ray.is_initialized():
+        raise _problem(place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first")
+    start = "start one with `ray start --head`, or leave `address` out for one on this machine"
+    if ":" in address:
+        try:
+            host, _, port = check_address(address).removeprefix("ray://").rpartition(":")
+            async with asyncio.timeout(_REACH_S):  # Ray itself would try for minutes
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            writer.close()
+        except ValueError as error:
+            raise _problem(place, f"RAY_ADDRESS: {error}") from None
+        except OSError:
+            raise _problem(place, f"no Ray cluster answers at {address}: {start}") from None
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    environment = runtime_env(suite, is_own=address == "local")
+    loop, connected, over = asyncio.get_running_loop(), asyncio.Event(), Event()
+
+    def hold() -> None:  # in one thread: what Ray starts on this machine ends with the thread that started it
+        ray.init(address, runtime_env=environment, log_to_driver=False, logging_level="ERROR", **options)
+        loop.call_soon_threadsafe(connected.set)
+        over.wait()
+        ray.shutdown()
+
+    holding = asyncio.ensure_future(call_in_thread(hold))
+    waiting = asyncio.ensure_future(connected.wait())
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            await asyncio.wait([holding, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if holding.done():
+            holding.result()
+    except (ConnectionError, TimeoutError) as error:
+        text = one_line(str(error), 200) or "no answer in time"
+        raise _problem(place, f"no Ray cluster could be reached at {address} ({text}): {start}") from error
+    except (ValueError, RuntimeError, ImportError, RayError) as error:  # of the runtime environment, or the versions
+        raise _problem(place, f"the cluster at {address} cannot be used: {one_line(str(error), 500)}") from error
+    finally:
+        waiting.cancel()
+    try:
+        yield
+    finally:
+        over.set()
+        await holding
+
+
+def _problem(place: Place, text: str) -> ConfigError:
+    return ConfigError([Problem(*place, text)])
+
+
+def runtime_env(suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
+    """Return the runtime environment of the job: the suite's folder, its requirements, and what the suite adds.
+
+    Variables are no part of it, as Ray writes it into logs; they go with the calls. A cluster of our own on this
+    machine has what is installed here.
+    """
+    options, folder = suite.executor, suite.folder
+    environment = {key: value for key, value in options.runtime_env.items() if key != "env_vars"}
+    shipped = shipped_folder(options, folder)
+    if shipped is not None:
+        environment["working_dir"] = str(shipped)
+        results = suite.out.resolve()
+        is_inside = results.is_relative_to(shipped) and results != shipped
+        own = (f"/{results.relative_to(shipped).as_posix()}",) if is_inside else ()
+        environment["excludes"] = [*environment.get("excludes", ()), *_NEVER_SHIPPED, *own]
+    if not is_own and not environment.keys() & set(_PACKAGES) and (folder / "requirements.txt").is_file():
+        environment["pip"] = "requirements.txt"
+    for key in ("pip", "uv"):
+        if isinstance(environment.get(key), str):
+            environment[key] = str(folder / environment[key])
+        elif key in environment and not environment[key]:  # which says that nothing is to be installed
+            del environment[key]
+    return environment
+
+
+class RayExecutor:
+    """Runs what is portable as tasks of the cluster that this process is connected to; see `executors.Executor`.
+
+    Args:
+        suite: the suite.
+        files: the results folder; None keeps nothing.
+    """
+
+    def __init__(self, suite: CheckedSuite, files: Path | None) -> None:
+        options = suite.executor
+        shipped = shipped_folder(options, suite.folder)
+        relative = suite.folder.resolve().relative_to(shipped).as_posix() if shipped else "."
+        variables = options.runtime_env.get("env_vars", {})
+        site = Site(str(shipped or ""), relative, suite.max_concurrency, files is not None, variables)
+        self._site = pickle.dumps(site)
+        self._shipped = shipped
+        self._files = files
+        self._amounts = _amounts(options)
+        limits = {"num_cpus": options.num_cpus, "num_gpus": options.num_gpus}
+        if options.memory_mb is not None:
+            limits["memory"] = options.memory_mb * 1024**2
+        # A worker that dies is the code's own doing, and is not started again; for a node that dies, see `call`.
+        self._remote = partial(ray.remote, max_retries=0, **limits)
+        self._answer, self._grade = self._remote()(worker.answer), self._remote()(worker.grade)
+
+    async def check(self, portable: Checked, place: Place, *, is_own: bool) -> None:
+        """See that there is room on the cluster, and that providers and graders can be opened there.
+
+        Args:
+            portable: what will run there.
+            place: where the suite names the cluster.
+            is_own: whether it was started for this suite, so that no other nodes will come.
+
+        Raises:
+            ConfigError: with all problems.
+        """
+        own = version("ci-evals")
+
+        def versions() -> str | None:  # sent by value: the nodes may lack ci-evals
+            from importlib import metadata  # noqa: PLC0415
+
+            try:
+                return metadata.version("ci-evals")
+            except metadata.PackageNotFoundError:
+                return None
+
+        theirs = await self._first(self._remote()(versions), place, is_own=is_own)
+        if theirs != own:
+            has = f"have ci-evals {theirs}, and this is {own}" if theirs else "lack ci-evals"
+            remedy = "install this version in their image, or name it in `runtime_env: {pip: […]}`"
+            raise _problem(place, f"the nodes of the cluster {has}: {remedy}")
+        providers: list[bytes] = []
+        graders: list[bytes] = []
+        places: list[Place] = []
+        problems: list[Problem] = []
+        for each, where in sorted(portable, key=lambda pair: not isinstance(pair[0], ProviderOptions)):
+            try:
+                (providers if isinstance(each, ProviderOptions) else graders).append(_dump(each))
+                places.append(where)
+            except ConfigError as error:
+                problems += [problem.seen_from(where) for problem in error.problems]
+        remote = partial(self._remote()(worker.check).remote, self._site, providers, graders)
+        found = pickle.loads(await self._result(remote()))
+        for where, of_one in zip(places, found, strict=True):
+            problems += [problem.seen_from(where) for problem in of_one]
+        if problems:
+            raise ConfigError(dict.fromkeys(problems))
+
+    async def _first(self, remote: Any, place: Place, *, is_own: bool) -> Any:
+        """Return the result of the first task, for which there may be no room."""
+        waiting, start = asyncio.ensure_future(self._result(remote.remote())), time.monotonic()
+        try:
+            while not (await asyncio.wait([waiting], timeout=_POLL_S))[0]:
+                if not self._has_room() and (is_own or time.monotonic() - start > _NODE_S):
+                    wanted = ", ".join(f"{name} {amount:g}" for name, amount in self._amounts.items() if amount)
+                    has = "; ".join(_describe(node) for node in ray.nodes() if node["Alive"])
+                    raise _problem(place, f"no node has room for a run, which takes {wanted}: the nodes have {has}")
+            return waiting.result()
+        except RuntimeEnvSetupError as error:
+            raise _problem(place, f"runtime_env could not be set up: {one_line(str(error), 1000)}") from error
+        except RayError as error:
+            raise _problem(place, f"the cluster runs no task: {one_line(str(error), 500)}") from error
+        finally:
+            waiting.cancel()
+
+    def _has_room(self) -> bool:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return any(all(node.get(name, 0) >= amount for name, amount in self._amounts.items()) for node in nodes)
+
+    def open(self, options: ProviderOptions, resources: Resources) -> Provider:
+        if not options.portable:
+            return LOCAL.open(options, resources)
+        return _RemoteProvider(self, _dump(options))
+
+    def prepare(self, grader: Grader) -> None:
+        if not getattr(grader, "portable", False):  # else that was done on the cluster
+            LOCAL.prepare(grader)
+
+    async def grade(self, grader: Grader, answer: Answer) -> Finding:
+        if not getattr(grader, "portable", False):
+            return await LOCAL.grade(grader, answer)
+        sent = replace(answer, request=self._sent(answer.request))
+        try:
+            outcome = await self.call(self._grade, _dump(grader), cloudpickle.dumps(sent))
+        except ProviderError as error:
+            raise GradingError(error.message, crashed=error.kind == "crash") from error
+        if outcome.error is not None:
+            raise outcome.error
+        assert isinstance(outcome.value, Finding)
+        return outcome.value
+
+    async def answer(self, options: bytes, request: Request) -> Response:
+        """Have a provider answer, by its pickled options.
+
+        Raises:
+            ProviderError: it did not; or the cluster could not do it.
+            StorageError: a file that the run left cannot be written.
+        """
+        outcome = await self.call(self._answer, options, cloudpickle.dumps(self._sent(request)))
+        if outcome.files and self._files is not None:
+            await asyncio.to_thread(_write_files, self._files, outcome.files)
+        if outcome.error is not None:
+            raise outcome.error
+        assert isinstance(outcome.value, Response)
+        return outcome.value
+
+    def _sent(self, request: Request) -> Request:
+        """Return a request as the cluster gets it: without what is expected, and without other providers and keys."""
+        case = request.case
+        turns = [replace(turn, expect=()) for turn in case.turns]
+        task = case.task
+        if task is not None and self._shipped is not None:
+            task = replace(task, folder=task.folder.resolve().relative_to(self._shipped))
+        return replace(request, case=replace(case, expect=(), user=None, turns=tuple(turns), task=task))
+
+    async def call(self, remote: Any, called: bytes, given: bytes) -> Outcome:
+        """Run a task of `worker`, again where its node died, and return its outcome.
+
+        The time that it waited for a place, or was lost with a node, is discounted.
+
+        Raises:
+            ProviderError: the cluster could not do it, or the worker died.
+        """
+        if len(given) > MAX_BYTES:
+            size = f"{len(given) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a worker is sent"
+            raise ProviderError("environment", f"what is asked takes {size}")
+        start = time.perf_counter()
+        for _ in range(_MOST_LOST):
+            try:
+                outcome: Outcome = pickle.loads(await self._result(remote.remote(self._site, called, given)))
+            except (NodeDiedError, ObjectLostError):
+                continue
+            except RayError as error:
+                raise ProviderError(*_describe_loss(error)) from error
+            discount(time.perf_counter() - start - outcome.duration_s)
+            return outcome
+        raise ProviderError("environment", f"{_MOST_LOST} nodes of the cluster died one after the other")
+
+    async def _result(self, reference: Any) -> Any:
+        """Return what a task returns; a cancellation cancels it, by force if it does not end."""
+        future = asyncio.wrap_future(reference.future())
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            ray.cancel(reference)
+            try:
+                await asyncio.wait([future], timeout=_GRACE_S)
+            finally:
+                if not future.done():
+                    ray.cancel(reference, force=True)
+                future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            raise
+        return future.result()
+
+
+class _RemoteProvider:
+    def __init__(self, executor: RayExecutor, options: bytes) -> None:
+        self._executor = executor
+        self._options = options
+
+    async def answer(self, request: Request) -> Response:
+        return await self._executor.answer(self._options, request)
+
+
+def _amounts(options: ExecutorOptions) -> Mapping[str, float]:
+    memory = (options.memory_mb or 0) * 1024**2
+    return {"CPU": options.num_cpus, "GPU": options.num_gpus, "memory": memory}
+
+
+def _describe(node: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {node['Resources'].get(name, 0):g}" for name in ("CPU", "GPU", "memory"))
+
+
+def _describe_loss(error: RayError) -> tuple[ErrorKind, str]:
+    match error:
+        case WorkerCrashedError():
+            return "crash", "the worker process died: the code, or what it calls, ended it or crashed"
+        case OutOfMemoryError():
+            return "environment", "the node ran out of memory: say with `memory_mb` what a run takes"
+        case ObjectStoreFullError() | OutOfDiskError():
+            return "environment", "the cluster has no room for what is asked or answered"
+    return "environment", f"the cluster could not run it: {one_line(str(error), 300)}"
+
+
+def _dump(called: Any) -> bytes:
+    """Pickle a provider's options or a grader.
+
+    Raises:
+        ConfigError: it holds something that can't be sent to another machine.
+    """
+    try:
+        return bytes(cloudpickle.dumps(called))
+    except Exception as error:
+        text = f"cannot be sent to the cluster ({one_line(str(error), 200)}): name a function, as in `module:function`"
+        raise ConfigError([Problem("", None, "", text)]) from error
+
+
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    try:
+        if len(files) > 1:  # what is left of an earlier run
+            shutil.rmtree(folder / os.path.commonpath(files), ignore_errors=True)
+        for name, data in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,201 @@
+"""The far end of an executor: opens the team's code once for each worker process, and calls it there."""
+
+import asyncio
+import os
+import pickle
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from ci_evals.engine.setup import open_resources
+from ci_evals.errors import ConfigError, GradingError, Problem, ProviderError, StorageError
+from ci_evals.graders.scoring import judge
+from ci_evals.model.case import Answer, Finding, Request
+from ci_evals.model.response import Response
+from ci_evals.providers.base import Provider
+from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
+
+MAX_BYTES = 64 * 1024**2
+"""What is sent in either direction for one run, at most."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all calls of an invocation share.
+
+    Args:
+        shipped: the folder that was shipped to the workers, where it was.
+        folder: the suite's folder in it, relative.
+        max_concurrency: the suite's.
+        keeps_files: whether files that a run leaves behind are wanted.
+        variables: added to the environment of the worker; a secret may be among them.
+    """
+
+    shipped: str
+    folder: str
+    max_concurrency: int
+    keeps_files: bool
+    variables: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call: a value or an error, how long it took, and the files that it left, by relative path."""
+
+    value: Response | Finding | None = None
+    error: ProviderError | GradingError | None = None
+    duration_s: float = 0.0
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+# Tasks. What they take and return is pickled: it can be read only where the suite's folder is importable.
+
+
+def check(site: bytes, providers: Sequence[bytes], graders: Sequence[bytes]) -> bytes:
+    """Open providers and prepare graders; return the problems of each, in order."""
+    worker = _worker(site)
+    found: list[tuple[Problem, ...]] = []
+    for opens, pickled in (
+        *((worker.provider, each) for each in providers),
+        *((worker.grader, each) for each in graders),
+    ):
+        try:
+            opens(pickled)
+            found.append(())
+        except ConfigError as error:
+            found.append(tuple(each._replace(file=worker.relocate(each.file)) for each in error.problems))
+    return pickle.dumps(found)
+
+
+def answer(site: bytes, options: bytes, request: bytes) -> bytes:
+    """Ask a provider; return a pickled `Outcome`."""
+    worker = _worker(site)
+    return worker.run(worker.answer(options, request))
+
+
+def grade(site: bytes, grader: bytes, answered: bytes) -> bytes:
+    """Judge an answer; return a pickled `Outcome`."""
+    worker = _worker(site)
+    return worker.run(worker.grade(grader, answered))
+
+
+# The process.
+
+
+class _Worker:
+    """One worker process. Its event loop lasts as long as it does, as clients of the team's code may belong to it."""
+
+    def __init__(self, site: Site) -> None:
+        os.environ.update(site.variables)
+        self._site = site
+        self._root = Path.cwd()  # Ray starts workers in the folder that was shipped
+        self._files = Path(tempfile.gettempdir()) / f"ci-evals-{uuid4().hex}" if site.keeps_files else None
+        self._loop = asyncio.new_event_loop()
+        self._opened: dict[bytes, Any] = {}
+        opening = open_resources(self._root / site.folder, site.max_concurrency, self._files)
+        self._resources = self._loop.run_until_complete(AsyncExitStack().enter_async_context(opening))
+
+    def provider(self, options: bytes) -> Provider:
+        """Return a live provider."""
+        if options not in self._opened:
+            self._opened[options] = pickle.loads(options).open(self._resources)
+        return self._opened[options]  # type: ignore[no-any-return]
+
+    def grader(self, pickled: bytes) -> Any:
+        """Return a grader that is ready."""
+        if pickled not in self._opened:
+            grader = pickle.loads(pickled)
+            grader.prepare()
+            self._opened[pickled] = grader
+        return self._opened[pickled]
+
+    def run(self, work: Awaitable[Outcome]) -> bytes:
+        """Do some work, which Ray may cancel, and return its outcome pickled."""
+        task = asyncio.ensure_future(work, loop=self._loop)
+        self._loop.add_signal_handler(signal.SIGINT, task.cancel)  # Ray cancels a task by interrupting its process
+        try:
+            outcome = self._loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            self._loop.remove_signal_handler(signal.SIGINT)
+            if self._files is not None:
+                shutil.rmtree(self._files, ignore_errors=True)
+        return self._pickle(outcome)
+
+    async def answer(self, options: bytes, pickled: bytes) -> Outcome:
+        """Ask a provider."""
+        try:
+            provider = self.provider(options)
+        except ConfigError as error:  # it could be opened elsewhere: the nodes are not alike
+            return Outcome(error=ProviderError("environment", self.relocate(str(error))))
+        request: Request = pickle.loads(pickled)
+        if task := request.case.task:
+            request = replace(request, case=replace(request.case, task=replace(task, folder=self._root / task.folder)))
+        start = time.perf_counter()
+        value, failure = None, None
+        try:
+            value = await provider.answer(request)
+        except StorageError as error:
+            failure = ProviderError("environment", str(error))
+        except Exception as error:  # noqa: BLE001  it is not our code: its crash is its error
+            failure = ProviderError.of(error)
+        duration_s = time.perf_counter() - start
+        if failure is not None:
+            failure.message = self.relocate(failure.message)
+            failure.detail = failure.detail and self.relocate(failure.detail)
+        return Outcome(value, failure, duration_s, self._left_files())
+
+    async def grade(self, pickled: bytes, answered: bytes) -> Outcome:
+        """Judge an answer."""
+        try:
+            grader = self.grader(pickled)
+        except ConfigError as error:
+            return Outcome(error=GradingError(self.relocate(str(error))))
+        given: Answer = pickle.loads(answered)
+        try:
+            return Outcome(await judge(grader, given))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except GradingError as error:
+            return Outcome(error=error)
+        except BaseException as raised:  # it may be a user's code, and raise SystemExit too
+            if isinstance(raised, asyncio.CancelledError) and is_cancelling():
+                raise
+            detail = self.relocate(describe_stack(raised))
+            return Outcome(error=GradingError(self.relocate(describe_crash(raised)), detail=detail, crashed=True))
+
+    def relocate(self, text: str) -> str:
+        """Return a text with the names that files have where the suite was shipped from."""
+        return text.replace(f"{self._root}{os.sep}", f"{self._site.shipped}{os.sep}") if self._site.shipped else text
+
+    def _left_files(self) -> Mapping[str, bytes]:
+        """Read what a run has left behind."""
+        if self._files is None:
+            return {}
+        paths = (path for path in self._files.rglob("*") if path.is_file() and not path.is_symlink())
+        return {path.relative_to(self._files).as_posix(): path.read_bytes() for path in paths}
+
+    def _pickle(self, outcome: Outcome) -> bytes:
+        pickled = pickle.dumps(outcome)
+        if len(pickled) <= MAX_BYTES:
+            return pickled
+        size = f"{len(pickled) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a worker may send"
+        text = f"the answer, with the files that the run left, takes {size}"
+        error = ProviderError("bad_answer", text) if not isinstance(outcome.value, Finding) else GradingError(text)
+        return pickle.dumps(Outcome(error=error, duration_s=outcome.duration_s))
+
+
+@cache
+def _worker(site: bytes) -> _Worker:
+    return _Worker(pickle.loads(site))
