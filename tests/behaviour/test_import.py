@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import Finished, ci_evals
@@ -48,6 +49,16 @@ def statuses(folder: Path) -> dict[str, set[str]]:
     return found
 
 
+def check_documented(file: str, suite: Mapping[str, Any], lost: int, found: Mapping[str, str]) -> None:
+    """Check the row of a file in docs/importing.md: its cases, graders and lost parts, and the verdict of the run."""
+    graders = [*suite.get("expect", ()), *(each for case in suite["cases"] for each in case.get("expect", ()))]
+    passed = sum(status == "passed" for status in found.values())
+    verdict = "pass" if passed == len(found) else f"fail: {len(found) - passed}"
+    row = f"`{file}` | {len(found)} | {len(graders)} | {lost} | {verdict} |"
+    page = (Path(__file__).parents[2] / "docs" / "importing.md").read_text()
+    assert row in page, f"docs/importing.md should have: {row}"
+
+
 def not_imported(ended: Finished) -> list[str]:
     return [line for line in ended.err.splitlines() if line.startswith("not imported: ")]
 
@@ -65,6 +76,8 @@ async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(tmp_pat
         imported = await ci_evals(tmp_path, "run", environ=environ)
         found = statuses(tmp_path)
         direct = await ci_evals(tmp_path, "run", "promptfooconfig.yaml", environ=environ)
+    suite, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml", [])
+    check_documented("promptfoo/promptfooconfig.yaml", suite, 0, {case: status for case, (status,) in found.items()})
     assert (imported.code, direct.code) == (1, 1), imported.err
     assert "promptfooconfig.yaml is promptfoo's, translated as it is read: `ci-evals import`" in direct.err
     assert found == statuses(tmp_path)
@@ -382,6 +395,7 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
         ran = await ci_evals(tmp_path, "run")
     assert ran.code in (0, 1), ran.err
     found = {case: status for case, (status,) in statuses(tmp_path).items()}
+    check_documented(files[0], parse(text, "evals.yaml", [])[0], lost, found)
     if expected is None:
         assert set(found.values()) == {"passed"}
     else:
@@ -414,6 +428,7 @@ async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
     (tmp_path / "evals.yaml").write_text(json.dumps(suite))
     assert (await ci_evals(tmp_path, "run")).code == 1
     assert statuses(tmp_path) == {"france": {"passed"}, "italy": {"failed"}}
+    check_documented("pydantic-evals/capitals.yaml", suite, 2, {"france": "passed", "italy": "failed"})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ci_evals.suite.importers import (
     pydantic_evals,
 )
 from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import pull_up
+from ci_evals.suite.importers.parts import tidy
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import YamlComment, write_yaml
 
@@ -61,7 +61,7 @@ def translate(source: Source) -> Draft | None:
         return None
     try:
         draft = importer.convert(source)
-        pull_up(draft)
+        tidy(draft)
     except UntranslatableError as error:
         raise ConfigError([source.written.problem(str(error))]) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # any of a value of another shape
