@@ -128,7 +128,8 @@ def find_unchanged(suite: CheckedSuite, context: Context, workspace: Path, strea
         return None
     checkouts = (each for each in (suite.folder, *suite.folder.parents) if (each / ".git").exists())
     root = next(checkouts, workspace)
-    if touched(changed, _path_in(root, Path(suite.file)), suite.depends_on):
+    workflow = (f"/{context.workflow_file}",) if context.workflow_file else ()  # it may say which model is asked
+    if touched(changed, _path_in(root, Path(suite.file)), (*suite.depends_on, *workflow)):
         return None
     return f"nothing that the suite depends on has changed ({number_of(len(changed), 'other file')} did)"
 
