@@ -131,12 +131,13 @@ class Context:
 
     @property
     def links(self) -> Mapping[str, str]:
-        """The pages of this run, the commit under test and its pull request, by what they are called."""
+        """The pages of this run, its artifacts, the commit under test and its pull request, by what they are called."""
         if self.repository is None:
             return {}
         site, pull = f"{self.server_url}/{self.repository}", self.pull_request
         found = {
             f"run {self.run_id}": self.run_url,
+            "artifacts": f"{self.run_url}#artifacts" if self.run_url else None,
             f"commit {short_sha(self.sha)}" if self.sha else "": f"{site}/commit/{self.sha}" if self.sha else None,
             f"pull request #{pull.number}" if pull else "": f"{site}/pull/{pull.number}" if pull else None,
         }
