@@ -408,7 +408,7 @@ class _Thread:
         """Write until the section is there to stay, or is not to be written."""
         for _ in range(MAX_ROUNDS):
             pull = await self._github.get(f"pulls/{self._number}", PullRequest)
-            ours = await self._ours()
+            ours = await _own_comments(self._github, self._number, self._scope, self._login)
             if outcome := self._outcome(pull.head.sha, ours):
                 await self._clear(ours)
                 return outcome
@@ -416,9 +416,6 @@ class _Thread:
             await self._github.sleep(SETTLE_S)
         text = f"other jobs write to the comment of #{self._number} again and again: does each have its own --artifact?"
         raise GitHubError("unexpected", text)
-
-    async def _ours(self) -> list[_Found]:
-        return await _own_comments(self._github, self._number, self._scope, self._login)
 
     def _outcome(self, head_sha: str, ours: Sequence[_Found]) -> Outcome | None:
         """Return what has been reached, if there is nothing left to do."""
