@@ -65,7 +65,8 @@ def init(folder: Path) -> None:
         _say(f"kept: {workflow.as_posix()}")
     else:
         text = _render("workflow.yml", branch=project.branch, inside=project.inside, install=project.install, keys=keys)
-        _write(workflow, text.replace(ACTION, _installed_action() or ACTION))
+        action = _installed_action()
+        _write(workflow, text.replace(ACTION, action or ACTION), f"uses {action}" if action else "")
 
     if problems := _problems(suite):
         _say("\n  ".join(["still to do before it runs:", *problems]))

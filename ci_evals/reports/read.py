@@ -48,6 +48,7 @@ MAX_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
 
 _ROUNDING: Final = 1e-6
+_OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")  # what else may be named by mistake
 _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
 
@@ -160,6 +161,10 @@ def read_report(path: Path) -> SavedReport:
             raise StorageError(f"{path}: {advice}") from error
         if isinstance(error, ContradictionError):
             raise StorageError(f"{path}: contradicts itself, so it is not used: {error}") from error
+        if path.suffix in _OTHER_SUFFIXES:
+            raise StorageError(
+                f"{path}: is no report.json: name one that `ci-evals run` wrote, or its folder"
+            ) from error
         why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
         raise StorageError(
             f"{path}: is not a complete report of ci-evals ({why}): download it again, or name another"

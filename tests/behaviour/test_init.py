@@ -159,6 +159,7 @@ async def test_the_workflow_uses_the_commit_that_was_installed(url: str, tmp_pat
     is_known = "github.com" in url
     assert job_of(folder)[1][-1] == {"uses": f"acme/ci-evals@{COMMIT}" if is_known else ACTION}
     assert ("before you push" in written.out) is not is_known
+    assert (f"evals.yml (uses acme/ci-evals@{COMMIT})" in written.out) is is_known
 
 
 async def test_nothing_is_overwritten(tmp_path: Path) -> None:

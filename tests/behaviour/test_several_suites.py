@@ -173,6 +173,11 @@ async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) ->
     one = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--format", "json")
     (cell,) = json.loads(one.out)["cells"]
     assert (cell["suite"], cell["sentence"]) == ("b", "0 of 1 run passed here")
+    await ci_evals(tmp_path, "run", "a.yaml", "--out", "of-a")
+    other = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--report", "of-a")
+    assert (other.code, other.err) == (2, "error: of-a has no report of 'b', only of a\n")
+    wrong = await ci_evals(tmp_path, "explain", "greeting", "--report", "of-a/report.html")
+    assert (wrong.code, "of-a/report.html: is no report.json: name one" in wrong.err) == (3, True)
     missing = await ci_evals(tmp_path, "explain", "otter")
     assert (missing.code, "unknown case 'otter', did you mean 'other'?" in missing.err) == (2, True)
     page = (tmp_path / "ci-evals-results" / "b" / "report.html").read_text("utf-8")
