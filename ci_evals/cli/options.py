@@ -24,7 +24,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _SECTIONS = {
     "Selection": ("config", "providers", "tags", "cases", "failed", "first", "sample", "shard", "balance_by"),
-    "Execution": ("runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries"),
+    "Execution": ("runs", "max_runs", "confirm_runs", "max_concurrency", "executor", "timeout_s", "retries"),
     "Earlier answers": ("resume", "resume_from", "run_missing", "reuse", "replay", "replay_only", "record"),
     "Comparison and verdict": ("baseline", "fail_on"),
     "Reports": ("out", "output", "quiet", "label", "run_id"),
