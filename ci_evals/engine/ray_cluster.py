@@ -30,7 +30,16 @@ from ray.exceptions import (
 from ci_evals.engine import worker
 from ci_evals.engine.executors import LOCAL, discount
 from ci_evals.engine.worker import MAX_BYTES, Outcome, Site
-from ci_evals.errors import ConfigError, ErrorKind, GradingError, Place, Problem, ProviderError, StorageError
+from ci_evals.errors import (
+    ConfigError,
+    ErrorKind,
+    GradingError,
+    Place,
+    Problem,
+    ProviderError,
+    StorageError,
+    describe_exception,
+)
 from ci_evals.format import one_line
 from ci_evals.model.case import Answer, Finding, Grader, Request
 from ci_evals.model.response import Response
@@ -109,8 +118,8 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
     except (ConnectionError, TimeoutError) as error:
         text = one_line(str(error), 200) or "no answer in time"
         raise _problem(place, f"no Ray cluster could be reached at {address} ({text}): {start}") from error
-    except (ValueError, RuntimeError, ImportError, RayError) as error:  # of the runtime environment, or the versions
-        raise _problem(place, f"the cluster at {address} cannot be used: {one_line(str(error), 500)}") from error
+    except Exception as error:
+        raise _problem(place, f"the cluster at {address} cannot be used: {describe_exception(error):.500}") from error
     finally:
         waiting.cancel()
         if not is_open:
