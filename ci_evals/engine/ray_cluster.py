@@ -242,7 +242,7 @@ class RayExecutor:
                     raise _problem(place, f"no node has room for a run, which takes {wanted}: the nodes have {has}")
             return waiting.result()
         except RuntimeEnvSetupError as error:
-            raise _problem(place, f"runtime_env could not be set up: {one_line(str(error), 1000)}") from error
+            raise _problem(place, f"runtime_env could not be set up on a node: {_last_line(error)}") from error
         except RayError as error:
             raise _problem(place, f"the cluster runs no task: {one_line(str(error), 500)}") from error
         finally:
@@ -349,6 +349,11 @@ class _RemoteProvider:
 
     async def answer(self, request: Request) -> Response:
         return await self._executor.answer(self._options, request)
+
+
+def _last_line(error: Exception) -> str:
+    """Return the end of a traceback that Ray gives as text."""
+    return one_line((str(error).strip().splitlines() or [""])[-1], 500)
 
 
 def _amounts(options: ExecutorOptions) -> Mapping[str, float]:

@@ -359,7 +359,19 @@ def write_wheel(folder: Path, module: str, source: str) -> str:
     return name
 
 
-async def test_requirements_beside_the_suite_are_installed_on_the_nodes(cluster: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def one_node() -> Iterator[Any]:
+    """A cluster of one node: several on one machine would install requirements into the same folder at once."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.update(QUIET)
+    node = {"num_cpus": 1, "object_store_memory": 80 * MB, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    yield cluster
+    cluster.shutdown()
+
+
+async def test_requirements_beside_the_suite_are_installed_on_the_nodes(one_node: Any, tmp_path: Path) -> None:
     agent = """
         def answer(question):
             import seats_of_today  # which is not installed here
@@ -368,10 +380,10 @@ async def test_requirements_beside_the_suite_are_installed_on_the_nodes(cluster:
     wheel = write_wheel(tmp_path, "seats_of_today", "COUNT = 12\n")
     (tmp_path / "requirements.txt").write_text(f"${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{wheel}\n")
     cases = [{"id": "a", "input": "a", "expect": [{"equals": "12"}]}]
-    write_project(tmp_path, cluster.address, agent=agent, cases=cases)
+    write_project(tmp_path, one_node.address, agent=agent, cases=cases)
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 0, ended.err
-    write_project(tmp_path, cluster.address, agent=agent, cases=cases, executor={"runtime_env": {"pip": []}})
+    write_project(tmp_path, one_node.address, agent=agent, cases=cases, executor={"runtime_env": {"pip": []}})
     assert (await ci_evals(tmp_path, "run", "--out", "out")).code == 1
 
 
