@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ci_evals.gate.compare import SUSPICION, USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
+from ci_evals.reports.cells import brief_chance
 from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 
@@ -113,9 +114,10 @@ def name_strips() -> Iterator[Strip]:
         after = fisher_lower(every.count("+"), len(every), base, base)
         assert p <= SUSPICION
         yield Strip(f"{case}: main, 10 reports", "+" * base, "30 of 30")
-        yield Strip("here, 3 planned runs", planned, f"{planned.count('+')} of 3 (p = {p:.2g}): a suspect, not named")
+        found = f"{planned.count('+')} of 3 ({brief_chance(p)}): a suspect, not named"
+        yield Strip("here, 3 planned runs", planned, found)
         named = "regressed" if after * 40 <= 0.05 else "within noise"
-        found = f"{every.count('+')} of 10 (p = {after:.1g}): {named}"
+        found = f"{every.count('+')} of 10 ({brief_chance(after)}): {named}"
         yield Strip(f"here, {USUAL_CONFIRM_RUNS} more to be sure", repeats, found)
         yield GAP
 

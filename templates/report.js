@@ -145,7 +145,7 @@
       } else if (!row.open) go(row.id, true);
     }
     const run = event.target.closest(".run > summary");
-    if (run) go(run.querySelector("[id]").id);
+    if (run) go(run.parentElement.id);
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ci_evals.cli.console import environment
+from ci_evals.cli.console import Console, environment
 from ci_evals.github.baseline import BaselineChoice
 from ci_evals.github.context import RESULTS, in_actions
 from ci_evals.github.job import Posting
@@ -24,7 +24,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _SECTIONS = {
     "Selection": ("config", "providers", "tags", "cases", "failed", "first", "sample", "shard", "balance_by"),
-    "Execution": ("runs", "max_runs", "confirm_runs", "max_concurrency", "executor", "timeout_s", "retries"),
+    "Execution": ("runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "executor"),
     "Earlier answers": ("resume", "resume_from", "run_missing", "reuse", "replay", "replay_only", "record"),
     "Comparison and verdict": ("baseline", "fail_on"),
     "Reports": ("out", "output", "quiet", "label", "run_id"),
@@ -258,6 +258,9 @@ def _collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator])
 
     return add
 
+
+console = _collect(Console.of_process, "console", {"output": output, "quiet": quiet})
+"""Adds the options about what is printed; the command gets its `console`."""
 
 overriding = _collect(
     Overrides,

@@ -116,7 +116,7 @@ def explain_cells(
     """
     folders = report_folders(head) or [head]
     summaries = [compare_reports(base, each) if base else read_summary(each) for each in folders]
-    if suite is not None and len(summaries) > 1:
+    if suite is not None:
         names = [summary.report.suite.name for summary in summaries]
         if suite not in names:
             raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}")
@@ -225,7 +225,8 @@ def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_brows
     """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of several; the page goes
-    beside the report. It says what the report says; with --baseline, the comparison is made anew. Nothing is run.
+    beside the report. Several have one page with a section each, which leads to theirs. It says what the report says;
+    with --baseline, the comparison is made anew. Nothing is run.
 
     With --serve, the page shows the results of a run as they come, and its report in the end; no file is written. It
     stays, and follows the next run into the same folder, until Ctrl-C.
@@ -256,11 +257,20 @@ def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_brows
         with suppress(KeyboardInterrupt):
             asyncio.run(follow())
         return
-    for each in report_folders(path) or [path]:
-        page = each / "report.html" if each.is_dir() else each.with_suffix(".html")
-        write_atomically(page, html.render(summary_to_view(each, baseline)))
+    folders = report_folders(path) or [path]
+    pages = [each / "report.html" if each.is_dir() else each.with_suffix(".html") for each in folders]
+    summaries = [summary_to_view(each, baseline) for each in folders]
+    for summary, page in zip(summaries, pages, strict=True):
+        write_atomically(page, html.render(summary))
+    if len(folders) > 1:  # the page of all leads to theirs
+        sections = [
+            (summary, page.relative_to(path).as_posix()) for summary, page in zip(summaries, pages, strict=True)
+        ]
+        pages.insert(0, path / "report.html")
+        write_atomically(pages[0], html.render_several(sections, {}))
+    for page in pages:
         console.print(page.as_posix())
-        show(page.absolute().as_uri())
+    show(pages[0].absolute().as_uri())
 
 
 @options.command()

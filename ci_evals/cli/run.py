@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,8 @@ from ci_evals.engine import progress
 from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import CiEvalsError, UsageError
+from ci_evals.errors import CiEvalsError, ConfigError, UsageError
+from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
@@ -31,6 +32,7 @@ from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
+from ci_evals.reports import html
 from ci_evals.reports.files import FORMATS, remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
@@ -157,19 +159,44 @@ def run_each(selection: Selection, run: Callable[[CheckedSuite], Ended], console
             not_run[suite.name] = ended.not_run
         if ended.exit_code in EXIT_CODES.values():
             break
+    os.chdir(here)
+    redactor = error_redactor(console.environ)
+    not_run = {name: one_line(console.clean(redactor.clean_text(why)), 1000) for name, why in not_run.items()}
+    _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
+    if summaries and in_actions(console.environ):
+        github.job.report_all(summaries, not_run, out, read_context(console.environ), console.log)
+    problems = [problem for error in errors if isinstance(error, ConfigError) for problem in error.problems]
+    if errors:
+        raise ConfigError(problems, others_ran=bool(summaries)) if isinstance(errors[0], ConfigError) else errors[0]
+    return max(codes)
+
+
+def _show_all(
+    suites: Sequence[CheckedSuite],
+    summaries: Sequence[Summary],
+    not_run: Mapping[str, str],
+    console: Console,
+    out: Path,
+    *,
+    broken: bool,
+) -> None:
+    """Print a line for each of several suites, and write the page that leads to those of all."""
     if console.output != "json":
-        lines = [f"{name_of(name)}: not run: {one_line(why, 1000)}" for name, why in not_run.items()]
+        lines = [f"{name_of(name)}: not run: {why}" for name, why in not_run.items()]
         lines += [
             f"{name_of(each.report.suite.name)}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}"
             for each in summaries
         ]
         named = number_of(len(summaries) + len(not_run), "suite")
         console.print("\n".join((f"\n{len(summaries)} of {named} run", *lines)))
-    if errors:
-        raise errors[0]
-    if summaries and in_actions(console.environ):
-        github.job.report_all(summaries, out, read_context(console.environ), console.log)
-    return max(codes)
+    if with_page := {suite.name for suite in suites if "html" in suite.formats}:
+        page = out / FORMATS["html"].file
+        names = [each.report.suite.name for each in summaries]
+        pages = [f"{file_name(name)}/{page.name}" if name in with_page else None for name in names]
+        write_atomically(page, html.render_several(list(zip(summaries, pages, strict=True)), not_run, broken=broken))
+        console.remark(
+            f"open: {(page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page).as_posix()}"
+        )
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
@@ -300,8 +327,7 @@ def _journal(path: Path) -> Path:
 @options.run_id
 @options.baseline
 @options.posting
-@options.output
-@options.quiet
+@options.console
 def run_command(
     named: tuple[Path, ...],
     resume_from: tuple[Path, ...],
@@ -314,11 +340,10 @@ def run_command(
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
-    output: str,
+    console: Console,
     *,
     resume: bool,
     replay_only: bool,
-    quiet: bool,
 ) -> int:
     """Run suites, judge them, and exit with the worst verdict.
 
@@ -350,7 +375,7 @@ def run_command(
         if are_several and (given := [name for name, value in of_one.items() if value]):
             raise UsageError(f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one")
         selection = select(suites, overrides, failed)
-        Console.of_process(output, quiet=quiet).say(selection.remarks)
+        console.say(selection.remarks)
     out = overrides.out or Path(RESULTS)
     if are_several:
         posting = replace(posting, results=out.absolute())
@@ -359,7 +384,6 @@ def run_command(
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
 
     def run(suite: CheckedSuite) -> Ended:
-        console = Console.of_process(output, quiet=quiet)
         if unchanged := _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
             return Ended(0, not_run=unchanged)
         lacks_secrets = suite.name in without_secrets
@@ -382,7 +406,6 @@ def run_command(
 
     if not are_several and selection.suites:
         return run(selection.suites[0]).exit_code
-    console = Console.of_process(output, quiet=quiet)
     if not selection.suites:
         console.say(
             f"{f'{name_of(name)}: ' if are_several else ''}nothing to run: {why}"
@@ -404,8 +427,7 @@ def run_command(
 @options.run_id
 @options.baseline
 @options.posting
-@options.output
-@options.quiet
+@options.console
 def merge_command(
     folders: tuple[Path, ...],
     config: Path | None,
@@ -413,10 +435,9 @@ def merge_command(
     baseline: BaselineChoice,
     overrides: Overrides,
     posting: Posting,
-    output: str,
+    console: Console,
     *,
     run_missing: bool,
-    quiet: bool,
 ) -> int:
     """Put the results of shards together, and judge them.
 
@@ -429,12 +450,11 @@ def merge_command(
     """
     with _reporting_errors(posting):
         suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
-        if _skip_unchanged(suite, Console.of_process(output, quiet=quiet), posting):
+        if _skip_unchanged(suite, console, posting):
             return 0
         if not folders:
             raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
     run_missing = run_missing and not without_secrets
-    console = Console.of_process(output, quiet=quiet)
     sources = tuple(map(_journal, folders))
     starts = [start for start in map(first_header, sources) if start]
     invocation = Invocation(

@@ -23,7 +23,7 @@ from ci_evals.engine.pairwise import (
     read_answers,
 )
 from ci_evals.engine.traces import match_traces, read_traces
-from ci_evals.errors import ConfigError, Problem, StorageError
+from ci_evals.errors import ConfigError, Problem, StorageError, UsageError
 from ci_evals.format import number_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.power import Size, power_of
@@ -155,11 +155,8 @@ def mock_server(config: Path | None, host: str, port: int) -> None:
 @options.suite
 @options.option("--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case.")
 @options.out
-@options.output
-@options.quiet
-def grade(
-    traces: tuple[Path, ...], config: Path | None, match: str | None, out: Path | None, output: str, *, quiet: bool
-) -> int:
+@options.console
+def grade(traces: tuple[Path, ...], config: Path | None, match: str | None, out: Path | None, console: Console) -> int:
     """Grade traces that are there, without running anything.
 
     The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or
@@ -171,8 +168,9 @@ def grade(
       ci-evals grade traces.jsonl --suite evals.yaml
     """
     suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
-    console = Console.of_process(output, quiet=quiet)
     found = match_traces((trace for path in traces for trace in read_traces(path, match)), suite.cases)
+    if not (found.by_case or found.unmatched):
+        raise UsageError(f"there is no trace in {', '.join(path.as_posix() for path in traces)}")
     if found.unmatched:
         ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.unmatched[:5]))
         number = len(found.unmatched)

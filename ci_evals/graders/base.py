@@ -3,13 +3,14 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
 from ci_evals.errors import GradingError
 from ci_evals.model.case import Answer, Finding, Models
 from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, Options
+from ci_evals.model.response import Detail
 
 _TOLERANCE = 1e-9
 
@@ -50,7 +51,7 @@ class GraderOptions(Options):
     ] = field(default=None, kw_only=True)
 
     @property
-    def needs(self) -> Literal["cost", "steps", "context", "first_token"] | None:
+    def needs(self) -> Detail | None:
         """Something that not every provider tells with its answers, and without which the grader cannot judge."""
         return None
 

@@ -108,6 +108,9 @@ class Passage:
     score: float | None = None
 
 
+Detail = Literal["cost", "steps", "context", "first_token"]
+"""What a response may have beside the answer. Not every provider tells it, and some graders need it."""
+
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
 
 

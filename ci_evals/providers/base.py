@@ -1,7 +1,7 @@
 """The seam of providers: options, as written in the YAML, open into something that answers."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import aiohttp
 
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fields import Above0, Bool, Concurrency, Many, NonEmpty, NonNegative, Options, Retries, Seconds
-from ci_evals.model.response import Message, Response
+from ci_evals.model.response import Detail, Message, Response
 from ci_evals.providers.serve import Serve
 from ci_evals.providers.tokens import Tokens
 
@@ -160,24 +160,9 @@ class ProviderOptions(Options):
         return self.kind
 
     @property
-    def tells_usage(self) -> bool:
-        """True if its answers may tell their tokens or their cost."""
-        return True
-
-    @property
-    def tells_steps(self) -> bool:
-        """True if its answers may tell the steps towards them."""
-        return True
-
-    @property
-    def tells_context(self) -> bool:
-        """True if its answers may tell what was retrieved for them."""
-        return True
-
-    @property
-    def tells_first_token(self) -> bool:
-        """True if its answers may tell when their first token came."""
-        return True
+    def tells(self) -> Sequence[Detail]:
+        """What its answers may tell beside themselves."""
+        return ("cost", "steps", "context", "first_token")
 
     @property
     def api_url(self) -> str | None:

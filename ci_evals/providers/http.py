@@ -19,7 +19,7 @@ from ci_evals.format import number_of
 from ci_evals.graders.json import find_all, is_singular, path_problems
 from ci_evals.model.case import Request
 from ci_evals.model.fields import Options
-from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
+from ci_evals.model.response import Detail, Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import (
     as_context,
     as_cost,
@@ -122,20 +122,14 @@ class Http(ProviderOptions):
     stream: Stream | None = None
 
     @property
-    def tells_first_token(self) -> bool:
-        return self.stream is not None
-
-    @property
-    def tells_usage(self) -> bool:
-        return self.usage is not None or self.cost_usd is not None
-
-    @property
-    def tells_steps(self) -> bool:
-        return self.steps is not None
-
-    @property
-    def tells_context(self) -> bool:
-        return self.context is not None
+    def tells(self) -> Sequence[Detail]:
+        sources: Mapping[Detail, object] = {
+            "cost": self.usage if self.cost_usd is None else self.cost_usd,
+            "steps": self.steps,
+            "context": self.context,
+            "first_token": self.stream,
+        }
+        return [detail for detail, source in sources.items() if source is not None]
 
     @property
     def default_name(self) -> str:

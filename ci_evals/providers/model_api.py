@@ -1,7 +1,7 @@
 """The base of the model APIs: their settings, their address and key, and the shape of a conversation."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,7 @@ from yarl import URL
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Bool, Secret
-from ci_evals.model.response import Message
+from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
 from ci_evals.providers.base import ProviderOptions, Resources
 from ci_evals.providers.http_client import (
@@ -76,16 +76,8 @@ class ModelOptions(ProviderOptions):
         return f"{self.kind}:{self.model}"
 
     @property
-    def tells_steps(self) -> bool:
-        return False
-
-    @property
-    def tells_context(self) -> bool:
-        return False
-
-    @property
-    def tells_first_token(self) -> bool:
-        return self.stream
+    def tells(self) -> Sequence[Detail]:
+        return ("cost", "first_token") if self.stream else ("cost",)
 
     @property
     def api_url(self) -> str | None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from ci_evals.files import file_name
 from ci_evals.format import one_line
 from ci_evals.model.case import Request, Task
 from ci_evals.model.fields import NonEmpty, OneOrMore
-from ci_evals.model.response import Response
+from ci_evals.model.response import Detail, Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
@@ -52,16 +52,8 @@ class TaskAgent(ProgramOptions):
     sandbox: str = "auto"
 
     @property
-    def tells_usage(self) -> bool:
-        return False
-
-    @property
-    def tells_steps(self) -> bool:
-        return False
-
-    @property
-    def tells_context(self) -> bool:
-        return False
+    def tells(self) -> Sequence[Detail]:
+        return ("first_token",)
 
     @property
     def default_name(self) -> str:

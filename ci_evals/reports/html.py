@@ -1,12 +1,13 @@
 """report.html: one file to open in a browser, in which nothing from elsewhere is loaded or run."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
@@ -25,12 +26,13 @@ from ci_evals.format import (
     usd,
     visible,
 )
-from ci_evals.gate.bars import VERDICTS, VerdictStatus
+from ci_evals.gate.bars import SEVERITY, VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.result import Status
-from ci_evals.reports.cells import CellOutcome, statement_lines
+from ci_evals.release import __version__
+from ci_evals.reports.cells import CellOutcome, address_of, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
-from ci_evals.reports.findings import Entry, Sentence, findings, join_sentence
+from ci_evals.reports.findings import Entry, Findings, ForeignText, Sentence, findings, join_sentence
 from ci_evals.reports.page import Page, PageGroup, PagePart, PageRow, slices
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
@@ -42,6 +44,8 @@ _ROWS_BYTES = 9_000_000  # the lines of the cases
 _TABLES_BYTES = 1_000_000  # all else: tables and lists of at most `_MAX_ROWS` rows
 _DETAILS_BYTES = MAX_BYTES - _ROWS_BYTES - _TABLES_BYTES  # what unfolds of the cases
 _MAX_ROWS = 100
+_MAX_ENTRIES_OF_SUITE = 10  # of a group, on the page of several suites
+_MAX_SUITES_NAMED = 5
 _MAX_COLUMNS = 40  # of fields in a row
 _REASON_CHARACTERS = 1000
 _NAME_CHARACTERS = 200
@@ -105,6 +109,79 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         )
     )
     return (part.encode("utf-8", "replace") for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSection:
+    """One of several suites on the page of all.
+
+    Attributes:
+        found: what was found of it.
+        page: the address of its own page, if it has one.
+    """
+
+    found: Findings
+    page: str | None
+
+    def address(self, entry: Entry) -> str | None:
+        """Return the address of the case that an entry is about; None if it is about none, or about several."""
+        if self.page is None or len(entry.cells) != 1:
+            return None
+        (cell,) = entry.cells
+        return f"{self.page}#{address_of(cell.case.id, cell.variant if self.found.several_variants else None)}"
+
+
+def render_several(
+    suites: Sequence[tuple[Summary, str | None]], not_run: Mapping[str, str], *, broken: bool = False
+) -> Iterator[bytes]:
+    """Yield the page of several suites, with a section for each.
+
+    Args:
+        suites: those that were run, each with the path of its own page from this one, if it has one.
+        not_run: the names of the others, with why.
+        broken: one of these could not be run.
+    """
+    sections = [SuiteSection(findings(summary), page and quote(page)) for summary, page in suites]
+    sections.sort(key=lambda each: -SEVERITY[each.found.summary.verdict.status])
+    of_status: dict[VerdictStatus, list[str]] = {"error": [], "fail": [], "borderline": [], "pass": []}
+    for summary, _ in suites:
+        of_status[summary.verdict.status].append(summary.report.suite.name)
+    words = {"error": "without a verdict", "fail": "failed", "borderline": "borderline", "pass": "passed"}
+    headline: list[str] = []
+    for status, names in of_status.items():
+        if names and (status != "pass" or len(names) == len(suites)):
+            of = f"{len(names):,} of {number_of(len(suites), 'suite')} {words[status]}"
+            headline += ["; " if headline else "", of]
+            headline += () if status == "pass" else _listed(names)
+    if not_run:
+        headline += ["; " if headline else "", f"{number_of(len(not_run), 'suite')} not run", *_listed(list(not_run))]
+    style = _style(1)
+    parts = (
+        _environment()
+        .get_template("suites.html.j2")
+        .generate(
+            status="error" if broken else next((status for status, names in of_status.items() if names), "error"),
+            headline=tuple(headline),
+            number=len(suites) + len(not_run),
+            sections=sections,
+            not_run=not_run,
+            style=style,
+            style_hash=_hash(style),
+            version=__version__,
+            most_variants=_MAX_ROWS,
+            most_entries=_MAX_ENTRIES_OF_SUITE,
+        )
+    )
+    return (part.encode("utf-8", "replace") for part in parts)
+
+
+def _listed(names: Sequence[str]) -> Iterator[str]:
+    """Yield `: a, b, 3 more` in pieces."""
+    for number, name in enumerate(names[:_MAX_SUITES_NAMED]):
+        yield ", " if number else ": "
+        yield ForeignText(name)
+    if (more := len(names) - _MAX_SUITES_NAMED) > 0:
+        yield f", {more:,} more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import leaves, nested
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
+from ci_evals.model.response import Detail
 from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
@@ -119,37 +120,32 @@ def needs_problems(
         needing = {need: each.name for each in leaves(case.expect) if (need := getattr(each.grader, "needs", None))}
         for options in providers if needing and not case.cassette else ():
             asked = apply_case_overrides(options, case.overrides)
-            lacks = {
-                "cost": _lack_of_cost(asked, priced=priced),
-                "steps": None
-                if asked.tells_steps
-                else f"needs the steps towards an answer, which {options.name} does not tell",
-                "context": None if asked.tells_context else _lack_of_context(asked),
-                "first_token": None
-                if asked.tells_first_token
-                else f"needs the time to the first token, and {options.name} does not stream: give it `stream`",
-            }
             for need, name in needing.items():
-                if lack := lacks[need]:
+                if lack := _lack_of(need, asked, priced=priced):
                     found.setdefault((str(options.name), f"`{name}` {lack}"), []).append(case)
     for (provider, text), (first, *others) in found.items():
         yield Problem(*places[provider], f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
-def _lack_of_context(options: ProviderOptions) -> str:
-    where = "say with `context` where its answers have it, or " if "context" in keys_of(type(options)) else ""
-    text = f"needs what was retrieved for an answer, which {options.name} does not tell"
-    return f"{text}: {where}give the grader a `context`"
-
-
-def _lack_of_cost(options: ProviderOptions, *, priced: bool) -> str | None:
-    """Say why the cost of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
-    if not options.tells_usage:
-        where = ": say with `cost_usd` or `usage` where they are" if "cost_usd" in keys_of(type(options)) else ""
-        return f"needs the cost of an answer, and {options.name} tells neither that nor tokens{where}"
-    if priced or options.own_code or has_price(options):
-        return None
-    return f"needs the cost of an answer, and the price of {options.name} is not known: give the provider a `price`"
+def _lack_of(detail: Detail, options: ProviderOptions, *, priced: bool) -> str | None:
+    """Say why a detail of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
+    name, keys = options.name, keys_of(type(options))
+    if detail in options.tells:
+        if detail != "cost" or priced or options.own_code or has_price(options):
+            return None
+        return f"needs the cost of an answer, and the price of {name} is not known: give the provider a `price`"
+    match detail:
+        case "cost":
+            where = ": say with `cost_usd` or `usage` where they are" if "cost_usd" in keys else ""
+            return f"needs the cost of an answer, and {name} tells neither that nor tokens{where}"
+        case "context":
+            where = "say with `context` where its answers have it, or " if "context" in keys else ""
+            text = f"needs what was retrieved for an answer, which {name} does not tell"
+            return f"{text}: {where}give the grader a `context`"
+        case "steps":
+            return f"needs the steps towards an answer, which {name} does not tell"
+        case "first_token":
+            return f"needs the time to the first token, and {name} does not stream: give it `stream`"
 
 
 def _asked_by(

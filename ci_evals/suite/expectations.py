@@ -57,7 +57,7 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         value = "true" if cls.__dataclass_fields__[cls.short].default is True else "…"
         problems.append(written.problem(f"{entry!r} needs a value, as in `{entry}: {value}`"))
         return None
-    if not isinstance(entry, Mapping) or len(entry) != 1:
+    if not isinstance(entry, Mapping) or len(entry) != 1 or "type" in entry:
         usual = "expected one grader with its value, as in `contains: Paris`"
         if written.in_code and not isinstance(entry, Mapping):
             usual = f'expected a grader, as in Contains("Paris"), got {entry!r:.80}'
@@ -159,6 +159,8 @@ def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
 
 def _misplacement(entry: Any) -> str | None:
     """Say what is amiss where several keys stand side by side: several graders, or options beside their grader."""
+    if isinstance(entry, Mapping) and isinstance(entry.get("type"), str):
+        return _as_key(entry)
     graders = [(key, cls) for key in entry if (cls := _find_grader(key))] if isinstance(entry, Mapping) else []
     if len(graders) > 1:
         names = ", ".join(name for name, _ in graders)
@@ -178,6 +180,18 @@ def _misplacement(entry: Any) -> str | None:
     inside = ", ".join(f"{key}: {_brief(item)}" for key, item in right.items())
     verb = "stands" if len(beside) == 1 else "stand"
     return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
+
+
+def _as_key(entry: Mapping[str, Any]) -> str:
+    """Say how an assertion of another tool, `{type: contains, value: Paris}`, is written."""
+    name = entry["type"].replace("-", "_")
+    cls = _find_grader(name)
+    if cls is None:
+        return unknown("grader", entry["type"], GRADERS)
+    options = {cls.short if key == "value" else key: item for key, item in entry.items() if key != "type"}
+    inside = ", ".join(f"{key}: {_brief(item)}" for key, item in options.items())
+    right = _brief(options[cls.short]) if set(options) == {cls.short} else f"{{{inside}}}"
+    return f"the grader is the key: write `{name}: {right}`"
 
 
 def _brief(value: Any) -> str:

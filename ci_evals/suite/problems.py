@@ -13,6 +13,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.format import closest, number_of
 from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
+from ci_evals.suite.elsewhere import spelling_here
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
 from ci_evals.suite.yaml import Lines
 
@@ -116,31 +117,6 @@ MAX_KNOWN = 50
 MAX_STRANGERS = 20  # unknown keys of one mapping that are told one by one: the file is none of ours, or damaged
 
 
-ELSEWHERE: Mapping[str, str] = {
-    "assert": "expect",
-    "asserts": "expect",
-    "dataset": "cases",
-    "defaultTest": "expect",
-    "evaluators": "expect",
-    "samples": "cases",
-    "targets": "providers",
-    "test": "cases",
-    "tests": "cases",
-    "answer-relevance": "judge",
-    "assert-set": "all_of",
-    "context-faithfulness": "judge",
-    "exact_match": "equals",
-    "factuality": "judge",
-    "g-eval": "judge",
-    "includes": "contains",
-    "LLMJudge": "judge",
-    "llm-rubric": "judge",
-    "match": "equals",
-    "model-graded-closedqa": "judge",
-}
-"""The names here of keys and graders of other tools."""
-
-
 def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
     """Return `unknown key 'promts', did you mean 'prompts'?`, its name here if it is another tool's, or what is known.
 
@@ -157,10 +133,10 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
     meant = list(places) or ([repr(close)] if close else [])
     names = sorted(known)
     shown = ", ".join(names[:MAX_KNOWN]) + (", …" if len(names) > MAX_KNOWN else "")
-    hint = f"did you mean {' or '.join(meant)}?" if meant else f"known: {shown or 'none'}"
-    if ELSEWHERE.get(name) in known:
-        hint = f"which is called {ELSEWHERE[name]!r} here (`ci-evals import` translates whole suites)"
-    return f"unknown {noun} {name!r}, {hint}"
+    hint = f", did you mean {' or '.join(meant)}?" if meant else f", known: {shown or 'none'}"
+    if here := spelling_here(noun, name, known):
+        hint = f"{here} (`ci-evals import` translates whole suites)" if noun != "provider type" else here
+    return f"unknown {noun} {name!r}{hint}"
 
 
 def is_object(value: Any) -> bool:

@@ -206,6 +206,12 @@ def test_a_full_disk_behind_stdout_is_no_bug(command: str, tmp_path: Path) -> No
     assert ended.stderr.splitlines()[-1] == "error: <stdout>: cannot be written: No space left on device"
 
 
+async def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    (tmp_path / "traces").mkdir()
+    check_usage_error(await ci_evals(tmp_path, "grade", "traces"), "there is no trace in traces")
+
+
 async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     write_suite(tmp_path)
     (tmp_path / "shard").mkdir()

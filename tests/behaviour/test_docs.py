@@ -395,7 +395,7 @@ def test_every_part_of_a_suite_in_the_docs_loads_in_a_suite(block: Block, projec
     config = project / "evals.yaml"
     missing = {key: value for key, value in rest.items() if key not in data}
     config.write_text(f"{block.text}\n{yaml.safe_dump(missing)}", encoding="utf-8")
-    load_suite(config, {"OPENAI_API_KEY": "sk-not-a-real-one"})
+    load_suite(config, dict.fromkeys(re.findall(r"\$\{(\w+)\}", config.read_text("utf-8")), "sk-not-a-real-one"))
 
 
 @pytest.mark.parametrize("block", parts(of_a_suite=False), ids=str)

@@ -120,7 +120,7 @@ async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(tab: Tab, p
     assert await tab.evaluate("document.getElementById('case=faq-7').open")
     await tab.evaluate("history.back()")
     await tab.until("location.hash === ''")
-    await tab.evaluate("document.getElementById('case=faq-7&on=claude-haiku&run=2').parentElement.click()")
+    await tab.evaluate("document.getElementById('case=faq-7&on=claude-haiku&run=2').closest('summary').click()")
     assert await tab.evaluate("location.hash") == "#case=faq-7&on=claude-haiku&run=1", "the first of those alike"
 
 

@@ -66,6 +66,14 @@ async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_
     assert (ended.code, ended.out, ended.err) == (0, "", said)
 
 
+async def test_a_selected_case_that_passed_is_not_run_again_as_failed(tmp_path: Path) -> None:
+    write(tmp_path)
+    await run(tmp_path)
+    ended = await ci_evals(tmp_path, "run", "--failed", "--case", "refund 1")
+    said = "nothing to run: none of the selected cases failed in ci-evals-results\n"
+    assert (ended.code, ended.err) == (0, said)
+
+
 async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
     write(tmp_path)
     await run(tmp_path)
@@ -156,7 +164,7 @@ async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Pa
         "a: not run: none of its cases is selected",
         "b: Pass: 1 of 3 cases selected: 1 of 1 run passed",
     ]
-    assert [path.name for path in (tmp_path / "ci-evals-results").iterdir()] == ["b"]
+    assert [path.name for path in (tmp_path / "ci-evals-results").iterdir() if path.is_dir()] == ["b"]
     nowhere = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--tags", "c")
     assert (nowhere.code, "unknown tag 'c', known: a, b" in nowhere.err) == (2, True)
 

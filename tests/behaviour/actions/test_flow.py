@@ -230,7 +230,8 @@ async def test_a_second_attempt_that_finds_nothing_starts_anew_and_says_why(
 @pytest.mark.parametrize(
     ("changed", "runs"),
     [
-        (("README.md", "docs/evals.yaml"), False),
+        (("README.md", "docs/evals.yaml", ".github/workflows/lint.yml"), False),
+        ((".github/workflows/evals.yml",), True),
         (("evals.yaml",), True),
         (("README.md", "cases/more/new.jsonl"), True),
         (("prompts/deleted.txt",), True),

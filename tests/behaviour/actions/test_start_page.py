@@ -19,7 +19,7 @@ def blocks(language: str) -> list[str]:
 
 def without_times(text: str) -> str:
     """The text with a word for each time, and single blanks: times make columns as wide as they are."""
-    return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s\b", " TIME", text))
+    return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s( to [\d.]+ m?s)?\b", " TIME", text))
 
 
 def lines_missing(shown: str, printed: str) -> list[str]:

@@ -224,6 +224,12 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[all_of: [contains: x, contians: y]]", "expect[0].all_of[1]: unknown grader 'contians', did you mean"),
         ("[all_of: {of: [any_of: [latency: 0]]}]", "expect[0].all_of.of[0].any_of[0].latency: expected a number > 0"),
         ("[any_of: [contains: {value: x, weight: 0}]]", "expect[0].any_of: all of these have weight 0, so nothing"),
+        ("[{type: contains, value: Paris}]", "expect[0]: the grader is the key: write `contains: Paris`"),
+        (
+            "[{type: contains-any, value: [a], weight: 2}]",
+            'expect[0]: the grader is the key: write `contains_any: {value: ["a"], weight: 2}`',
+        ),
+        ("[{type: llm-rubric, value: good}]", "expect[0]: unknown grader 'llm-rubric', which is called 'judge' here"),
         ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `tool`"),
         ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
     ],

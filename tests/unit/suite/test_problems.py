@@ -5,8 +5,15 @@ from typing import Any, Literal
 import pytest
 
 from ci_evals.errors import Problem
+from ci_evals.graders import GRADERS
+from ci_evals.graders.judge import LlmJudge
+from ci_evals.model.case import Case
 from ci_evals.model.fields import Bool, Float, Int, Interpolated, Many, OneOrMore, Options, Positive, Secret, Share
+from ci_evals.providers import PROVIDERS
+from ci_evals.suite import elsewhere
+from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, resolve_texts, unknown
+from ci_evals.suite.types import PromptTemplate, Suite
 from ci_evals.suite.yaml import Lines, parse
 
 
@@ -146,13 +153,35 @@ def test_an_unknown_name_brings_the_closest_or_the_list() -> None:
     assert unknown("tag", "zzz", []) == "unknown tag 'zzz', known: none"
 
 
+NOT_ANY = ", which is `not_contains_any: {value: […], ignore_case: true}` here"
+
+
 @pytest.mark.parametrize(
     ("noun", "name", "known", "here"),
-    [("key", "tests", ["cases"], "cases"), ("grader", "llm-rubric", ["judge"], "judge")],
+    [
+        ("key", "tests", ["cases"], ", which is called 'cases' here"),
+        ("key", "expected_output", ["expect"], ", which is `expect: [{equals: …}]` here"),
+        ("key", "prompt", ["input", "id"], ", which is called 'input' here"),
+        ("key", "nunjucksFilters", ["cases"], ": there is nothing like it here"),
+        ("grader", "llm-rubric", ["judge"], ", which is called 'judge' here"),
+        ("grader", "not-llm-rubric", ["judge"], ", which is called 'not_judge' here"),
+        ("grader", "FaithfulnessMetric", ["judge"], ", which is `judge: faithful` here"),
+        ("grader", "not-icontains-any", ["contains_any"], NOT_ANY),
+        ("grader", "ruby", ["python"], ": write it in `python` or `javascript`"),
+    ],
 )
 def test_names_of_other_tools_are_translated_where_they_may_stand(
     noun: str, name: str, known: list[str], here: str
 ) -> None:
-    said = f"unknown {noun} {name!r}, which is called {here!r} here (`ci-evals import` translates whole suites)"
+    said = f"unknown {noun} {name!r}{here} (`ci-evals import` translates whole suites)"
     assert unknown(noun, name, known) == said
-    assert unknown(noun, name, ["other"]) == f"unknown {noun} {name!r}, known: other"
+    if here.startswith(","):
+        assert unknown(noun, name, ["other"]) == f"unknown {noun} {name!r}, known: other"
+
+
+def test_every_spelling_for_names_of_other_tools_begins_with_a_key_that_there_is() -> None:
+    assert {each.partition(":")[0] for each in elsewhere.GRADER_SPELLINGS.values()} <= GRADERS.keys()
+    assert set(elsewhere.PROVIDER_SPELLINGS.values()) <= PROVIDERS.keys()
+    kinds = (Suite, Case, PromptTemplate, LlmJudge)
+    keys = {key for kind in kinds for key in keys_of(kind)}
+    assert {each.partition(":")[0] for spellings in elsewhere.KEY_SPELLINGS.values() for each in spellings} <= keys
