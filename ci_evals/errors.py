@@ -79,10 +79,14 @@ class CiEvalsError(Exception):
 
 
 class ConfigError(CiEvalsError):
-    """The suite cannot be run as it is written; `problems` lists everything wrong, in file order."""
+    """The suite cannot be run as it is written; `problems` lists everything wrong, in file order.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    `others_ran` is True where other suites of the same command were run nevertheless.
+    """
+
+    def __init__(self, problems: Iterable[Problem], *, others_ran: bool = False) -> None:
         self.problems = tuple(problems)
+        self.others_ran = others_ran
         super().__init__("\n".join(map(str, self.problems)))
 
 

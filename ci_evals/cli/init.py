@@ -8,6 +8,7 @@ import shlex
 from functools import cached_property
 from importlib.metadata import distribution
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -64,7 +65,8 @@ def init(folder: Path) -> None:
         _say(f"kept: {workflow.as_posix()}")
     else:
         text = _render("workflow.yml", branch=project.branch, inside=project.inside, install=project.install, keys=keys)
-        _write(workflow, text.replace(ACTION, _installed_action() or ACTION))
+        action = _installed_action()
+        _write(workflow, text.replace(ACTION, action or ACTION), f"uses {action}" if action else "")
 
     if problems := _problems(suite):
         _say("\n  ".join(["still to do before it runs:", *problems]))
@@ -128,7 +130,8 @@ class _Project:
         files = {name: self.folder / f"{name}.py" for name in self._MODULES}
         for package in sorted((*self.folder.glob("*/__init__.py"), *self.folder.glob("src/*/__init__.py"))):
             name = package.parent.name
-            if package.parent.parent.name != "src" or find_spec(name):  # from src/ it is imported once it is installed
+            in_place = package.parent.parent.name != "src"  # from there it is imported once it is installed
+            if name.isidentifier() and (in_place or find_spec(name)):
                 files |= {f"{name}.{each}": package.with_name(f"{each}.py") for each in self._MODULES}
         for module, file in files.items():
             try:
@@ -160,8 +163,8 @@ class _Project:
     @property
     def keys(self) -> list[str]:
         """The variables with keys that the project names."""
-        files = (self.folder / f".env{end}" for end in (".example", ".sample", ".template", ""))
-        named = [name for each in files if each.is_file() for name in dotenv_values(each, interpolate=False)]
+        texts = (_read(self.folder / f".env{end}") for end in (".example", ".sample", ".template", ""))
+        named = [name for text in texts for name in dotenv_values(stream=StringIO(text), interpolate=False)]
         return [*filter(self._KEY_NAME.fullmatch, named), *(_KEYS[each] for each in self.vendors)]
 
     @property

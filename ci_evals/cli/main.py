@@ -93,7 +93,8 @@ def _list_problems(error: ConfigError) -> str:
     lines = [*map(str, problems[:MAX_PROBLEMS_SHOWN])]
     if len(problems) > MAX_PROBLEMS_SHOWN:
         lines.append(f"… and {len(problems) - MAX_PROBLEMS_SHOWN} more")
-    return "\n".join([*lines, "", f"{number_of(len(problems), 'problem')}, nothing was run."])
+    ran = "the other suites were run" if error.others_ran else "nothing was run"
+    return "\n".join([*lines, "", f"{number_of(len(problems), 'problem')}, {ran}."])
 
 
 _COMMANDS: dict[str, click.Command] = {

@@ -116,7 +116,7 @@ def explain_cells(
     """
     folders = report_folders(head) or [head]
     summaries = [compare_reports(base, each) if base else read_summary(each) for each in folders]
-    if suite is not None and len(summaries) > 1:
+    if suite is not None:
         names = [summary.report.suite.name for summary in summaries]
         if suite not in names:
             raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}")

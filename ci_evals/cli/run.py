@@ -21,7 +21,7 @@ from ci_evals.engine import progress
 from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import CiEvalsError, UsageError
+from ci_evals.errors import CiEvalsError, ConfigError, UsageError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
@@ -160,11 +160,14 @@ def run_each(selection: Selection, run: Callable[[CheckedSuite], Ended], console
         if ended.exit_code in EXIT_CODES.values():
             break
     os.chdir(here)
+    redactor = error_redactor(console.environ)
+    not_run = {name: one_line(console.clean(redactor.clean_text(why)), 1000) for name, why in not_run.items()}
     _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
-    if errors:
-        raise errors[0]
     if summaries and in_actions(console.environ):
-        github.job.report_all(summaries, out, read_context(console.environ), console.log)
+        github.job.report_all(summaries, not_run, out, read_context(console.environ), console.log)
+    problems = [problem for error in errors if isinstance(error, ConfigError) for problem in error.problems]
+    if errors:
+        raise ConfigError(problems, others_ran=bool(summaries)) if isinstance(errors[0], ConfigError) else errors[0]
     return max(codes)
 
 
@@ -178,8 +181,6 @@ def _show_all(
     broken: bool,
 ) -> None:
     """Print a line for each of several suites, and write the page that leads to those of all."""
-    redactor = error_redactor(console.environ)
-    not_run = {name: one_line(console.clean(redactor.clean_text(why)), 1000) for name, why in not_run.items()}
     if console.output != "json":
         lines = [f"{name_of(name)}: not run: {why}" for name, why in not_run.items()]
         lines += [

@@ -106,7 +106,10 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
                 continue
             ids = reports[suite.name].failed_cases
             left = replace(suite, cases=[case for case in suite.cases if case.id in ids and case.quarantine is None])
-            why = _nothing_failed(suite, reports[suite.name], where)
+            narrowed = overrides.tags is not None or overrides.cases is not None
+            why = _nothing_failed(
+                suite, reports[suite.name], where, "none of the selected cases" if narrowed else "nothing"
+            )
             if gone := sorted(ids - {case.id for case in suite.cases}):
                 names = ", ".join([*map(name_of, gone[:5]), *(["…"] if gone[5:] else [])])
                 remarks.append(f"not run, as {suite.file} has no such case now, although it failed: {names}")
@@ -120,9 +123,9 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
     return Selection(selected, left_out, remarks)
 
 
-def _nothing_failed(suite: CheckedSuite, report: SavedReport, where: Path) -> str:
+def _nothing_failed(suite: CheckedSuite, report: SavedReport, where: Path, subject: str) -> str:
     """`nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`."""
-    text = f"nothing failed in {where.as_posix()}"
+    text = f"{subject} failed in {where.as_posix()}"
     if report.suite.selection:
         text += f", which has {report.suite.selection}"
     if quarantined := [case for case in suite.cases if case.quarantine and case.id in report.failed_cases]:

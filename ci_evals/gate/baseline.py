@@ -158,12 +158,14 @@ class BaseCell:
         history: its runs, report by report.
         per_runs: the averages of its runs by the id of the report, newest first, as far as they are known.
         quarantined: True if the newest report has its case in quarantine.
+        bar: the pass rate that the newest report held it to; None if that is not known.
     """
 
     fingerprint: str
     history: History
     per_runs: Mapping[str, PerRun] = field(default_factory=dict)
     quarantined: bool = False
+    bar: float | None = None
 
     @property
     def per_run(self) -> PerRun:
@@ -241,6 +243,7 @@ class Baseline:
         cells: the cells of the newest one, in its order.
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
         source: the path of the newest one; None if it is not at hand.
+        gate: the rules of the newest one; None if they are not known.
     """
 
     suite: str
@@ -250,6 +253,7 @@ class Baseline:
     trend: tuple[TrendPoint, ...] = ()
     source: str | None = None
     lost: tuple[LostReport, ...] = ()
+    gate: Gate | None = None
 
     @property
     def called(self) -> str:

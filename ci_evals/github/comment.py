@@ -63,7 +63,7 @@ _NOT_POSTED = "no comment was posted"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommentOutcome:
     """The outcome of posting: the comment's `url`, or a `warning` in one sentence, or a `note`.
 
     A note says why there rightly is no comment of this run: without a pull request, or beside a newer run's. A dry run
@@ -78,7 +78,7 @@ class Outcome:
 
 def post_comment(
     summary: Summary, context: Context, part: str = RESULTS, mode: Mode = "auto", *, dry_run: bool = False
-) -> Outcome:
+) -> CommentOutcome:
     """Put a suite's section into the comment on the pull request that this job is for.
 
     Whatever GitHub or the network do ends in a warning. Without a pull request, nothing is done.
@@ -92,15 +92,15 @@ def post_comment(
     """
     render = comment_document(summary, Links(context.run_url, source=context.source_url)).render
     contribution = Contribution(SectionId(summary.report.suite.name, context.workflow, part), _stamp(context), render)
-    return Outcome(preview=contribution.preview()) if dry_run else _post(contribution, context, mode)
+    return CommentOutcome(preview=contribution.preview()) if dry_run else _post(contribution, context, mode)
 
 
-def post_progress(suite: str, context: Context, part: str = RESULTS) -> Outcome:
+def post_progress(suite: str, context: Context, part: str = RESULTS) -> CommentOutcome:
     """Say in the comment that a run is under way; `post_comment` puts its section in the place of this one."""
     return post_text(progress_text(suite, context.run_url), suite, context, part)
 
 
-def post_text(text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto") -> Outcome:
+def post_text(text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto") -> CommentOutcome:
     """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be read."""
     section = SectionId(suite, context.workflow, part)
     return _post(_text_of(section, _stamp(context), text), context, mode)
@@ -123,26 +123,26 @@ def _stamp(context: Context) -> Stamp:
     return Stamp(context.run_id or 0, context.attempt, pull.head.sha if pull else "")
 
 
-def _post(contribution: Contribution, context: Context, mode: Mode) -> Outcome:
+def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOutcome:
     if context.problem:
-        return Outcome(warning=f"{_NOT_POSTED}: {context.problem}")
+        return CommentOutcome(warning=f"{_NOT_POSTED}: {context.problem}")
     pull = context.pull_request
     if pull is None:
-        return Outcome(note="no pull request: nothing was posted")
+        return CommentOutcome(note="no pull request: nothing was posted")
     return _with_github(context, lambda github: put_section(github, pull.number, contribution, mode=mode))
 
 
-def _with_github(context: Context, work: Callable[[GitHub], Coroutine[Any, Any, Outcome]]) -> Outcome:
+def _with_github(context: Context, work: Callable[[GitHub], Coroutine[Any, Any, CommentOutcome]]) -> CommentOutcome:
     """Connect and work; what goes wrong is a warning."""
 
-    async def talk() -> Outcome:
+    async def talk() -> CommentOutcome:
         async with connect(context) as github:
             return await work(github)
 
     try:
         return asyncio.run(talk())
     except (GitHubError, StorageError) as error:
-        return Outcome(warning=f"{_NOT_POSTED}: {error}")
+        return CommentOutcome(warning=f"{_NOT_POSTED}: {error}")
 
 
 # The comment for another workflow run.
@@ -156,7 +156,7 @@ def comment_from_run(
     *,
     baseline: BaselineChoice = "auto",
     dry_run: bool = False,
-) -> Outcome:
+) -> CommentOutcome:
     """Post what another workflow run has found, as a `workflow_run` workflow does for pull requests from forks.
 
     Nothing that the run has uploaded is believed but its results: archives are unpacked within limits, reports are
@@ -173,12 +173,14 @@ def comment_from_run(
         dry_run: return what would be posted instead of posting it.
     """
 
-    async def post(github: GitHub) -> Outcome:
+    async def post(github: GitHub) -> CommentOutcome:
         run = await github.get(f"actions/runs/{run_id}", WorkflowRun)
         pulls = await pull_requests_of(github, run)
         if not pulls:
-            return Outcome(warning=f"{_NOT_POSTED}: no open pull request has the commit of run {run_id} as its head")
-        outcome = Outcome()
+            return CommentOutcome(
+                warning=f"{_NOT_POSTED}: no open pull request has the commit of run {run_id} as its head"
+            )
+        outcome = CommentOutcome()
         previews: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
             try:
@@ -188,7 +190,7 @@ def comment_from_run(
                     raise
                 uploaded, unusable = [], {artifact: str(error)}
                 if run.conclusion == "success":  # as where every suite is unchanged
-                    outcome, unusable = Outcome(note=f"run {run.id} succeeded and ran no suite: {error}"), {}
+                    outcome, unusable = CommentOutcome(note=f"run {run.id} succeeded and ran no suite: {error}"), {}
             problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
             if not uploaded and not unusable and not outcome.note:
                 problems.append(f"{_NOT_POSTED}: no artifact {artifact!r} of run {run.id} has a {REPORT}")
@@ -350,7 +352,9 @@ class Comment:
     body: str | None = None
 
 
-async def put_section(github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto") -> Outcome:
+async def put_section(
+    github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto"
+) -> CommentOutcome:
     """Put a section into the pull request's comment, which is created if there is none.
 
     Args:
@@ -370,8 +374,10 @@ async def put_section(github: GitHub, pull_request: int, contribution: Contribut
         if error.kind != "forbidden":
             raise
         if "is locked" in str(error):
-            return Outcome(warning=f"{_NOT_POSTED}: pull request {pull_request} is locked: unlock its conversation")
-        return Outcome(
+            return CommentOutcome(
+                warning=f"{_NOT_POSTED}: pull request {pull_request} is locked: unlock its conversation"
+            )
+        return CommentOutcome(
             warning=f"{_NOT_POSTED}: the token may not comment: {error}. Pull requests from forks and from Dependabot"
             " get a token that only reads; a `workflow_run` workflow with `ci-evals comment` posts it for them"
         )
@@ -404,11 +410,11 @@ class _Thread:
         self._created: set[int] = set()
         self._lost = 0
 
-    async def put(self) -> Outcome:
+    async def put(self) -> CommentOutcome:
         """Write until the section is there to stay, or is not to be written."""
         for _ in range(MAX_ROUNDS):
             pull = await self._github.get(f"pulls/{self._number}", PullRequest)
-            ours = await self._ours()
+            ours = await _own_comments(self._github, self._number, self._scope, self._login)
             if outcome := self._outcome(pull.head.sha, ours):
                 await self._clear(ours)
                 return outcome
@@ -417,22 +423,19 @@ class _Thread:
         text = f"other jobs write to the comment of #{self._number} again and again: does each have its own --artifact?"
         raise GitHubError("unexpected", text)
 
-    async def _ours(self) -> list[_Found]:
-        return await _own_comments(self._github, self._number, self._scope, self._login)
-
-    def _outcome(self, head_sha: str, ours: Sequence[_Found]) -> Outcome | None:
+    def _outcome(self, head_sha: str, ours: Sequence[_Found]) -> CommentOutcome | None:
         """Return what has been reached, if there is nothing left to do."""
         stamp = self._contribution.stamp
         if head_sha != stamp.sha:
             moved = f"pull request {self._number} has moved on to {short_sha(head_sha)}"
             left = f"the comment is left to the run of that commit, this one was of {short_sha(stamp.sha)}"
-            return Outcome(note=f"{moved}; {left}")
+            return CommentOutcome(note=f"{moved}; {left}")
         there = ours[0].body.section(self._contribution.id) if ours else None
         if there and there.stamp.is_newer_than(stamp):
             newer = f"run {there.stamp.run_id}, attempt {there.stamp.attempt}"
-            return Outcome(note=f"the comment already has what a newer run found ({newer})")
+            return CommentOutcome(note=f"the comment already has what a newer run found ({newer})")
         if there and there.write == self._own and ours[0].body.write == self._seen:
-            return Outcome(url=ours[0].comment.html_url)
+            return CommentOutcome(url=ours[0].comment.html_url)
         return None
 
     async def _create(self) -> None:

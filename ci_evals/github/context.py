@@ -94,6 +94,7 @@ class Context:
     run_id: int | None = None
     attempt: int = 1
     workflow: str = ""
+    workflow_file: str | None = None
     actor: str = ""
     sha: str | None = None
     branch: str | None = None
@@ -131,12 +132,13 @@ class Context:
 
     @property
     def links(self) -> Mapping[str, str]:
-        """The pages of this run, the commit under test and its pull request, by what they are called."""
+        """The pages of this run, its artifacts, the commit under test and its pull request, by what they are called."""
         if self.repository is None:
             return {}
         site, pull = f"{self.server_url}/{self.repository}", self.pull_request
         found = {
             f"run {self.run_id}": self.run_url,
+            "artifacts": f"{self.run_url}#artifacts" if self.run_url else None,
             f"commit {short_sha(self.sha)}" if self.sha else "": f"{site}/commit/{self.sha}" if self.sha else None,
             f"pull request #{pull.number}" if pull else "": f"{site}/pull/{pull.number}" if pull else None,
         }
@@ -201,11 +203,18 @@ def read_context(environ: Mapping[str, str]) -> Context:
         run_id=_number(environ.get("GITHUB_RUN_ID", "")),
         attempt=_number(environ.get("GITHUB_RUN_ATTEMPT", "")) or 1,
         workflow=environ.get("GITHUB_WORKFLOW", ""),
+        workflow_file=_workflow_file(environ),
         actor=environ.get("GITHUB_ACTOR", ""),
         output_path=Path(output) if output else None,
         step_summary_path=Path(step_summary) if step_summary else None,
         token=Secret(environ[token], token) if token else None,
     )
+
+
+def _workflow_file(environ: Mapping[str, str]) -> str | None:
+    """Return the workflow's file as a path in the repository, of a reference `OWNER/NAME/PATH@REF`."""
+    start, path = f"{environ.get('GITHUB_REPOSITORY')}/", environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0]
+    return path.removeprefix(start) if path.startswith(start) else None
 
 
 def _facts_of(kind: EventKind, event: Payload) -> dict[str, Any]:

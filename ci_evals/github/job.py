@@ -21,7 +21,7 @@ from ci_evals.github.comment import Mode, post_comment, post_progress, post_text
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, listen, mask_commands
 from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
-from ci_evals.reports.markdown import problems_text, summary_document, unchanged_text
+from ci_evals.reports.markdown import problems_text, suites_text, summary_document, unchanged_text
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.dependencies import touched
@@ -128,7 +128,8 @@ def find_unchanged(suite: CheckedSuite, context: Context, workspace: Path, strea
         return None
     checkouts = (each for each in (suite.folder, *suite.folder.parents) if (each / ".git").exists())
     root = next(checkouts, workspace)
-    if touched(changed, _path_in(root, Path(suite.file)), suite.depends_on):
+    workflow = (f"/{context.workflow_file}",) if context.workflow_file else ()  # it may say which model is asked
+    if touched(changed, _path_in(root, Path(suite.file)), (*suite.depends_on, *workflow)):
         return None
     return f"nothing that the suite depends on has changed ({number_of(len(changed), 'other file')} did)"
 
@@ -313,8 +314,10 @@ class Log:
     def fold(self, title: str) -> Iterator[None]:
         """Fold what is printed meanwhile."""
         self.write_commands(command("group", " ".join(title.split())))
-        yield
-        self.write_commands(command("endgroup", ""))
+        try:
+            yield
+        finally:
+            self.write_commands(command("endgroup", ""))
 
 
 def command(name: str, message: str, **properties: str | int | None) -> str:
@@ -349,17 +352,18 @@ def outputs(summary: Summary, out: Path) -> dict[str, str]:
     }
 
 
-def report_all(summaries: Sequence[Summary], out: Path, context: Context, stream: TextIO) -> None:
-    """Set the outputs of a step that ran several suites: the worst verdict, and sums; rates have none.
+def report_all(
+    summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, context: Context, stream: TextIO
+) -> None:
+    """Set the outputs of a step that ran several suites, the worst verdict and sums, and list them in its summary.
 
     Args:
         summaries: what was found of each suite; at least one.
+        not_run: the names of the others, with why.
         out: the folder with the results of all.
         context: the job.
         stream: its log.
     """
-    if context.output_path is None:
-        return
     each = [outputs(summary, out) for summary in summaries]
     regressions = [int(found) for values in each if (found := values["regressions"])]
     costs_usd = [float(found) for values in each if (found := values["cost-usd"])]
@@ -371,9 +375,12 @@ def report_all(summaries: Sequence[Summary], out: Path, context: Context, stream
         "report-path": str(out),
     }
     try:
-        write_outputs(context.output_path, found_of_all)
+        if path := context.step_summary_path:
+            append_summary(path, lambda _max_bytes: suites_text(summaries, not_run))
+        if path := context.output_path:
+            write_outputs(path, found_of_all)
     except StorageError as error:
-        text = f"the outputs are not handed on: GITHUB_OUTPUT: {error}"
+        text = f"the outputs or the summary of all suites are not handed on: {error}"
         Log(stream).write_commands(command("warning", text, title="ci-evals"))
 
 

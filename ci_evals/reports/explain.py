@@ -373,7 +373,7 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
 def _runs_line(runs: Sequence[RunEntry]) -> str:
     """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
     first_token = span((run.first_token_s for run in runs if run.first_token_s is not None), seconds)
-    tokens = span((run.usage.total_tokens for run in runs if run.usage), "{:,}".format)
+    tokens = span((run.usage.total_tokens for run in runs if run.usage and run.usage.total_tokens), "{:,}".format)
     parts = [
         runs_text([run.run for run in runs], runs[0].status),
         scores_text(runs),

@@ -160,6 +160,16 @@ def unchanged_text(reason: str, suite: str, run_url: str | None = None, *, level
     return "\n".join(lines) + "\n"
 
 
+def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:
+    """Return the list of several suites that one step ran, below what is said of each."""
+    lines = [fill("## {} of {} run\n", f"{len(summaries):,}", number_of(len(summaries) + len(not_run), "suite"))]
+    for each in summaries:
+        name, verdict = code(one_line(each.report.suite.name, 80)), each.verdict
+        lines.append(fill("- {} {}: {}", VERDICT_MARKS[verdict.status], name, one_line(verdict.reason, 300)))
+    lines += [fill("- {}: not run: {}", code(one_line(name, 80)), why) for name, why in not_run.items()]
+    return "\n".join(lines) + "\n"
+
+
 def verdict_title(status: VerdictStatus) -> str:
     """`❌ Fail`."""
     return f"{VERDICT_MARKS[status]} {VERDICTS[status]}"

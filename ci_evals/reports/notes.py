@@ -1,6 +1,7 @@
 """Notes beside the findings: the course of the run, its cost, and the evidence that the verdict rests on."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from itertools import islice
 from math import isclose
 
@@ -10,7 +11,8 @@ from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
 from ci_evals.model.report import Resumption, SuiteReport
-from ci_evals.model.rules import Gate
+from ci_evals.model.rules import Gate, TagRule
+from ci_evals.reports.cells import judged_cells
 from ci_evals.reports.summary import Note, Summary
 
 _MOST_CASES = 5
@@ -114,11 +116,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield Note("Compared", sentence.removeprefix("compared "))
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text)
-    if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
-        one, base = len(regraded) == 1, comparison.baseline.called
-        have, they = ("has", "it was") if one else ("have", "they were")
-        judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
-        yield Note("Graders changed", f"{judged}: {_case_list(regraded)}")
+    yield from _changed_judgement(summary, comparison)
     if report.confirmation is not None:
         yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
     elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
@@ -128,6 +126,64 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Latency", text)
     if beyond := beyond_naming(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond))
+
+
+def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Note]:
+    """Yield notes on what is judged otherwise than on the baseline, which its own change may have brought about."""
+    if changed := [*_changed_rules(summary, comparison)]:
+        yield Note("Gate changed", "; ".join(changed))
+    if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
+        one, base = len(regraded) == 1, comparison.baseline.called
+        have, they = ("has", "it was") if one else ("have", "they were")
+        judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
+        yield Note("Graders changed", f"{judged}: {_case_list(regraded)}")
+
+
+def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
+    """Yield each rule that is not that of the baseline: `min_pass_rate is 0.8 here and 0.9 on main`.
+
+    The bars of single cases are told where the gate itself is the same.
+    """
+    base, before, now = comparison.baseline.called, comparison.baseline.gate, summary.gate or Gate()
+    there = {} if before is None else _rules_of(before)
+    here = {} if before is None else _rules_of(now)
+    for name in [name for name in {**there, **here} if there.get(name) != here.get(name)]:
+        yield f"{name_of(name)} is {here.get(name, 'not set')} here and {there.get(name, 'not set')} on {base}"
+    bars: dict[str, str] = {}
+    hidden: dict[str, None] = {}
+    for cell in judged_cells(summary):
+        known = comparison.base_of(cell.key) if cell.found else None
+        if known and cell.case.quarantine and not known.quarantined:
+            hidden[cell.case.id] = None
+        elif known and before == now and known.bar not in (None, cell.bar):
+            bars.setdefault(cell.case.id, f"{percent(cell.bar)} here and {percent(known.bar)} on {base}")
+    yield from (f"the bar of {name_of(case)} is {text}" for case, text in islice(bars.items(), _MOST_CASES))
+    if (more := len(bars) - _MOST_CASES) > 0:
+        yield f"and {number_of(more, 'more bar')}"
+    if hidden:
+        yield f"in quarantine only here: {_case_list(hidden)}"
+
+
+def _rules_of(gate: Gate) -> Mapping[str, object]:
+    """Return the rules of a gate as they are shown, by the keys of the suite; those that are not set are left out."""
+    shown: dict[str, object] = {}
+    for field in fields(gate):
+        value = getattr(gate, field.name)
+        if isinstance(value, Mapping):
+            shown |= {f"{field.name}.{key}": _rule(each) for key, each in value.items()}
+        elif value is not None:
+            shown[field.name] = _rule(value)
+    return shown
+
+
+def _rule(value: object) -> str:
+    """`0.9`, `true`, `warn`, `0.9, critical`."""
+    if isinstance(value, TagRule):
+        parts = [f"{value.min_pass_rate:g}"] if value.min_pass_rate is not None else []
+        return ", ".join([*parts, *(["critical"] if value.critical else [])]) or "not critical"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def bounds_fact(gate: Gate | None) -> str:

@@ -26,7 +26,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, every_grade
-from ci_evals.model.rules import ConfirmRuns
+from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
@@ -48,6 +48,7 @@ MAX_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
 
 _ROUNDING: Final = 1e-6
+_OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")  # what else may be named by mistake
 _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
 
@@ -121,13 +122,14 @@ class SavedReport:
             if cell.variant in lost:
                 runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
             history = History((Evidence(own.id, *runs), *saved.history))
-            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs, cell.quarantined)
+            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs, cell.quarantined, saved.bar)
         return Baseline(
             suite=document.suite.name,
             reports=(own, *(ref for ref in earlier if ref.id != own.id)),
             cells=cells,
             trend=document.trend,
             source=str(self.path) if self.path else None,
+            gate=document.gate or Gate(),
             lost=tuple(lost.values()),
         )
 
@@ -159,6 +161,10 @@ def read_report(path: Path) -> SavedReport:
             raise StorageError(f"{path}: {advice}") from error
         if isinstance(error, ContradictionError):
             raise StorageError(f"{path}: contradicts itself, so it is not used: {error}") from error
+        if path.suffix in _OTHER_SUFFIXES:
+            raise StorageError(
+                f"{path}: is no report.json: name one that `ci-evals run` wrote, or its folder"
+            ) from error
         why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
         raise StorageError(
             f"{path}: is not a complete report of ci-evals ({why}): download it again, or name another"
@@ -568,6 +574,7 @@ def _baseline(document: ReportDocument) -> Baseline | NoComparison | None:
         reports=tuple(entry.references),
         cells=_base_cells(document, entry, cells),
         trend=tuple(point for point in document.trend if point.report.id != document.id),
+        gate=entry.base_gate,
     )
     return replace(find_lost_reports(base), reports=entry.baseline, lost=entry.lost)
 
@@ -584,6 +591,6 @@ def _base_cells(
         kept = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
         history = History(kept or pooled)
         per_runs = {each.report: found.base_per_run for each in history.evidence}
-        return BaseCell(found.base_fingerprint, history, per_runs, found.base_quarantined)
+        return BaseCell(found.base_fingerprint, history, per_runs, found.base_quarantined, found.base_bar)
 
     return {found.base_key(base): base_cell(found) for found in cells if found.kind != "new"}

@@ -87,8 +87,8 @@ Averages = Annotated[PerRun, AfterValidator(_possible_per_run)]
 class CellComparisonEntry(CellComparison):
     """A cell beside its base, in numbers and in words.
 
-    `base_fingerprint`, `base_per_run` and `base_quarantined` are what the base's newest report has of it. `before` is
-    what the baseline answered to a cell that looks worse, if its file was at hand.
+    `base_fingerprint`, `base_per_run`, `base_quarantined` and `base_bar` are what the base's newest report has of it.
+    `before` is what the baseline answered to a cell that looks worse, if its file was at hand.
     """
 
     head: Runs
@@ -96,6 +96,7 @@ class CellComparisonEntry(CellComparison):
     base_fingerprint: str = ""
     base_per_run: Averages = UNMEASURED
     base_quarantined: bool = False
+    base_bar: Share | None = None
     sentence: str
     before: str | None = None
 
@@ -117,7 +118,8 @@ class ComparisonEntry:
     """The report beside its baseline, but for the cells of the report. `removed` are cells that only the base has.
 
     `name` is what sentences call the baseline, whose reports are `baseline`, newest first; `lost` is what looks like an
-    outage in the newest reports, and does not count.
+    outage in the newest reports, and does not count; `base_gate` are the rules of the newest one, as far as they are
+    known.
     """
 
     sentence: str
@@ -129,6 +131,7 @@ class ComparisonEntry:
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]
     removed: tuple[CellComparisonEntry, ...]
+    base_gate: Gate | None = None
 
     @property
     def references(self) -> Iterable[ReportRef]:
@@ -463,6 +466,7 @@ def _cell_comparison(comparison: Comparison, cell: CellComparison, before: str |
         base_fingerprint=base.fingerprint if base else "",
         base_per_run=base.per_run if base else UNMEASURED,
         base_quarantined=base is not None and base.quarantined,
+        base_bar=base.bar if base else None,
         sentence=cell_sentence(comparison, cell),
         before=before,
     )
@@ -484,6 +488,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
             for each in comparison.variants
         ),
         removed=tuple(_cell_comparison(comparison, cell) for cell in comparison.of("removed")),
+        base_gate=comparison.baseline.gate,
     )
 
 

@@ -35,6 +35,7 @@ _BRIEF = (
     "Rules",
     "Missing",
     "Edited",
+    "Gate changed",
     "Graders changed",
     "Left out",
     "Latency",

@@ -12,7 +12,10 @@ from aiohttp import web
 from fakes.chat import ChatServer, chatting, completion
 from leftovers import comparable, journaled, report_in
 from processes import Finished, ci_evals, finished, start
-from suites import chat, write_suite
+from suites import ONE_CASE, chat, write_suite
+
+from ci_evals.reports.notes import comparison_notes
+from ci_evals.reports.read import read_summary
 
 REGRESSION = "case-0: 10 of 10 on the baseline, 0 of 10 here; p = 5.4e-06 (by chance, once in 180,000)"
 FILES = ("report.json", "junit.xml", "summary.md")
@@ -459,3 +462,26 @@ async def test_a_provider_that_was_given_up_confirms_nothing(tmp_path: Path) -> 
     assert kinds_in(tmp_path / "head") == {"suspect": 1, "unchanged": 3}
     assert cell_in(tmp_path / "head", "case-0")["confirmed"] is False
     assert [rule["rule"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]] == ["variant"]
+
+
+async def test_a_change_of_the_gate_is_told_by_the_run_that_it_comes_with(tmp_path: Path) -> None:
+    cases = [{**ONE_CASE, "id": name} for name in ("refund", "cancel")]
+    write_suite(tmp_path, cases, gate={"min_pass_rate": 0.9, "providers": {"echo": 0.8}})
+    await ci_evals(tmp_path, "run", "--out", "base")
+    same = await ci_evals(tmp_path, "run", "--out", "same", "--baseline", "base")
+    assert "Gate changed" not in same.out
+
+    waits = {"reason": "waits", "until": "2099-12-31"}
+    write_suite(tmp_path, [cases[0], {**cases[1], "quarantine": waits}], gate={"min_pass_rate": 0.5, "ratchet": True})
+    changed = await ci_evals(tmp_path, "run", "--out", "changed", "--baseline", "base")
+    rules = (
+        "min_pass_rate is 0.5 here and 0.9 on the baseline; providers.echo is not set here and 0.8 on the baseline;"
+        " ratchet is true here and false on the baseline; in quarantine only here: cancel"
+    )
+    assert f"Gate changed: {rules}" in " ".join(changed.out.split())
+    told = [note.text for note in comparison_notes(read_summary(tmp_path / "changed")) if note.label == "Gate changed"]
+    assert told == [rules], "whoever reads the report later is told as much"
+
+    write_suite(tmp_path, [cases[0], {**cases[1], "min_pass_rate": 0.2}], gate={"min_pass_rate": 0.5, "ratchet": True})
+    bar = await ci_evals(tmp_path, "run", "--out", "bar", "--baseline", "changed")
+    assert "Gate changed: the bar of cancel is 20 % here and 50 % on the baseline" in " ".join(bar.out.split())

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown, terminal
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.notes import outcome
-from ci_evals.reports.read import read_summary
+from ci_evals.reports.read import read_baseline, read_summary
 from ci_evals.reports.summary import summarize
 
 GATE = Gate(min_pass_rate=0.5, confidence=0.9, tags={"vital": 1.0})
@@ -74,7 +73,7 @@ def test_it_finds_what_the_run_itself_found(tmp_path: Path) -> None:
     head = report_of({"a": "FFF", "b": "PPF", "c": "PPP"}, confirming={"a": "FFPFFFF", "b": "PPPPPPP"})
     path = saved(tmp_path, "head.json", head, base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], path)
-    here = replace(baseline_of(base, name="the baseline"), source=str(tmp_path / "base.json"))
+    here = read_baseline((tmp_path / "base.json",), head.suite.name)
     by_run = summarize(head, GATE, here, confirm_runs=7)
     assert summary.comparison == by_run.comparison
     assert summary.verdict.rules == by_run.verdict.rules

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import Finished, ci_evals
@@ -48,6 +49,16 @@ def statuses(folder: Path) -> dict[str, set[str]]:
     return found
 
 
+def check_documented(file: str, suite: Mapping[str, Any], lost: int, found: Mapping[str, str]) -> None:
+    """Check the row of a file in docs/importing.md: its cases, graders and lost parts, and the verdict of the run."""
+    graders = [*suite.get("expect", ()), *(each for case in suite["cases"] for each in case.get("expect", ()))]
+    passed = sum(status == "passed" for status in found.values())
+    verdict = "pass" if passed == len(found) else f"fail: {len(found) - passed}"
+    row = f"`{file}` | {len(found)} | {len(graders)} | {lost} | {verdict} |"
+    page = (Path(__file__).parents[2] / "docs" / "importing.md").read_text()
+    assert row in page, f"docs/importing.md should have: {row}"
+
+
 def not_imported(ended: Finished) -> list[str]:
     return [line for line in ended.err.splitlines() if line.startswith("not imported: ")]
 
@@ -65,6 +76,8 @@ async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(tmp_pat
         imported = await ci_evals(tmp_path, "run", environ=environ)
         found = statuses(tmp_path)
         direct = await ci_evals(tmp_path, "run", "promptfooconfig.yaml", environ=environ)
+    suite, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml", [])
+    check_documented("promptfoo/promptfooconfig.yaml", suite, 0, {case: status for case, (status,) in found.items()})
     assert (imported.code, direct.code) == (1, 1), imported.err
     assert "promptfooconfig.yaml is promptfoo's, translated as it is read: `ci-evals import`" in direct.err
     assert found == statuses(tmp_path)
@@ -181,6 +194,76 @@ async def test_the_suite_of_another_tool_is_named_where_there_is_none_of_ours(tm
     assert ended.code == 2
     assert "as by `ci-evals import promptfooconfig.json --to evals.yaml`" in ended.err
     assert (await ci_evals(tmp_path, "run", "promptfooconfig.json")).code == 0
+
+
+REAL = """\
+prompts:
+  - file://ask.txt
+  - file://other/ask.txt
+  - {raw: 'Hi {{ q }}', config: {response_format: {type: json_object}}}
+providers:
+  - {id: 'openai:gpt-4o', config: {stream: true, apiKeyRequired: false, tools: 'file://tools.yaml'}}
+  - {id: 'openai:gpt-4o', config: {temperature: 1}}
+  - {id: 'openai:gpt-4o', transform: 'output.x'}
+defaultTest:
+  metadata: {team: shop}
+tests:
+  - name: by its name
+    vars: {q: a, data: 'file://data.sql'}
+    assert:
+      - {type: contains, value: a, name: has an a, comment: yes}
+      - {type: icontains, value: b, description: and a b}
+      - {type: python, value: 'file://assert.py', config: {most: 3}}
+  - vars: {q: b}
+    assert: {type: contains, value: b}
+  - path: file://make.py
+  - file://tests.csv
+"""
+REAL_CSV = """\
+q,__expected,__expected2,__config:__expected2:threshold,__metadata:tags[],__whatever
+c,"javascript: output.length > 1",similar: c,0.5,"x, y",
+d,"not-python: len(output) > 5",,,,z
+"""
+
+
+async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> None:
+    files = {"p.yaml": REAL, "tests.csv": REAL_CSV, "ask.txt": "{{ q }}", "other/ask.txt": "{{ q }}?", "data.sql": "x"}
+    files |= {"tools.yaml": "[{type: function}]", "assert.py": "def get_assert(output, context):\n    return True\n"}
+    (tmp_path / "other").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    ended = await ci_evals(tmp_path, "import", "p.yaml")
+    suite, _ = parse(ended.out, "evals.yaml", [])
+    tools = {"tools": [{"type": "function"}]}
+    assert suite["providers"] == [
+        {"type": "openai", "model": "gpt-4o", "stream": True, "params": tools},
+        {"name": "openai:gpt-4o 2", "type": "openai", "model": "gpt-4o", "params": {"temperature": 1}},
+        {"name": "openai:gpt-4o 3", "type": "openai", "model": "gpt-4o"},
+    ]
+    assert suite["prompts"] == [{"file": "ask.txt"}, {"name": "ask 2", "file": "other/ask.txt"}]
+    first, second, third, fourth = suite["cases"]
+    assert (first["id"], first["vars"]["data"]) == ("by its name", {"file": "data.sql"})
+    assert first["expect"] == [
+        {"contains": {"value": "a", "name": "has an a"}},
+        {"icontains": {"value": "b", "name": "and a b"}},
+        {
+            "python": "from importlib import import_module\n"
+            "return import_module('assert').get_assert(output, {**context, \"config\": {'most': 3}})\n"
+        },
+    ]
+    assert second["expect"] == []
+    assert third["expect"][0] == {"javascript": "output.length > 1"}
+    assert third["expect"][1]["embedding_similar"] == {"value": "c", "threshold": 0.5}
+    assert third["metadata"] == {"team": "shop", "tags": ["x", "y"]}
+    assert fourth["expect"] == [{"not_python": "len(output) > 5"}]
+    assert [line.split(": ", 2)[1] + ": " + line.split(": ", 3)[2] for line in not_imported(ended)] == [
+        "p.yaml:4: prompt",
+        "p.yaml:8: provider openai:gpt-4o",
+        "p.yaml:15: assert",
+        "p.yaml:19: assert",
+        "p.yaml:20: tests",
+        "tests.csv:3: tests.__whatever",
+    ]
 
 
 async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> None:
@@ -312,6 +395,7 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
         ran = await ci_evals(tmp_path, "run")
     assert ran.code in (0, 1), ran.err
     found = {case: status for case, (status,) in statuses(tmp_path).items()}
+    check_documented(files[0], parse(text, "evals.yaml", [])[0], lost, found)
     if expected is None:
         assert set(found.values()) == {"passed"}
     else:
@@ -344,6 +428,7 @@ async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
     (tmp_path / "evals.yaml").write_text(json.dumps(suite))
     assert (await ci_evals(tmp_path, "run")).code == 1
     assert statuses(tmp_path) == {"france": {"passed"}, "italy": {"failed"}}
+    check_documented("pydantic-evals/capitals.yaml", suite, 2, {"france": "passed", "italy": "failed"})
 
 
 @pytest.mark.parametrize(

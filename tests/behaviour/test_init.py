@@ -64,7 +64,7 @@ async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
 async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(f"def look_up(order: int): ...\n\n\n{AGENT}")
     (tmp_path / "requirements.txt").write_text("anthropic>=0.40\npytest\n")
-    (tmp_path / ".env.example").write_text("OPENAI_API_KEY=\nGITHUB_TOKEN=\nPORT=8080\n")
+    (tmp_path / ".env.example").write_bytes(b"OPENAI_API_KEY=\nGITHUB_TOKEN=\nPORT=8080 # \xff\n")
     written = await ci_evals(tmp_path, "init")
     assert "written: evals.yaml (asks agent:answer)" in written.out
     assert "next:\n  ci-evals run\n  pytest evals.yaml " in written.out
@@ -90,11 +90,13 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
         ("agent.py", "def answer(question:\n", None),
         ("agent.py", "raise SystemExit('imported')\ndef run(host, port): ...\n", None),
         ("tools.py", "def answer(question): ...\n", None),
+        ("src/support/agent.py", AGENT, None),  # which is not installed
+        ("src/my.agent/agent.py", AGENT, None),
     ],
 )
 async def test_only_what_takes_a_question_is_called(path: str, code: str, target: str | None, tmp_path: Path) -> None:
     file = tmp_path / path
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(exist_ok=True, parents=True)
     (file.parent / "__init__.py").touch()
     file.write_text(code)
     assert (await ci_evals(tmp_path, "init")).code == 0
@@ -157,6 +159,7 @@ async def test_the_workflow_uses_the_commit_that_was_installed(url: str, tmp_pat
     is_known = "github.com" in url
     assert job_of(folder)[1][-1] == {"uses": f"acme/ci-evals@{COMMIT}" if is_known else ACTION}
     assert ("before you push" in written.out) is not is_known
+    assert (f"evals.yml (uses acme/ci-evals@{COMMIT})" in written.out) is is_known
 
 
 async def test_nothing_is_overwritten(tmp_path: Path) -> None:

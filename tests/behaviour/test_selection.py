@@ -66,6 +66,14 @@ async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_
     assert (ended.code, ended.out, ended.err) == (0, "", said)
 
 
+async def test_a_selected_case_that_passed_is_not_run_again_as_failed(tmp_path: Path) -> None:
+    write(tmp_path)
+    await run(tmp_path)
+    ended = await ci_evals(tmp_path, "run", "--failed", "--case", "refund 1")
+    said = "nothing to run: none of the selected cases failed in ci-evals-results\n"
+    assert (ended.code, ended.err) == (0, said)
+
+
 async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
     write(tmp_path)
     await run(tmp_path)

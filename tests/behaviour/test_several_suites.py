@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs import outputs_in
 from processes import Finished, ci_evals, finished, start, until
 from suites import ECHO, ONE_CASE
 
@@ -116,6 +117,7 @@ async def test_a_suite_that_cannot_be_opened_keeps_no_other_from_being_run(tmp_p
     ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
     assert ended.code == 2
     assert "importing it raised RuntimeError: no" in ended.err
+    assert ended.err.endswith("1 problem, the other suites were run.\n")
     assert verdicts(tmp_path / "ci-evals-results") == {"b": "pass"}
 
 
@@ -171,10 +173,42 @@ async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) ->
     one = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--format", "json")
     (cell,) = json.loads(one.out)["cells"]
     assert (cell["suite"], cell["sentence"]) == ("b", "0 of 1 run passed here")
+    await ci_evals(tmp_path, "run", "a.yaml", "--out", "of-a")
+    other = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--report", "of-a")
+    assert (other.code, other.err) == (2, "error: of-a has no report of 'b', only of a\n")
+    wrong = await ci_evals(tmp_path, "explain", "greeting", "--report", "of-a/report.html")
+    assert (wrong.code, "of-a/report.html: is no report.json: name one" in wrong.err) == (3, True)
     missing = await ci_evals(tmp_path, "explain", "otter")
     assert (missing.code, "unknown case 'otter', did you mean 'other'?" in missing.err) == (2, True)
     page = (tmp_path / "ci-evals-results" / "b" / "report.html").read_text("utf-8")
     assert "ci-evals run b.yaml --case greeting" in page
+
+
+async def test_a_job_hands_on_one_verdict_and_lists_all_in_its_summary(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("raise RuntimeError('no')\ndef answer(question): return question\n")
+    write(tmp_path / "a.yaml", "a", providers=[{"type": "python", "target": "loud:answer"}])
+    write(tmp_path / "b.yaml", "b", WRONG)
+    write(tmp_path / "c.yaml", "c")
+    (tmp_path / "event.json").write_text("{}")
+    environ = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": "push",
+        "GITHUB_EVENT_PATH": "event.json",
+        "GITHUB_OUTPUT": str(tmp_path / "output"),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+    }
+    ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "c.yaml", "--baseline", "none", environ=environ)
+    assert ended.code == 2
+    assert ended.out.count("::group::") + ended.err.count("::group::") == 3
+    assert ended.out.count("::endgroup::") + ended.err.count("::endgroup::") == 3
+    assert (tmp_path / "summary").read_text("utf-8").split("\n## ")[-1].splitlines()[:4] == [
+        "2 of 3 suites run",
+        "",
+        "- ❌ <code>b</code>: 1 of 1 run failed, and every run must pass",
+        "- ✅ <code>c</code>: 1 of 1 run passed",
+    ]
+    outputs = outputs_in(tmp_path / "output")
+    assert (outputs["verdict"], outputs["report-path"]) == ("error", str(tmp_path / "ci-evals-results"))
 
 
 async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -82,10 +83,10 @@ async def test_without_a_report_it_says_what_to_name(tmp_path: Path) -> None:
 async def test_a_run_is_followed_while_it_goes_on(tmp_path: Path) -> None:
     server = HeldServer(2, free=3)
     viewer = await start(tmp_path, "view", "--serve", "--no-browser")
-    async with asyncio.timeout(60), chatting(server), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(60), chatting(server), aiohttp.ClientSession() as session, AsyncExitStack() as stack:
         assert viewer.stdout
         url = (await viewer.stdout.readline()).decode().strip()
-        changes = await session.get(f"{url}changes")
+        changes = await stack.enter_async_context(session.get(f"{url}changes"))
 
         async def page_with(text: str) -> str:
             while True:

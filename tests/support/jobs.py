@@ -102,6 +102,7 @@ class Repository:
             "GITHUB_STEP_SUMMARY": str(place / "summary"),
             "GITHUB_TOKEN": TOKEN,
             "GITHUB_WORKFLOW": "evals",
+            "GITHUB_WORKFLOW_REF": f"{REPOSITORY}/.github/workflows/evals.yml@refs/heads/main",
             "GITHUB_WORKSPACE": str(self.folder),
         }
 

@@ -43,6 +43,7 @@ FARES = "## Fares\n\n| fare | price |\n|---|--:|\n| light | 89 |\n| flex | **189
 SITE = "https://github.com/octo/shop"
 LINKS = {
     "run 812": f"{SITE}/actions/runs/812",
+    "artifacts": f"{SITE}/actions/runs/812#artifacts",
     "commit 0123456": f"{SITE}/commit/0123456789abcdef0123456789abcdef01234567",
     "pull request #41": f"{SITE}/pull/41",
 }

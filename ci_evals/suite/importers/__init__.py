@@ -17,7 +17,7 @@ from ci_evals.suite.importers import (
     pydantic_evals,
 )
 from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import pull_up
+from ci_evals.suite.importers.parts import tidy
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import YamlComment, write_yaml
 
@@ -61,12 +61,13 @@ def translate(source: Source) -> Draft | None:
         return None
     try:
         draft = importer.convert(source)
-        pull_up(draft)
+        tidy(draft)
     except UntranslatableError as error:
         raise ConfigError([source.written.problem(str(error))]) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # any of a value of another shape
         text = f"it looks like {name}, and is not in the shape of its files: {type(error).__name__}: {error}"
         raise ConfigError([source.written.problem(text)]) from error
+    draft.lost.sort(key=lambda lost: (lost.file != source.shown, lost.file, lost.line or 0))
     return draft
 
 

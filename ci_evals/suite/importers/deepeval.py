@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, shorten
+from ci_evals.format import number_of
+from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, as_data
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment
@@ -36,16 +37,19 @@ def convert(source: Source) -> Draft:
     for row in source.written.items():
         try:
             cases.append(draft.at(_case(row), row.line))
-            for key in ("actual_output", "retrieval_context", "tools_called"):
-                if row.value.get(key) not in (None, "", "[]", []):
-                    cases[-1][draft.lose(row[key], f"golden: {key}", "an answer is had anew", weakens=False)] = None
         except UntranslatableError as error:
             cases.append(draft.lose(row, "golden", str(error), weakens=True))
+    answers: dict[YamlComment, None] = {}
+    for key in ("actual_output", "retrieval_context", "tools_called"):
+        if rows := [row for row in source.written.items() if row.value.get(key) not in (None, "", "[]", [])]:
+            reason = f"{number_of(len(rows), 'golden')} with what an earlier answer was: here every run gets a new one"
+            answers[draft.lose(rows[0][key], f"golden: {key}", reason, weakens=False)] = None
     judged = any("judge" in entry for case in cases if isinstance(case, dict) for entry in case.get("expect", ()))
     draft.suite = {
         YamlComment(NO_PROVIDERS): None,
         **({"judges": [dict(JUDGE)]} if judged else {}),
         YamlComment(_METRICS): None,
+        **answers,
         "cases": cases,
     }
     return draft
@@ -60,11 +64,11 @@ def _case(row: Written) -> dict[Any, Any]:
         expect.append({"judge": {"rubric": "factual", "reference": str(golden["expected_output"])}})
     if tools := golden.get("expected_tools"):
         expect.append({"trajectory": {"calls": [_tool(each) for each in tools], "match": "superset"}})
-    shorten(expect)
     case: dict[Any, Any] = {"id": str(golden["name"])} if "name" in golden else {}
     case["input"] = golden["input"]
     if context := golden.get("context"):
-        case["vars"] = {"context": context}
+        is_joined = isinstance(context, str) and "|" in context  # as deepeval writes it into CSV files
+        case["vars"] = {"context": context.split("|") if is_joined else context}
     if expect:
         case["expect"] = expect
     metadata = {key: golden[key] for key in _KEPT if key in golden}

@@ -1,10 +1,9 @@
 """A suite on its way from another tool's format: values with comments among them, and what could not be translated."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ci_evals.graders import GRADERS
 from ci_evals.suite.importers.writing import YamlComment, write_value
 from ci_evals.suite.problems import Written
 from ci_evals.suite.yaml import Lines
@@ -102,18 +101,6 @@ def _without_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: "…" if key == "apiKey" else _without_keys(item) for key, item in value.items()}
     return [_without_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def shorten(expect: Iterable[Any]) -> None:
-    """Write graders in their short form where their usual option is the only one, in compositions, too."""
-    for entry in expect:
-        for name, options in entry.items() if isinstance(entry, dict) else ():
-            if not isinstance(options, dict):
-                continue
-            if name in ("all_of", "any_of"):
-                shorten(options["of"])
-            if set(options) == {(GRADERS.get(name) or GRADERS[name.removeprefix("not_")]).short}:
-                (entry[name],) = options.values()
 
 
 def seconds(milliseconds: float) -> float:

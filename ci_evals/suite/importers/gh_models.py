@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import asked
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
@@ -68,7 +68,6 @@ def convert(source: Source) -> Draft:
     if comments := source.take_comments(root["messages"].line, last_line(root["messages"].lines)):
         suite[YamlComment(comments)] = None
     suite["prompts"] = [_prompt(asked(value["messages"]))]
-    shorten(expect)
     if expect:
         suite["expect"] = expect
     suite["cases"] = (

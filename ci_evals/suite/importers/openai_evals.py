@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, asked, one_of
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment
@@ -83,8 +83,6 @@ def _suite(samples: Source, kind: str, arguments: Mapping[str, Any], draft: Draf
         except (UntranslatableError, KeyError) as error:
             reason = str(error) if isinstance(error, UntranslatableError) else f"it has no {error}"
             cases.append(draft.lose(row, "sample", reason, weakens=True))
-    for case in cases:
-        shorten(case.get("expect", ()) if isinstance(case, dict) else ())
     judges = {"judges": [dict(JUDGE)]} if kind == "model" else {}
     return {YamlComment(NO_PROVIDERS): None, **judges, "cases": cases}
 

@@ -1,9 +1,11 @@
 """What several formats have in common: inputs that are texts or chats, and what all cases share."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from ci_evals.graders import GRADERS
 from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.writing import YamlComment
 
@@ -47,10 +49,34 @@ def as_data(cell: Any) -> Any:
     return cell
 
 
-def pull_up(draft: Draft) -> None:
-    """Write what every case expects, and vars that every case has, once for the suite."""
+def tidy(draft: Draft) -> None:
+    """Write a draft as a person would: in short forms, without names that go without saying, common parts once."""
     suite = draft.suite
+    judges = [judge for judge in suite.get("judges", ()) if not isinstance(judge, YamlComment)]
+    kinds = Counter(judge["type"] == "embeddings" for judge in judges)
+    understood = {judge["name"] for judge in judges if kinds[judge["type"] == "embeddings"] == 1}
     cases = [case for case in suite.get("cases", ()) if not isinstance(case, YamlComment)]
+    for holder in (suite, *cases):
+        _shorten(holder.get("expect", ()), understood)
+    _pull_up(suite, cases)
+
+
+def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
+    """Leave out of graders, in compositions, too, the judges that are `understood`, and use their short forms."""
+    for entry in expect:
+        for name, options in entry.items() if isinstance(entry, dict) else ():
+            if not isinstance(options, dict):
+                continue
+            if name in ("all_of", "any_of"):
+                _shorten(options["of"], understood)
+            if options.get("provider") in understood:
+                del options["provider"]
+            if set(options) == {(GRADERS.get(name) or GRADERS[name.removeprefix("not_")]).short}:
+                (entry[name],) = options.values()
+
+
+def _pull_up(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
+    """Write what every case expects, and vars that every case has, once for the suite."""
     if len(cases) < 2 or any("file" in case for case in cases):
         return
     expects = [[each for each in case.get("expect", ()) if not isinstance(each, YamlComment)] for case in cases]

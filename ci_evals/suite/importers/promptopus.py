@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
@@ -38,8 +38,6 @@ def convert(source: Source) -> Draft:
     if expect := _graders(root["defaults"]["graders"], {}, source, draft):
         suite["expect"] = expect
     suite["cases"] = [_case(entry, defaults, source, draft, shared=shared) for entry in root["cases"].items()]
-    for expects in (suite.get("expect", []), *(case.get("expect", []) for case in suite["cases"])):
-        shorten(expects)
     for key in root.value.keys() - {"name", "description", "providers", "judge", "defaults", "cases"}:
         suite[draft.lose(root[key], key, "there is nothing like it", weakens=False)] = None
     if rest := source.take_comments(1, 10**9):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, shorten
+from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import NO_PROVIDERS
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
@@ -68,8 +68,6 @@ def convert(source: Source) -> Draft:
         )
         suite[draft.lose(root[key], key, reason, weakens=key == "report_evaluators")] = None
     suite["cases"] = cases
-    for expects in (shared, *(case.get("expect", []) for case in cases)):
-        shorten(expects)
     if rest := source.take_comments(1, 10**9):
         draft.suite = {YamlComment(rest): None, **suite}
     return draft

@@ -143,7 +143,8 @@ def _scalar(value: Any, *, in_flow: bool = False) -> str:
         value = int(value)
     if not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    is_plain = resolve(value) == value and value == value.strip() and not (in_flow and _OF_FLOW & set(value))
+    means_more = in_flow and (value.startswith(("?", ":", "-")) or bool(_OF_FLOW & set(value)))
+    is_plain = resolve(value) == value and value == value.strip() and not means_more
     written = yaml.safe_dump(value, allow_unicode=True, width=float("inf")) if is_plain and "\n" not in value else ""
     if written in (f"{value}\n", f"{value}\n...\n"):
         return value

@@ -12,7 +12,7 @@ from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_p
 
 from ci_evals.errors import GitHubError
 from ci_evals.github.api import GitHub, WorkflowRun, connect
-from ci_evals.github.comment import Outcome, pull_requests_of, put_section
+from ci_evals.github.comment import CommentOutcome, pull_requests_of, put_section
 from ci_evals.github.comment_body import MAX_BYTES, Contribution, parse
 
 ROUNDS = 20
@@ -22,7 +22,7 @@ async def test_the_first_section_makes_the_comment(fake: FakeGitHub, client: Git
     open_pull(fake)
     outcome = await put_section(client, NUMBER, says("All good."))
     (comment,) = comments(fake)
-    assert outcome == Outcome(url=f"https://github.com/acme/app/pull/7#issuecomment-{comment.id}")
+    assert outcome == CommentOutcome(url=f"https://github.com/acme/app/pull/7#issuecomment-{comment.id}")
     assert comment.author == BOT
     assert sections(comment)["capitals"].text == "All good."
 
@@ -318,8 +318,8 @@ async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(fake
     assert fake.calls[-1].at - last_write >= 3
 
 
-async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[Outcome]:
-    async def job(contribution: Contribution) -> Outcome:
+async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[CommentOutcome]:
+    async def job(contribution: Contribution) -> CommentOutcome:
         try:
             async with connect(context_of(fake), sleep=time.sleep) as connection:
                 return await put_section(connection, NUMBER, contribution)

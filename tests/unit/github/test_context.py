@@ -154,10 +154,11 @@ def test_pages_are_linked_as_far_as_they_are_known(tmp_path: Path) -> None:
     site = "https://github.com/acme/app"
     assert context(tmp_path, "pull_request", pull_event()).links == {
         "run 100": f"{site}/actions/runs/100",
+        "artifacts": f"{site}/actions/runs/100#artifacts",
         "commit aaaaaaa": f"{site}/commit/{'a' * 40}",
         "pull request #7": f"{site}/pull/7",
     }
-    assert list(context(tmp_path, "push", {}).links) == ["run 100", "commit eeeeeee"]
+    assert list(context(tmp_path, "push", {}).links) == ["run 100", "artifacts", "commit eeeeeee"]
     assert Context().links == {}
 
 

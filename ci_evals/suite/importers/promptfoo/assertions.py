@@ -94,7 +94,6 @@ class Assertions:
         self.judges: dict[str, dict[str, Any]] = {}
         self._draft = draft
         self._templates = templates
-        self._asking: list[dict[str, Any]] = []
 
     def convert(self, entry: Written, judge: Written | None, source: Source) -> list[Any]:
         """Return the graders that an assertion is: one, but for a file of several. Comments stand before them.
@@ -134,15 +133,6 @@ class Assertions:
             if key not in _KEYS and key != label
         ]
         return [*lost, self._draft.at({entry_name: options}, entry.line)]
-
-    def shorten(self) -> None:
-        """Leave out the names of judges where there is only one."""
-        names = {
-            embeds: [name for name, each in self.judges.items() if _embeds(each) is embeds] for embeds in (True, False)
-        }
-        for options in self._asking:
-            if [options["provider"]] in names.values():
-                del options["provider"]
 
     def _grader(self, kind: str, entry: Written, judge: Written | None, source: Source) -> tuple[str, dict[str, Any]]:
         """Return the name of a grader, and its options."""
@@ -221,7 +211,6 @@ class Assertions:
             name = kind if number == 1 else f"{kind} {number}"
             self.judges[name] = model
         options["provider"] = name
-        self._asking.append(options)
         return options
 
     def _value(self, kind: str, value: Any, source: Source) -> Any:

@@ -12,7 +12,7 @@ import yaml
 from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Draft, Lost, UntranslatableError, original, seconds, shorten
+from ci_evals.suite.importers.draft import Draft, Lost, UntranslatableError, original, seconds
 from ci_evals.suite.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.suite.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
@@ -142,7 +142,6 @@ class _Converter:
 
     def finish(self, found: dict[str, dict[Any, Any]]) -> None:
         """Put the sections in order, with what only shows at the end: judges, and names that not all cases have."""
-        self.assertions.shorten()
         if judges := [{"name": name, **options} for name, options in self.assertions.judges.items()]:
             found.setdefault("judges", {})["judges"] = judges
         used = self.templates.used
@@ -161,16 +160,11 @@ class _Converter:
         last = {"cases": found.pop("cases")} if "cases" in found else {}
         for section in ({name: found.pop(name) for name in order if name in found} | found | last).values():
             self.draft.suite |= section
-        for expect in (self.draft.suite.get("expect"), *(case.get("expect") for case in self.cases())):
-            shorten(expect or ())
         for key in ("providers", "prompts"):
             _tell_apart(self.draft.suite.get(key, ()))
         self.draft.suite |= dict.fromkeys(self.comments(1, 10**9))
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
-
-    def cases(self) -> Iterator[dict[Any, Any]]:
-        yield from (case for case in self.draft.suite.get("cases", ()) if isinstance(case, dict))
 
     def comments(self, first: int | None, last: int | None) -> tuple[YamlComment, ...]:
         text = self.source.take_comments(first, last)
