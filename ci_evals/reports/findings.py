@@ -21,6 +21,7 @@ from ci_evals.gate.wording import (
     scope_clause,
     scope_subject,
     split_outage_message,
+    unchanged_clause,
 )
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
@@ -311,7 +312,9 @@ def _expected_on_new_cases(bounds: Bounds) -> str:
 
 def _evidence(reason: str, headline: str) -> str:
     """Return what the verdict's reason says beyond the headline."""
-    return "" if reason in headline else reason.removesuffix(headline).removesuffix(": ")
+    if reason in headline:
+        return ""
+    return reason.removesuffix(headline).removesuffix(": ").removeprefix(f"{headline}; ")
 
 
 # The headline.
@@ -323,7 +326,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
     passed = f"{report.gated.passed:,} of {number_of(report.gated.graded, 'run')} passed"
     worst = next((scope for scope in worst_first(verdict.scopes) if scope.bar is not None), None)
     leading = next((rule.rule for rule in verdict.rules if rule.sentence in verdict.reason), None)
-    text: Sentence = (verdict.reason,)
+    text: Sentence = (_short_reason(summary),)
     if leading in ("critical", "regressions"):
         red = blocking(comparison, verdict.rules)
         regressed = [cell for cell in found.regressed if cell.key in red] or found.regressed
@@ -353,6 +356,12 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             text = _counted(summary, failed, "failed")
     clause = scope_clause(report)
     return text if not clause or verdict.reason in text else (clause, *text)
+
+
+def _short_reason(summary: Summary) -> str:
+    """Return the verdict's reason; of recorded answers, only what they prove."""
+    proven = unchanged_clause(summary.report).partition(";")[0]
+    return proven if proven and summary.verdict.status != "error" else summary.verdict.reason
 
 
 def _counted(summary: Summary, cells: Sequence[JudgedCell], what: str) -> Sentence:

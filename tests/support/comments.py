@@ -90,7 +90,8 @@ def fork() -> Summary:
 
     gate = Gate(min_pass_rate=0.9, max_error_rate=0.2)
     head = {**STEADY, "refund": "EEE", "new question": "EEE"}
-    return _compared(head, [{**STEADY, "refund": "PPP"}] * 4, edit=replayed, gate=gate)
+    suite = {"name": "flight agent", "without_secrets": True}
+    return _compared(head, [{**STEADY, "refund": "PPP"}] * 4, edit=replayed, gate=gate, suite=suite)
 
 
 def borderline() -> Summary:
